@@ -1,4 +1,4 @@
-"""Which engine judges a store, if nobody says which.
+"""Which engine judges a store by default.
 
 On one machine worker processes and Spark call the same kernels, and the workers do without a JVM
 and its start; so on this machine's files Spark is only worth it where a cluster is named. Above
@@ -26,7 +26,7 @@ def scheme_of(store: str) -> str:
     return found[1].lower() if found else ""
 
 
-def here(store: str) -> str:
+def local_path(store: str) -> str:
     """A ``file:`` URI as a path; any other text as it is."""
     return unquote(urlsplit(store).path) if scheme_of(store) == "file" else store
 

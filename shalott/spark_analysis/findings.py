@@ -1,6 +1,6 @@
 """What the jobs found in a store, independent of the engine that found it: plain tables.
 
-``find`` is the one entrance for whoever draws or counts what happened over many runs:
+``find`` is the one entrance to what happened over many runs:
 
     found = find("store", Wanted())
     found.tables["unavailability"]        a pyarrow table, as columns/tables.py has it
@@ -22,12 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shalott.core.errors import UsageError
-from shalott.spark_analysis.engine_choice import ENGINES, Engine, choose, here, is_elsewhere
+from shalott.spark_analysis.engine_choice import ENGINES, Engine, choose, is_elsewhere, local_path
 from shalott.spark_analysis.jvm import require_spark
 from shalott.spark_analysis.kernels.judge import judge_here
 from shalott.spark_analysis.kernels.rules import Task
 from shalott.spark_analysis.kernels.tables import sort_table
-from shalott.spark_analysis.results_cache import Kept, together
+from shalott.spark_analysis.results_cache import ResultsCache, concatenated
 from shalott.spark_analysis.stored_runs import Found, Run, find_runs
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def find(store: str | Path, wanted: Wanted = Wanted()) -> FleetFindings:  # noqa
     Raises UsageError: there is no such store, or Spark is wanted and not there;
     StoreError: it can't be read; HarnessError: Spark did not start, or a worker died.
     """
-    store = here(str(store))
+    store = local_path(str(store))
     if is_elsewhere(store) or wanted.engine in ("spark", "sql"):
         return _with_spark(store, wanted)
     found = find_runs(Path(store))
@@ -170,12 +170,12 @@ def collect(
 ) -> FleetFindings:
     """What is known of these runs, and what ``judge`` finds of the others."""
     marks = {run.run: run.fingerprint for run in found.runs}
-    kept = Kept.beside(keep) if keep else None
+    kept = ResultsCache.beside(keep) if keep else None
     known_tables, known = kept.read(marks) if kept else ({}, frozenset[str]())
     todo = [run for run in found.runs if run.run not in known]
     fresh = judge([run.task for run in todo]) if todo else None
     every = [each for each in (known_tables, fresh) if each]
-    tables = {name: sort_table(name, table) for name, table in together(every).items()}
+    tables = {name: sort_table(name, table) for name, table in concatenated(every).items()}
     if kept and fresh:
         kept.add(fresh, {run.run: marks[run.run] for run in todo})
         kept.compact(marks)

@@ -1,9 +1,9 @@
 """``shalott report STORE``: what happened over every run of a store.
 
-Judges the runs by whatever engine suits (spark_analysis/findings.py), prints one line a run, and
+Judges the runs by the engine that suits (spark_analysis/findings.py), prints one line a run, and
 writes into ``out``: a file for each table (spark_analysis/kernels/tables.py), report.json and
 report.md with the table of runs, and spark.log with what the JVM had to say, where there was one.
-Whoever calls may draw a page of it (harness/fleet).
+The caller may draw a page of it (harness/fleet).
 
 Where a stored verdict counts something else than is found here, the report says so: it was judged
 by another version, or its history is no longer the one that was judged.
@@ -21,7 +21,7 @@ from rich.console import Console
 
 from shalott.core.errors import StoreError, UsageError
 from shalott.spark_analysis.consumer_counts import counted
-from shalott.spark_analysis.engine_choice import here, is_elsewhere
+from shalott.spark_analysis.engine_choice import is_elsewhere, local_path
 from shalott.spark_analysis.findings import FleetFindings, Wanted, find
 from shalott.spark_analysis.kernels.tables import BY_SQL, TABLES, Row
 from shalott.spark_analysis.report_rows import (
@@ -60,10 +60,10 @@ def run_report(
 
 
 def report_directory(store: str) -> Path:
-    """Where a report goes if nobody says. Raises UsageError: the store is on another machine."""
+    """Where a report goes by default. Raises UsageError: the store is on another machine."""
     if is_elsewhere(store):
         raise UsageError(f"say with --out where the report on {store} is to be written here")
-    return Path(here(store)) / OUT
+    return Path(local_path(store)) / OUT
 
 
 def write_report(found: FleetFindings, out: Path, draw: Draw | None = None) -> FleetReport:

@@ -32,14 +32,14 @@ Tables = Mapping[str, pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ResultsCache:
     """Results of earlier reports, in a directory of this machine."""
 
     directory: Path
 
     @staticmethod
-    def beside(out: Path) -> Kept:
-        return Kept(out / "kept" / kernels_version())
+    def beside(out: Path) -> ResultsCache:
+        return ResultsCache(out / "kept" / kernels_version())
 
     def read(self, wanted: Mapping[str, str]) -> tuple[Tables, frozenset[str]]:
         """Of the runs wanted (name -> fingerprint) what is known, and of which runs it is."""
@@ -118,7 +118,7 @@ def _of_runs(segment: Path, runs: Sequence[str]) -> dict[str, pa.Table]:
     return found
 
 
-def together(some: Iterable[Tables]) -> dict[str, pa.Table]:
+def concatenated(some: Iterable[Tables]) -> dict[str, pa.Table]:
     """Tables of several sets of runs as one."""
     every = list(some)
     return {

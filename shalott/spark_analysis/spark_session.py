@@ -251,7 +251,7 @@ def _files() -> Iterator[tuple[str, Path]]:
     for library in LIBRARIES:
         found = importlib.util.find_spec(library)
         if found is None or found.origin is None:
-            continue  # whoever built the engine otherwise may do without it
+            continue  # an engine that was built otherwise may do without it
         origin = Path(found.origin)
         if not found.submodule_search_locations:
             yield origin.name, origin

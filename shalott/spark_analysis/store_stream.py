@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from shalott.core.errors import HarnessError, UsageError
-from shalott.spark_analysis.engine_choice import here, is_elsewhere
+from shalott.spark_analysis.engine_choice import is_elsewhere, local_path
 from shalott.spark_analysis.findings import Wanted, judge_found, list_through, opened
 from shalott.spark_analysis.hadoop_store import name_of, path_of
 from shalott.spark_analysis.report import OUT, Draw, report_directory, write_report
@@ -50,7 +50,7 @@ def follow_store(
     out = out or report_directory(store)
     wanted = replace(wanted, engine="spark", keep=out, log=out / "spark.log")
     with opened(wanted) as spark, tempfile.TemporaryDirectory(prefix="shalott-") as scratch:
-        following = _Following(spark, here(store), out, console, wanted, until, draw)
+        following = _Following(spark, local_path(store), out, console, wanted, until, draw)
         following.begin()
         query = following.stream(Path(scratch))
         try:

@@ -22,7 +22,13 @@ from shalott.harness.fleet.run_facts import Fact
 from shalott.harness.matrix.cells import Cell, expand
 from shalott.harness.matrix.night_findings import STATUSES, findings_of
 from shalott.harness.matrix.night_journal import nights_of, read_head
-from shalott.harness.matrix.run_outcomes import FIRST, Earlier, Outcome, earlier_nights, outcome_of
+from shalott.harness.matrix.run_outcomes import (
+    FIRST,
+    EarlierNights,
+    Outcome,
+    earlier_nights,
+    outcome_of,
+)
 from shalott.harness.run.planning import Request
 from shalott.harness.store.columns import RUNS_SCHEMA
 
@@ -79,7 +85,7 @@ def changes_of(runs: Sequence[Fact], store: Path | None, at_most: int) -> Change
     )
 
 
-def _names(earlier: Earlier) -> tuple[str, ...]:
+def _names(earlier: EarlierNights) -> tuple[str, ...]:
     """The nights that any cell is compared with, the newest first."""
     began = {one.night: one.began_ns for own in earlier.nights.values() for one in own}
     return tuple(sorted(began, key=lambda night: -began[night]))

@@ -146,7 +146,7 @@ _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
 def plain(text: str) -> str:
-    """Somebody else's text, safe to look at: what can't be seen is shown as its number."""
+    """Foreign text, safe to look at: characters that can't be seen are shown as their numbers."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(

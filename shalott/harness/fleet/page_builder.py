@@ -27,7 +27,7 @@ from shalott.harness.run.atomic_file import write_atomically
 from shalott.harness.store.columns import RUNS_SCHEMA, Row
 from shalott.harness.store.run_files import PLAN
 from shalott.harness.store.runs_table import rows_below
-from shalott.spark_analysis.engine_choice import here, is_elsewhere
+from shalott.spark_analysis.engine_choice import is_elsewhere, local_path
 from shalott.spark_analysis.findings import FleetFindings
 from shalott.spark_analysis.report_rows import FleetReport
 
@@ -56,7 +56,7 @@ def build_page(
     facts = gather(runs, report.runs)
     sample = facts.sample
     overlaps = _by_run(tables, "dual_masters")
-    # SQL does not know when nobody was served, nor which faults there were.
+    # SQL does not know when no client was served, nor which faults there were.
     away = None if report.engine == "sql" else _by_run(tables, "unavailability")
     dates = [fact.started_ns for fact in sample if fact.started_ns is not None]
     return PageData(
@@ -91,7 +91,7 @@ def _by_run(tables: Mapping[str, pa.Table], name: str) -> dict[str, list[Row]]:
 
 
 def _unseen(tables: Mapping[str, pa.Table]) -> dict[str, int]:
-    """Of runs of logs: acknowledged messages of which nobody knows whether any node has them."""
+    """Of runs of logs: acknowledged messages that no node is known to have or to lack."""
     lost = tables["lost_messages"]
     lost = lost.filter(pc.greater(pc.fill_null(lost["unseen"], 0), 0))
     found: dict[str, int] = {}
@@ -118,9 +118,9 @@ def _untold(engine: str) -> list[str]:
     if engine != "sql":
         return []
     return [
-        "Plain SQL counted: it does not know when nobody was served, which faults there were, nor"
-        " of which messages of logs nobody can tell; in queues with a time to live, a length or an"
-        " expiry it calls nothing lost."
+        "Plain SQL counted: it does not know when no client was served, which faults there were,"
+        " nor of which messages of logs the end is unknown; in queues with a time to live, a length"
+        " or an expiry it calls nothing lost."
     ]
 
 
@@ -168,7 +168,7 @@ def _table(store: str) -> tuple[pa.Table, tuple[str, ...], Path | None]:
     if is_elsewhere(store):
         note = f"The table of runs of {store} is out of reach: only what the report tells is known."
         return RUNS_SCHEMA.empty_table(), (note,), None
-    directory = Path(here(store)).resolve()
+    directory = Path(local_path(store)).resolve()
     found = rows_below(directory)
     base = directory.parent if (directory / PLAN).is_file() else directory
     return found.table, found.notes, base

@@ -1,8 +1,8 @@
 """What the page of a fleet report shows, as data: the same whichever engine counted.
 
 Every share has its denominator and Wilson's score interval at 95 % (E. B. Wilson, "Probable
-Inference, the Law of Succession, and Statistical Inference", JASA 22, 1927). None is what nobody
-knows, and is told as that. Lists are cut to a number of rows; ``left_out`` is what was cut off.
+Inference, the Law of Succession, and Statistical Inference", JASA 22, 1927). None is what is
+not known, and is shown as that. Lists are cut to a number of rows; ``left_out`` counts the rest.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class LossRow(msgspec.Struct, frozen=True, kw_only=True):
 class Losses(msgspec.Struct, frozen=True, kw_only=True):
     """``runs``: that sent messages, and are in ``rows``; ``by_verdict``: of them those whose
     history is gone, so that their own verdict's counts stand here; ``without``: runs in which no
-    message was sent; ``unknown``: of which nobody knows."""
+    message was sent; ``unknown``: whose end is unknown."""
 
     rows: Listed[LossRow]
     runs: int
@@ -172,7 +172,7 @@ class Outages(msgspec.Struct, frozen=True, kw_only=True):
 class RecoveryRow(msgspec.Struct, frozen=True, kw_only=True):
     """Time from when a fault took hold to the first acknowledgement of what was asked after that.
 
-    ``faults``: all of them; ``unasked``: nobody asked anything while they lasted and nothing was
+    ``faults``: all of them; ``unasked``: no operation was invoked while they lasted and nothing was
     acknowledged after, which tells nothing; ``never``: asked, and nothing was acknowledged any
     more. Quantiles are over ``faults - unasked``, by nearest rank, never counting as longest: None
     is never. ``worst``: the runs of the longest."""

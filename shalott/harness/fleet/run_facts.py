@@ -138,7 +138,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Facts:
-    """``sample``: runs that nobody chose by what they showed; ``again`` and ``findings`` were.
+    """``sample``: runs that were not chosen by what they showed; ``again`` and ``findings`` were.
     All are in the order of time."""
 
     sample: tuple[Fact, ...]

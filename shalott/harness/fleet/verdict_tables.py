@@ -80,7 +80,7 @@ def _calendar(rows: Sequence[Day]) -> tuple[Day, ...]:
 
 
 def _day(day: str, own: Sequence[Fact]) -> Day:
-    counted = [told for fact in own if (told := told_losses(fact)) is not None and told.messages]
+    counted = [told for fact in own if (told := loss_counts(fact)) is not None and told.messages]
     return Day(
         day=day,
         verdicts=count_verdicts(fact.verdict for fact in own),
@@ -92,7 +92,7 @@ def _day(day: str, own: Sequence[Fact]) -> Day:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LossCounts:
     """What a run says of its messages. ``messages``: whether any was sent. ``unsure``: lost from
     queues that may hold them still. ``by_verdict``: its history is gone."""
 
@@ -103,11 +103,11 @@ class Told:
     by_verdict: bool
 
 
-def told_losses(fact: Fact) -> Told | None:
-    """None: nobody knows."""
+def loss_counts(fact: Fact) -> LossCounts | None:
+    """None: unknown."""
     if fact.line is not None:
         counts = fact.line.counts
-        return Told(
+        return LossCounts(
             acknowledged=counts["acknowledged"],
             lost=counts["lost_provably"],
             unsure=counts["lost"] - counts["lost_provably"],
@@ -117,15 +117,15 @@ def told_losses(fact: Fact) -> Told | None:
     acknowledged, lost = fact.row["acknowledged"], fact.row["lost"]
     if acknowledged is None or lost is None:
         return None
-    return Told(acknowledged, lost, 0, messages=bool(acknowledged), by_verdict=True)
+    return LossCounts(acknowledged, lost, 0, messages=bool(acknowledged), by_verdict=True)
 
 
 def losses_of(sample: Sequence[Fact], unseen: Mapping[str, int], at_most: int) -> Losses:
-    """``unseen``: of runs of logs, acknowledged messages that nobody can tell the end of."""
-    groups: dict[tuple[str, str, str], list[tuple[Fact, Told]]] = {}
+    """``unseen``: of runs of logs, acknowledged messages whose end is unknown."""
+    groups: dict[tuple[str, str, str], list[tuple[Fact, LossCounts]]] = {}
     counts = {"by_verdict": 0, "without": 0, "unknown": 0}
     for fact in sample:
-        told = told_losses(fact)
+        told = loss_counts(fact)
         if told is None:
             counts["unknown"] += 1
         elif not told.messages:
@@ -149,7 +149,7 @@ def losses_of(sample: Sequence[Fact], unseen: Mapping[str, int], at_most: int) -
 
 
 def _row(
-    key: tuple[str, str, str], own: Sequence[tuple[Fact, Told]], unseen: Mapping[str, int]
+    key: tuple[str, str, str], own: Sequence[tuple[Fact, LossCounts]], unseen: Mapping[str, int]
 ) -> LossRow:
     system, profile, nemesis = key
     acknowledged = sum(told.acknowledged for _, told in own)

@@ -1,6 +1,6 @@
 """The file of a matrix: what a night runs, as TOML, read and checked once.
 
-docs/nightly.md is the manual. Whatever is wrong is told at once, each with its place; a key that is
+docs/nightly.md is the manual. All errors are told at once, each with its place; a key that is
 not known with the nearest one that is.
 """
 

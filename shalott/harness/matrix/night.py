@@ -20,9 +20,9 @@ from shalott.core.quantities import parse_duration_ms
 from shalott.harness.matrix.cells import Cell, expand
 from shalott.harness.matrix.definition import Matrix, read_matrix
 from shalott.harness.matrix.night_files import (
-    View,
-    before,
-    chosen,
+    NightView,
+    chosen_cells,
+    nights_before,
     notify,
     summary_of,
     write_files,
@@ -38,7 +38,7 @@ from shalott.harness.matrix.night_journal import (
     open_night,
     read_night,
 )
-from shalott.harness.matrix.night_runs import NightAtWork, due_once, in_order, room_of
+from shalott.harness.matrix.night_runs import NightRunner, capacity_of, due_once, in_order
 from shalott.harness.matrix.night_summary import NightSummary, told
 from shalott.harness.matrix.retention import delete_runs, keep_verdict_only, retain
 from shalott.harness.matrix.run_outcomes import FAILED, Outcome
@@ -75,32 +75,32 @@ def run_matrix(request: MatrixRequest, tell: Callable[[str], None]) -> int:
     matrix = read_matrix(request.file)
     journal = _open(request, matrix, tell)
     try:
-        return _at_work(request, matrix, journal, tell)
+        return _run_night(request, matrix, journal, tell)
     finally:
         journal.close()
 
 
-def _at_work(
+def _run_night(
     request: MatrixRequest, matrix: Matrix, journal: Journal, tell: Callable[[str], None]
 ) -> int:
     head, night = journal.head, matrix.definition.night
     expanded = expand(matrix.definition, head.name)
     for sentence in expanded.skipped:
         tell(f"Left out: {sentence}")
-    cells = chosen(expanded.cells, head.only)
+    cells = chosen_cells(expanded.cells, head.only)
     machine = matrix.definition.machine
     if request.jobs is not None:
         machine = msgspec.structs.replace(machine, jobs=request.jobs)
-    room = room_of(machine, cells)
-    _clear_what_was_under_way(request.store, journal, tell)
+    room = capacity_of(machine, cells)
+    _clear_unfinished_runs(request.store, journal, tell)
     table = refresh(request.store).table
-    earlier = before(table, [head], night.compare_with)
+    earlier = nights_before(table, [head], night.compare_with)
     due = tuple(due_once(cells, head.shard, head.shards))
-    view = View(head, cells, due, earlier, source_of_project().commit, request.store)
+    view = NightView(head, cells, due, earlier, source_of_project().commit, request.store)
     budget = request.budget or night.budget
     keep = night.keep_failures if request.keep_failures is None else request.keep_failures
     files = _Files(view, journal, request.command, keep, tell)
-    at_work = NightAtWork(
+    at_work = NightRunner(
         store=request.store,
         journal=journal,
         cells=cells,
@@ -115,7 +115,7 @@ def _at_work(
     files.write(at_work.spent_s)
     why = asyncio.run(_until_signalled(at_work, tell))
     if at_work.stop.is_set():
-        _clear_what_was_under_way(request.store, journal, tell)
+        _clear_unfinished_runs(request.store, journal, tell)
         files.write(at_work.spent_s)
         tell("Stopped: the same command goes on with the night.")
         return EXIT_INTERRUPTED
@@ -131,7 +131,7 @@ def _at_work(
     return summary.exit_code
 
 
-async def _until_signalled(at_work: NightAtWork, tell: Callable[[str], None]) -> str:
+async def _until_signalled(at_work: NightRunner, tell: Callable[[str], None]) -> str:
     def stop() -> None:
         tell("Stopping: what runs is ended in order, and will be run again.")
         at_work.stop.set()
@@ -147,7 +147,7 @@ class _Files:
 
     def __init__(
         self,
-        view: View,
+        view: NightView,
         journal: Journal,
         command: str,
         keep_failures: bool,
@@ -232,8 +232,8 @@ def parse_shard(text: str) -> tuple[int, int]:
     return int(first), int(last)
 
 
-def _clear_what_was_under_way(store: Path, journal: Journal, tell: Callable[[str], None]) -> None:
-    """Runs of this night that nobody saw the end of: wait until they are gone, and delete them."""
+def _clear_unfinished_runs(store: Path, journal: Journal, tell: Callable[[str], None]) -> None:
+    """Runs of this night whose end was not seen: wait until they are gone, and delete them."""
     with journal.runs_lock.open("r+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -267,13 +267,13 @@ def merge_shards(
     _check_shards(heads)
     head = heads[0]
     night = head.matrix.definition.night
-    cells = chosen(expand(head.matrix.definition, head.name).cells, head.only)
+    cells = chosen_cells(expand(head.matrix.definition, head.name).cells, head.only)
     table = _distinct_runs(tables)
-    view = View(
+    view = NightView(
         head=head,
         cells=cells,
         due=tuple(due_once(cells, 1, 1)),
-        earlier=before(table, heads, night.compare_with),
+        earlier=nights_before(table, heads, night.compare_with),
         commit=source_of_project().commit,
         store=out,
     )

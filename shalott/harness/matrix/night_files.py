@@ -30,7 +30,13 @@ from shalott.harness.matrix.night_journal import (
     NightHead,
 )
 from shalott.harness.matrix.night_summary import NightSummary, summarise, told
-from shalott.harness.matrix.run_outcomes import FAILED, FIRST, Earlier, Outcome, earlier_nights
+from shalott.harness.matrix.run_outcomes import (
+    FAILED,
+    FIRST,
+    EarlierNights,
+    Outcome,
+    earlier_nights,
+)
 from shalott.harness.report.junit import (
     add_case,
     add_error,
@@ -45,13 +51,13 @@ NOTIFY_TIMEOUT_S = 120
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class NightView:
     """All that a summary is made of."""
 
     head: NightHead
     cells: tuple[Cell, ...]
     due: tuple[tuple[str, int], ...]
-    earlier: Earlier
+    earlier: EarlierNights
     commit: str
     store: Path
 
@@ -74,7 +80,7 @@ def write_files(
     write_atomically(directory / NIGHT_JUNIT, render_night(summary, cells, list(outcomes), command))
 
 
-def summary_of(view: View, journals: Sequence[Journal], spent_s: float) -> NightSummary:
+def summary_of(view: NightView, journals: Sequence[Journal], spent_s: float) -> NightSummary:
     definition = view.head.matrix.definition
     facts = summarise(
         view.cells,
@@ -104,16 +110,16 @@ def summary_of(view: View, journals: Sequence[Journal], spent_s: float) -> Night
     )
 
 
-def chosen(cells: tuple[Cell, ...], patterns: Sequence[str]) -> tuple[Cell, ...]:
-    chosen = tuple(
+def chosen_cells(cells: tuple[Cell, ...], patterns: Sequence[str]) -> tuple[Cell, ...]:
+    chosen_cells = tuple(
         cell for cell in cells if not patterns or any(fnmatchcase(cell.key, p) for p in patterns)
     )
-    if not chosen:
+    if not chosen_cells:
         raise UsageError(f"--only {' '.join(patterns)}: no cell is called so")
-    return chosen
+    return chosen_cells
 
 
-def before(table: pa.Table, heads: Sequence[NightHead], at_most: int) -> Earlier:
+def nights_before(table: pa.Table, heads: Sequence[NightHead], at_most: int) -> EarlierNights:
     return earlier_nights(
         table,
         heads[0].matrix.definition.name,

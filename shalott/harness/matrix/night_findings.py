@@ -16,7 +16,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from shalott.harness.matrix.cells import Cell
-from shalott.harness.matrix.run_outcomes import FAILED, CellNight, Earlier, Outcome, is_unknown
+from shalott.harness.matrix.run_outcomes import (
+    FAILED,
+    CellNight,
+    EarlierNights,
+    Outcome,
+    is_unknown,
+)
 from shalott.harness.store.intervals import wilson
 
 NEW, KNOWN, FLAKY, FIXED = "new", "known", "flaky", "fixed"
@@ -58,9 +64,9 @@ def share(k: int, n: int) -> Share:
 
 
 def findings_of(
-    cells: Sequence[Cell], outcomes: Sequence[Outcome], earlier: Earlier
+    cells: Sequence[Cell], outcomes: Sequence[Outcome], earlier: EarlierNights
 ) -> tuple[Finding, ...]:
-    """All of a night, the worst first, whatever order its runs came in."""
+    """All of a night, the worst first, independent of the order of its runs."""
     by_cell: dict[str, list[Outcome]] = {}
     for outcome in sorted(outcomes, key=lambda one: (one.seed, one.is_again, one.turn)):
         by_cell.setdefault(outcome.cell, []).append(outcome)

@@ -5,8 +5,9 @@
     logs/           what each run wrote to the terminal
     summary.json, summary.txt, junit.xml   written again and again, complete when it is over
 
-Whoever works on a night holds a lock on its journal; runs hold a shared lock on ``runs.lock``, so
-that who goes on with a killed night can wait until what it had started is gone.
+The command that works on a night holds a lock on its journal; runs hold a shared lock on
+``runs.lock``, so that the command that continues a killed night can wait until what it had started
+is gone.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ def begin_night(store: Path, head: NightHead) -> Journal:
 
 
 def open_night(directory: Path) -> Journal:
-    """Go on with a night. Raises UsageError if somebody else is at it."""
+    """Go on with a night. Raises UsageError if another command works on it."""
     journal = Journal(directory, read_head(directory))
     path = directory / JOURNAL
     try:

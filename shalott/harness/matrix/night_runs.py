@@ -2,8 +2,8 @@
 
 Each run is a `shalott test` in a process of its own: a run that crashes, hangs or takes all memory
 spoils one cell. A run that shows what its cell does not expect is run again (``deflake`` times),
-after all that was due once. Runs start while the machine holds them: ``Room`` counts their cores,
-memory and disk.
+after all that was due once. Runs start while the machine holds them: ``Capacity`` counts their
+cores, containers and memory.
 """
 
 from __future__ import annotations
@@ -27,10 +27,17 @@ from shalott.core.errors import UsageError
 from shalott.harness.matrix.cells import Cell
 from shalott.harness.matrix.definition import Machine
 from shalott.harness.matrix.night_journal import LOGS, Journal
-from shalott.harness.matrix.run_outcomes import AGAIN, FAILED, FIRST, Earlier, Outcome, outcome_of
+from shalott.harness.matrix.run_outcomes import (
+    AGAIN,
+    FAILED,
+    FIRST,
+    EarlierNights,
+    Outcome,
+    outcome_of,
+)
 from shalott.harness.run.planning import repeat_command
 from shalott.harness.run.store import TAGS
-from shalott.harness.store.run_files import place_of
+from shalott.harness.store.run_files import run_directory_of
 from shalott.harness.store.run_row import read_run
 
 GRACE_S = 120  # for an orderly end; then the process is killed
@@ -52,13 +59,13 @@ class Job:
 
 
 def due_once(cells: Sequence[Cell], shard: int, shards: int) -> list[tuple[str, int]]:
-    """(cell, seed) of this shard: every so-manieth of all, whatever ran before."""
+    """(cell, seed) of this shard: every ``shards``-th of all, whichever ran before."""
     everything = [(cell.key, seed) for cell in cells for seed in cell.seeds]
     return everything[shard - 1 :: shards]
 
 
 def in_order(
-    cells: Sequence[Cell], due: Sequence[tuple[str, int]], repeat: int, earlier: Earlier
+    cells: Sequence[Cell], due: Sequence[tuple[str, int]], repeat: int, earlier: EarlierNights
 ) -> list[Job]:
     """Longest-ago first, the age times the cell's weight; what never ran before all else."""
     by_key = {cell.key: cell for cell in cells}
@@ -74,7 +81,7 @@ def in_order(
     return [Job(by_key[key], seed, turn) for turn in turns for key, seed in ordered]
 
 
-def again(cells: Sequence[Cell], outcomes: Sequence[Outcome], times: int) -> Iterator[Job]:
+def repeats_due(cells: Sequence[Cell], outcomes: Sequence[Outcome], times: int) -> Iterator[Job]:
     """What is run again because of what it showed."""
     by_key = {cell.key: cell for cell in cells}
     asked: dict[str, None] = {}
@@ -90,7 +97,7 @@ def again(cells: Sequence[Cell], outcomes: Sequence[Outcome], times: int) -> Ite
 
 
 @dataclass
-class NightAtWork:
+class NightRunner:
     """The runs of one night under way. ``tell``: a line for people. ``after``: called when a run
     ended, with its cell."""
 
@@ -98,7 +105,7 @@ class NightAtWork:
     journal: Journal
     cells: Sequence[Cell]
     jobs: list[Job]  # due, the first first
-    room: Room
+    room: Capacity
     deflake: int
     timeout_s: float
     budget_s: float | None
@@ -147,7 +154,7 @@ class NightAtWork:
         """All that is neither done nor under way."""
         gone = {f"{one.cell}|{one.seed}|{one.turn}" for one in self.journal.outcomes}
         gone |= {job.id for job in self._running.values()}
-        jobs = [*self.jobs, *again(self.cells, self.journal.outcomes, self.deflake)]
+        jobs = [*self.jobs, *repeats_due(self.cells, self.journal.outcomes, self.deflake)]
         return [job for job in jobs if job.id not in gone]
 
     def _ended(self, task: asyncio.Task[Outcome | None]) -> None:
@@ -155,7 +162,7 @@ class NightAtWork:
         self.room.take(job.cell, -1)
         outcome = task.result()
         if outcome is None:
-            return  # it was stopped: it will be run by whoever goes on
+            return  # it was stopped: it will be run when the night is continued
         self.journal.add(outcome, self.spent_s)
         self.after(outcome, job.cell)
 
@@ -227,7 +234,7 @@ class NightAtWork:
                 if directory.name < first or directory.is_symlink():
                     continue
                 if _is_of(directory, job, self.journal.head.name):
-                    place = place_of(self.store, directory)
+                    place = run_directory_of(self.store, directory)
                     return read_run(place) if place is not None else None
         return None
 
@@ -287,7 +294,7 @@ ANY = 10**6
 
 
 @dataclass(slots=True)
-class Room:
+class Capacity:
     """What is free. ``hosts``: one run at a time has the hosts of ``--cluster ssh``."""
 
     jobs: int
@@ -319,11 +326,11 @@ def needs(cell: Cell) -> tuple[int, float, int, int]:
     return 1, cell.cores, cell.containers, int(cell.request.cluster == "ssh")
 
 
-def room_of(machine: Machine, cells: tuple[Cell, ...]) -> Room:
+def capacity_of(machine: Machine, cells: tuple[Cell, ...]) -> Capacity:
     """What may be in use. Raises UsageError for a cell that will never fit."""
     cores = machine.cores or float(len(os.sched_getaffinity(0)))
     containers = machine.containers or max(1, _free_bytes() // NODE_BYTES)
-    room = Room(machine.jobs or ANY, cores, containers)
+    room = Capacity(machine.jobs or ANY, cores, containers)
     for cell in cells:
         if not room.has(cell):
             raise UsageError(
@@ -334,7 +341,7 @@ def room_of(machine: Machine, cells: tuple[Cell, ...]) -> Room:
 
 
 def _free_bytes() -> int:
-    """Memory that can be had; much, where nobody can say."""
+    """Memory that can be had; much, where the system does not say."""
     try:
         text = Path("/proc/meminfo").read_text()
     except OSError:

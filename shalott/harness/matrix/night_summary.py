@@ -21,7 +21,7 @@ from shalott.harness.matrix.night_findings import (
     findings_of,
     share,
 )
-from shalott.harness.matrix.run_outcomes import FAILED, Earlier, Outcome, is_unknown
+from shalott.harness.matrix.run_outcomes import FAILED, EarlierNights, Outcome, is_unknown
 
 SUMMARY_VERSION = 1
 TITLES = {
@@ -82,7 +82,7 @@ class NightSummary(msgspec.Struct, frozen=True, kw_only=True):
 def summarise(
     cells: Sequence[Cell],
     outcomes: Sequence[Outcome],
-    earlier: Earlier,
+    earlier: EarlierNights,
     *,
     repeat: int,
     due: Sequence[tuple[str, int]],
@@ -115,7 +115,7 @@ def summarise(
 
 
 def _cell_summary(
-    cell: Cell, planned: int, outcomes: Sequence[Outcome], earlier: Earlier
+    cell: Cell, planned: int, outcomes: Sequence[Outcome], earlier: EarlierNights
 ) -> CellSummary:
     own = [one for one in outcomes if one.cell == cell.key and not one.is_again]
     counts = Counter(one.verdict for one in own)

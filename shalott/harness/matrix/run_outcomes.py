@@ -76,7 +76,7 @@ def _distinct(kinds: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_unknown(kinds: Sequence[str]) -> bool:
-    """Whether all of these say that nobody knows."""
+    """Whether all of these say that the verdict is unknown."""
     return all(kind.startswith("unknown") for kind in kinds)
 
 
@@ -107,7 +107,7 @@ class CellNight:
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierNights:
     """``nights``: of each cell the nights that ran it, the newest first. ``last_ns``: when each
     (cell, seed) was last begun."""
 
@@ -117,8 +117,8 @@ class Earlier:
 
 def earlier_nights(
     table: pa.Table, matrix_name: str, *, but: Sequence[str], before_ns: int, at_most: int
-) -> Earlier:
-    """``matrix_name``: "" is runs that belong to no matrix, where somebody gave them nights and
+) -> EarlierNights:
+    """``matrix_name``: "" is runs that belong to no matrix, where the user gave them nights and
     cells. ``but``: tonight's names. ``before_ns``: later nights are none that came before."""
     rows = pc.and_(pc.equal(table["kind"], RUN), pc.not_equal(table["cell"], ""))
     rows = pc.and_(rows, pc.invert(pc.is_in(table["night"], pa.array(but, pa.string()))))
@@ -134,7 +134,7 @@ def earlier_nights(
     for (cell, _), one in sorted(found.items(), key=lambda item: -item[1].began_ns):
         if len(nights.setdefault(cell, [])) < at_most:
             nights[cell].append(one)
-    return Earlier(nights, last_ns)
+    return EarlierNights(nights, last_ns)
 
 
 def _add(

@@ -322,7 +322,7 @@ def _codes(kind: str, found: Deliveries, again: Again) -> tuple[Ints, list[str]]
         code = np.where(outcome == ACKED, 2, code)
         said = np.array([*(bool(name) for name in names), False])[why]
         code = np.where(said, len(base) + why, code)
-        # Until the listener of the one before returned, whatever it said later.
+        # Until the listener of the one before returned; what it said later does not count.
         code = np.where(early & (found.end_ns[before] < NEVER), 1, code)
         return code, [*base, *names]
     names = [_ENDS_OF_CHANNELS.get(name, f"its channel ended: {name}") for name in found.why.names]
@@ -330,7 +330,7 @@ def _codes(kind: str, found: Deliveries, again: Again) -> tuple[Ints, list[str]]
         "nacked or rejected, and requeued",
         "recovered",
         "acknowledged, and the broker had heard it",
-        "acknowledged, and nobody knows whether the broker heard it",
+        "acknowledged, and it is unknown whether the broker heard it",
         "refused for good",
         "delivered without acknowledgements",
         "while another consumer had it",

@@ -1,4 +1,4 @@
-"""The picture of consumers: a block for each queue or group, a row for whoever has it, and lag.
+"""The picture of consumers: a block for each queue or group, a row for each holder, and lag.
 
 A bar says who had the queue, its filling how many messages he had not acknowledged: the mean over
 each cell of a grid, in steps, so that a million deliveries cost what a thousand do. Rows become

@@ -184,8 +184,8 @@ _GROUP_KINDS: Words = {
         "{n} messages were retried more often than their groups allow",
     ),
     "retry-unasked": (
-        "1 message was retried though nobody had sent it back",
-        "{n} messages were retried though nobody had sent them back",
+        "1 message was retried though no consumer had sent it back",
+        "{n} messages were retried though no consumer had sent them back",
     ),
     "retry-twice": ("1 retry came twice", "{n} retries came twice"),
     "dead-letter-missing": (

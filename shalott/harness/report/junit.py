@@ -102,7 +102,7 @@ def spoken(text: str) -> str:
 
 
 _LINES_MAX = 50
-WHOLE_RUN = "run"  # the case that every run has, whatever became of it
+WHOLE_RUN = "run"  # the case that every run has, however it ended
 
 
 def render_junit(plan: Plan, results: Sequence[Result], meta: ReportMeta) -> bytes:

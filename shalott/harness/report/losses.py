@@ -97,7 +97,7 @@ class LossLane:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldStep:
+class LossAccountStep:
     """``at``: when, in words, or ""."""
 
     at: str
@@ -105,13 +105,13 @@ class ToldStep:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldLoss:
+class LossAccount:
     """The story of one run of losses."""
 
     title: str
     cause: str
     span: tuple[float, float]
-    steps: list[ToldStep]
+    steps: list[LossAccountStep]
 
 
 def loss_of(results: Sequence[Result]) -> LossDetail:
@@ -156,12 +156,14 @@ def _bar(story: LossStory) -> Bar:
     )
 
 
-def told_losses(results: Sequence[Result]) -> list[ToldLoss]:
+def loss_accounts(results: Sequence[Result]) -> list[LossAccount]:
     """The first runs of loss step by step, where steps were seen. Runs that went the same way are
     told once."""
-    found: dict[tuple[str, ...], ToldLoss] = {}
+    found: dict[tuple[str, ...], LossAccount] = {}
     for story in loss_of(results).get("stories", ()):
-        steps = [ToldStep(_when(step), str(step["says"])) for step in story.get("steps") or ()]
+        steps = [
+            LossAccountStep(_when(step), str(step["says"])) for step in story.get("steps") or ()
+        ]
         if not steps:
             continue
         by = _acknowledged_by(story) or story["node"]
@@ -173,7 +175,7 @@ def told_losses(results: Sequence[Result]) -> list[ToldLoss]:
             by,
             *(step.says for step in steps if " acknowledged " not in step.says),
         )
-        found.setdefault(key, ToldLoss(title, _cause_words(story["cause"]), span, steps))
+        found.setdefault(key, LossAccount(title, _cause_words(story["cause"]), span, steps))
     return list(found.values())[:TOLD_MAX]
 
 

@@ -1,5 +1,5 @@
 """What the head of a report says below the verdict: why messages were lost and what would close it;
-and how long nobody was served, which every run tells.
+and how long no client was served, which every run tells.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Served:
 
 
 def availability_line(results: Sequence[Result]) -> Served | None:
-    """None if nobody measured it."""
+    """None if no checker measured it."""
     result = next((one for one in results if one.checker == "availability"), None)
     if result is None:
         return None

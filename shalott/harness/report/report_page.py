@@ -27,9 +27,9 @@ from shalott.harness.report import draw
 from shalott.harness.report.cluster_timeline import Probe, Timeline, read_timeline
 from shalott.harness.report.consumer_rows import ROUND_TRIPS
 from shalott.harness.report.consumer_section import consumer_section
-from shalott.harness.report.losses import LOSS_WINDOWS, loss_lanes, loss_tables, told_losses
+from shalott.harness.report.losses import LOSS_WINDOWS, loss_accounts, loss_lanes, loss_tables
 from shalott.harness.report.message_outcomes import message_outcomes
-from shalott.harness.report.meta import ReportMeta, facts_told
+from shalott.harness.report.meta import ReportMeta, tested_facts
 from shalott.harness.report.report_head import availability_line, cause_lines
 from shalott.harness.report.run_picture import build_stage, fault_target
 from shalott.harness.report.series import (
@@ -100,17 +100,17 @@ def render_report(plan: Plan, history: History, results: Sequence[Result], meta:
             anomalies=groups,
             anomaly_count=sum(group.total for group in groups),
             losses=loss_tables(results),
-            told_losses=told_losses(results),
+            loss_accounts=loss_accounts(results),
             causes=cause_lines(plan, results),
             served=availability_line(results),
-            commands=commands_told(plan, meta, overall(results)),
+            commands=follow_up_commands(plan, meta, overall(results)),
             files=file_groups(meta.files),
             objects=object_timelines(ordered, history),
             timeline_assets=timeline_assets,
             availability=availability_columns(results),
             windows=LOSS_WINDOWS,
             facts=_facts(plan),
-            tested=facts_told(meta.tested),
+            tested=tested_facts(meta.tested),
         )
     )
 
@@ -258,7 +258,7 @@ class FileGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldCommand:
+class FollowUpCommand:
     id: str
     says: str
     text: str
@@ -285,14 +285,14 @@ def _href(name: str) -> str:
     return "./" + quote(name)
 
 
-def commands_told(plan: Plan, meta: ReportMeta, valid: bool | str) -> list[ToldCommand]:
+def follow_up_commands(plan: Plan, meta: ReportMeta, valid: bool | str) -> list[FollowUpCommand]:
     """What repeats the run; and of one that went wrong, what makes its plan small."""
-    told = [ToldCommand("repeat", "This runs it again:", meta.command)]
+    told = [FollowUpCommand("repeat", "This runs it again:", meta.command)]
     if not meta.directory:
         return told
     stored = shlex.quote(str(PurePosixPath(meta.directory) / "plan.json"))
     told.append(
-        ToldCommand(
+        FollowUpCommand(
             "replay",
             "With the very faults of this run, their targets as they were found:",
             f"shalott replay {stored}",
@@ -300,7 +300,7 @@ def commands_told(plan: Plan, meta: ReportMeta, valid: bool | str) -> list[ToldC
     )
     if valid is False and plan.cluster.backend == "sim":
         told.append(
-            ToldCommand("shrink", "This makes its plan as small as it can be:",
+            FollowUpCommand("shrink", "This makes its plan as small as it can be:",
                         f"shalott shrink {stored}")
         )  # fmt: skip
     return told

@@ -185,7 +185,7 @@ def double_tenure_bars(results: Sequence[Result]) -> dict[str, list[Bar]]:
 
 
 def availability_columns(results: Sequence[Result]) -> AvailabilityColumns:
-    """Time without service, per fault; no columns if nobody measured it."""
+    """Time without service, per fault; no columns if no checker measured it."""
     result = next((r for r in results if r.checker == "availability"), None)
     faults = result.detail.get("faults", ()) if result else ()
     if not faults:

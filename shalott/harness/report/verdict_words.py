@@ -66,8 +66,8 @@ _LOG_KINDS: dict[str, tuple[str, str]] = {
         "{n} acknowledged messages are not on every node",
     ),
     "vanished": (
-        "1 message that somebody had read is gone from every node",
-        "{n} messages that somebody had read are gone from every node",
+        "1 message that a client had read is gone from every node",
+        "{n} messages that clients had read are gone from every node",
     ),
     "shared-offset": (
         "two messages were acknowledged at one offset",
@@ -122,8 +122,8 @@ _LOG_KINDS: dict[str, tuple[str, str]] = {
         "messages were put before ones that had been acknowledged before they were sent, {n} times",
     ),
     "unseen": (
-        "1 acknowledged message was read by nobody, but not all was read: it may be there",
-        "{n} acknowledged messages were read by nobody, but not all was read: they may be there",
+        "1 acknowledged message was read by no client, but not all was read: it may be there",
+        "{n} acknowledged messages were read by no client, but not all was read: they may be there",
     ),
 }
 _LOG_CHECKERS = ("log", "elections")
@@ -187,7 +187,7 @@ def remarks(results: Sequence[Result]) -> list[str]:
 
 
 def summaries(results: Sequence[Result]) -> list[str]:
-    """What is told of every run, whatever its verdict: ``summary`` of the checkers' details."""
+    """What is told of every run with any verdict: ``summary`` of the checkers' details."""
     return [summary for summary in _texts(results, "summary") if summary]
 
 
@@ -219,7 +219,7 @@ def findings(results: Sequence[Result]) -> list[tuple[bool | str, str, str]]:
     """(validity, checker, sentence) for everything worth a line, worst first.
 
     What breaks no promise (a redelivery, a stale claim) is told as valid. A loss that no documented
-    window explains goes before all else: nobody was warned of it.
+    window explains goes before all else: no document warns of it.
     """
     found: list[tuple[bool | str, str, str]] = []
     words = {**_KINDS, **_LOG_KINDS} if is_about_logs(results) else _KINDS

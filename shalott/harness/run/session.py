@@ -49,7 +49,7 @@ from shalott.harness.run.store import ENDPOINTS, LOG, REPORT, RESULTS, TAGS, Run
 from shalott.harness.run.tested import TestedFacts, versions
 from shalott.harness.run.verdict import judge, save_verdict
 from shalott.harness.run.watchdog import watch_for_stalls
-from shalott.harness.stories.catalogue import find_story, told_as_text
+from shalott.harness.stories.catalogue import find_story, story_as_text
 from shalott.harness.stories.story import Story
 from shalott.nemesis.requirements import check_system, required_capabilities
 from shalott.nemesis.runner import NemesisRunner
@@ -305,7 +305,7 @@ def tell_outcome(outcome: Outcome, command: str) -> None:
         typer.echo(note)
     tell_verdict(outcome.results)
     if outcome.story is not None:
-        typer.echo(told_as_text(outcome.story))
+        typer.echo(story_as_text(outcome.story))
     if outcome.failures:
         more = len(outcome.failures) - 1
         rest = f" (and {more} more, see {outcome.directory.path / LOG})" if more else ""

@@ -45,7 +45,7 @@ from shalott.harness.serve.live_runs import Found, LiveRuns, follow
 from shalott.harness.serve.nights import cell_history, list_nights, night_matrix
 from shalott.harness.serve.node_files import search_files, text_window
 from shalott.harness.serve.rendering import HERE, render
-from shalott.harness.serve.request import Asked, Places, Refused, read_asked
+from shalott.harness.serve.request import Query, Refused, StoreFiles, read_query
 from shalott.harness.serve.run_view import plan_view, run_view
 from shalott.harness.serve.runs_page import list_runs
 from shalott.harness.serve.search_findings import list_findings
@@ -57,14 +57,14 @@ TEXT = "text/plain; charset=utf-8"
 
 
 @dataclass
-class Desk:
+class ServerState:
     """What views read: one store. ``told``: the store as its user typed it, for commands."""
 
     store: Path
     told: str
 
     def __post_init__(self) -> None:
-        self.places = Places(self.store)
+        self.places = StoreFiles(self.store)
         self.table = RunsFile(self.places.root)
         self.live = LiveRuns(self.places.root)
         self.searches = BoundedSemaphore(SEARCHES_MAX)
@@ -76,11 +76,11 @@ class Desk:
     def found(self) -> Found:
         return self.live.find(self.runs().places)
 
-    def search(self, asked: Asked) -> object:
+    def search(self, query: Query) -> object:
         if not self.searches.acquire(blocking=False):
             raise Refused(503, "Other searches are at work: try again in a few seconds.")
         try:
-            return search_files(self.places, asked)
+            return search_files(self.places, query)
         finally:
             self.searches.release()
 
@@ -98,91 +98,91 @@ class Desk:
         return found
 
 
-View = Callable[[Desk, Asked], object]
+View = Callable[[ServerState, Query], object]
 
 
-def _list(desk: Desk, asked: Asked) -> object:
-    return list_runs(desk.runs(), asked, desk.found())
+def _list(state: ServerState, query: Query) -> object:
+    return list_runs(state.runs(), query, state.found())
 
 
 # path -> (template, view)
 VIEWS: dict[str, tuple[str, View]] = {
     "/runs": ("runs.html.j2", _list),
-    "/nights": ("nights.html.j2", lambda desk, asked: list_nights(desk.runs())),
-    "/night": ("night.html.j2", lambda desk, asked: night_matrix(desk.runs(), asked)),
-    "/cell": ("cell.html.j2", lambda desk, asked: cell_history(desk.runs(), asked)),
+    "/nights": ("nights.html.j2", lambda state, query: list_nights(state.runs())),
+    "/night": ("night.html.j2", lambda state, query: night_matrix(state.runs(), query)),
+    "/cell": ("cell.html.j2", lambda state, query: cell_history(state.runs(), query)),
     "/run": (
         "run.html.j2",
-        lambda desk, asked: run_view(desk.places, desk.runs(), asked, desk.told),
+        lambda state, query: run_view(state.places, state.runs(), query, state.told),
     ),
-    "/run/plan": ("plan.html.j2", lambda desk, asked: plan_view(desk.places, asked)),
-    "/run/text": ("text.html.j2", lambda desk, asked: text_window(desk.places, asked)),
-    "/run/search": ("search.html.j2", lambda desk, asked: desk.search(asked)),
-    "/run/history": ("history.html.j2", lambda desk, asked: history_page(desk.places, asked)),
+    "/run/plan": ("plan.html.j2", lambda state, query: plan_view(state.places, query)),
+    "/run/text": ("text.html.j2", lambda state, query: text_window(state.places, query)),
+    "/run/search": ("search.html.j2", lambda state, query: state.search(query)),
+    "/run/history": ("history.html.j2", lambda state, query: history_page(state.places, query)),
     "/run/live": (
         "live.html.j2",
-        lambda desk, asked: run_view(desk.places, desk.runs(), asked, desk.told),
+        lambda state, query: run_view(state.places, state.runs(), query, state.told),
     ),
     "/findings": (
         "findings.html.j2",
-        lambda desk, asked: list_findings(desk.places, desk.told),
+        lambda state, query: list_findings(state.places, state.told),
     ),
-    "/live": ("live_runs.html.j2", lambda desk, asked: desk.found().live),
+    "/live": ("live_runs.html.j2", lambda state, query: state.found().live),
 }
 
 
 def build_app(store: Path, told: str, *, host: str, names: tuple[str, ...] = ()) -> Starlette:
     """The server of one store. ``host``: where it listens; ``names``: what else it is called."""
-    desk = Desk(store, told)
+    state = ServerState(store, told)
     routes = [
-        Route("/", _page(desk, *VIEWS["/runs"])),
-        Route("/compare", _comparison(desk)),
-        Route("/api/compare", _comparison(desk, as_json=True)),
-        Route("/run/raw", _raw(desk)),
-        Route("/run/report", _report(desk)),
-        Route("/run/zip", _zip(desk)),
-        Route("/api/run/follow", _follow(desk)),
-        Route("/assets/{name}", _asset(desk)),
+        Route("/", _page(state, *VIEWS["/runs"])),
+        Route("/compare", _comparison(state)),
+        Route("/api/compare", _comparison(state, as_json=True)),
+        Route("/run/raw", _raw(state)),
+        Route("/run/report", _report(state)),
+        Route("/run/zip", _zip(state)),
+        Route("/api/run/follow", _follow(state)),
+        Route("/assets/{name}", _asset(state)),
     ]
     for path, (template, view) in VIEWS.items():
         routes += [
-            Route(path, _page(desk, template, view)),
-            Route(f"/api{path}", _json(desk, view)),
+            Route(path, _page(state, template, view)),
+            Route(f"/api{path}", _json(state, view)),
         ]
     app = Starlette(
         routes=routes,
         middleware=[Middleware(Guard, host=host, names=names)],
         exception_handlers={Refused: _refused, HTTPException: _refused},
     )
-    app.state.desk = desk
+    app.state.state = state
     return app
 
 
 def read_ahead(app: Starlette) -> None:
-    """Read the table, and make the first page once, so that whoever asks first need not wait."""
+    """Read the table, and make the first page once, so that the first request need not wait."""
     template, view = VIEWS["/runs"]
-    desk: Desk = app.state.desk
-    render(template, view=view(desk, Asked()), asked=Asked(), path="/")
-    list_nights(desk.runs())
+    state: ServerState = app.state.state
+    render(template, view=view(state, Query()), asked=Query(), path="/")
+    list_nights(state.runs())
 
 
-def _asked(request: Request) -> Asked:
-    return read_asked(request.scope["query_string"].decode("latin-1"))
+def _asked(request: Request) -> Query:
+    return read_query(request.scope["query_string"].decode("latin-1"))
 
 
-def _page(desk: Desk, template: str, view: View) -> Callable[[Request], Response]:
+def _page(state: ServerState, template: str, view: View) -> Callable[[Request], Response]:
     def page(request: Request) -> Response:
-        asked = _asked(request)
-        told = view(desk, asked)
-        content = render(template, view=told, asked=asked, path=request.url.path)
+        query = _asked(request)
+        told = view(state, query)
+        content = render(template, view=told, asked=query, path=request.url.path)
         return Response(content, media_type="text/html; charset=utf-8")
 
     return page
 
 
-def _json(desk: Desk, view: View) -> Callable[[Request], Response]:
+def _json(state: ServerState, view: View) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
-        return _encoded(view(desk, _asked(request)))
+        return _encoded(view(state, _asked(request)))
 
     return answer
 
@@ -191,13 +191,13 @@ def _encoded(told: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(told), status, media_type="application/json")
 
 
-def _comparison(desk: Desk, *, as_json: bool = False) -> Callable[[Request], Response]:
+def _comparison(state: ServerState, *, as_json: bool = False) -> Callable[[Request], Response]:
     def page(request: Request) -> Response:
-        asked = _asked(request)
-        found = compare(desk.places, desk.runs(), asked, draw=not as_json)
+        query = _asked(request)
+        found = compare(state.places, state.runs(), query, draw=not as_json)
         if as_json:
             return _encoded(found.told)
-        content = render("compare.html.j2", view=found, asked=asked, path="/compare")
+        content = render("compare.html.j2", view=found, asked=query, path="/compare")
         return Response(content, media_type="text/html; charset=utf-8")
 
     return page
@@ -218,23 +218,23 @@ def _reason(error: Exception) -> tuple[int, str]:
     return status, "There is no such page." if status == 404 else "That can't be answered."
 
 
-def _raw(desk: Desk) -> Callable[[Request], Response]:
-    """A file of a run: as text, whatever it is, or to be kept."""
+def _raw(state: ServerState) -> Callable[[Request], Response]:
+    """A file of a run: as text, or for download."""
 
     def raw(request: Request) -> Response:
-        asked = _asked(request)
-        name = asked.file_name("file")
+        query = _asked(request)
+        name = query.file_name("file")
         headers = {"Content-Security-Policy": FILE_POLICY}
         kind = TEXT
         if name.endswith((".parquet", ".gz", ".zip", ".bin", ".db")):
             kind = "application/octet-stream"
             headers["Content-Disposition"] = "attachment"
-        return _sent(desk, asked, name, headers, kind)
+        return _sent(state, query, name, headers, kind)
 
     return raw
 
 
-def _report(desk: Desk) -> Callable[[Request], Response]:
+def _report(state: ServerState) -> Callable[[Request], Response]:
     """A run's report, in its sandbox."""
 
     def report(request: Request) -> Response:
@@ -242,16 +242,18 @@ def _report(desk: Desk) -> Callable[[Request], Response]:
             "Content-Security-Policy": report_policy(),
             "X-Frame-Options": "SAMEORIGIN",
         }
-        return _sent(desk, _asked(request), REPORT, headers, "text/html; charset=utf-8")
+        return _sent(state, _asked(request), REPORT, headers, "text/html; charset=utf-8")
 
     return report
 
 
-def _sent(desk: Desk, asked: Asked, name: str, headers: dict[str, str], kind: str) -> Response:
+def _sent(
+    state: ServerState, query: Query, name: str, headers: dict[str, str], kind: str
+) -> Response:
     """A file of the run that is asked for, as long as it is now."""
-    run = desk.places.run(asked.file_name("run"))
+    run = state.places.run(query.file_name("run"))
     kept = ExitStack()
-    file = kept.enter_context(desk.places.opened(run, name))
+    file = kept.enter_context(state.places.opened(run, name))
     size = file.seek(0, 2)
     file.seek(0)
 
@@ -285,45 +287,45 @@ class _Closing(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
-def _zip(desk: Desk) -> Callable[[Request], Response]:
+def _zip(state: ServerState) -> Callable[[Request], Response]:
     def archive(request: Request) -> Response:
-        run = desk.places.run(_asked(request).file_name("run"))
+        run = state.places.run(_asked(request).file_name("run"))
         headers = {
             "Content-Disposition": f'attachment; filename="{archive_name(run)}.zip"',
             "Content-Security-Policy": FILE_POLICY,
         }
         return StreamingResponse(
-            zipped(desk.places, run), headers=headers, media_type="application/zip"
+            zipped(state.places, run), headers=headers, media_type="application/zip"
         )
 
     return archive
 
 
-def _follow(desk: Desk) -> Callable[[Request], object]:
+def _follow(state: ServerState) -> Callable[[Request], object]:
     """A live run as server-sent events, each a part (live_runs.py)."""
 
     async def events(request: Request) -> Response:
-        run = desk.places.run(_asked(request).file_name("run"))
-        if desk.followers >= FOLLOWERS_MAX:
+        run = state.places.run(_asked(request).file_name("run"))
+        if state.followers >= FOLLOWERS_MAX:
             raise Refused(503, "Too many pages follow runs: close one.")
 
         async def parts() -> AsyncIterator[bytes]:
-            desk.followers += 1
+            state.followers += 1
             try:
-                async for part in follow(desk.places, run):
+                async for part in follow(state.places, run):
                     name = b"ended" if part.ended else b"part"
                     yield b"event: " + name + b"\ndata: " + msgspec.json.encode(part) + b"\n\n"
             finally:
-                desk.followers -= 1
+                state.followers -= 1
 
         return StreamingResponse(parts(), media_type="text/event-stream")
 
     return events
 
 
-def _asset(desk: Desk) -> Callable[[Request], Response]:
+def _asset(state: ServerState) -> Callable[[Request], Response]:
     def asset(request: Request) -> Response:
-        found = desk.assets.get(request.path_params["name"])
+        found = state.assets.get(request.path_params["name"])
         if found is None:
             raise Refused(404, "There is no such file.")
         data, kind, tag = found
@@ -378,7 +380,7 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         raise UsageError(
-            f"nobody can listen at {host}, port {port}: {error.strerror}; choose another --port"
+            f"cannot listen at {host}, port {port}: {error.strerror}; choose another --port"
         ) from error
     return listening
 

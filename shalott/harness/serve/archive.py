@@ -12,7 +12,7 @@ import time
 import zipfile
 from collections.abc import Iterator
 
-from shalott.harness.serve.request import RAW, FileSeen, Places, Refused, RunPlace
+from shalott.harness.serve.request import RAW, Refused, RunPath, StoredFile, StoreFiles
 
 BLOCK_BYTES = 256 << 10
 _PLAIN = re.compile(r"[^A-Za-z0-9._ +=@,()\[\]~#!-]")
@@ -41,7 +41,7 @@ class _Sink:
         return data
 
 
-def zipped(places: Places, run: RunPlace) -> Iterator[bytes]:
+def zipped(places: StoreFiles, run: RunPath) -> Iterator[bytes]:
     """The file, block by block. A file that can't be read any more is left out; of one that grows
     there is what it had when it was listed."""
     top = archive_name(run)
@@ -54,9 +54,9 @@ def zipped(places: Places, run: RunPlace) -> Iterator[bytes]:
 
 
 def _member(
-    places: Places,
-    run: RunPlace,
-    file: FileSeen,
+    places: StoreFiles,
+    run: RunPath,
+    file: StoredFile,
     archive: zipfile.ZipFile,
     sink: _Sink,
     name: str,
@@ -79,7 +79,7 @@ def _member(
     yield sink.taken()
 
 
-def _changed(file: FileSeen) -> tuple[int, int, int, int, int, int]:
+def _changed(file: StoredFile) -> tuple[int, int, int, int, int, int]:
     """A zip's times begin in 1980 and end in 2107."""
     told = time.gmtime(file.changed_ns // 1_000_000_000)
     year = min(max(told.tm_year, 1980), 2107)
@@ -100,6 +100,6 @@ def _escaped(part: str) -> str:
     return tail + "".join(f"%{ord(each):02X}" for each in safe[len(tail) :])
 
 
-def archive_name(run: RunPlace) -> str:
+def archive_name(run: RunPath) -> str:
     """Of letters, digits, dots, dashes: it goes into a header, and is a directory's name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", run.name.replace("/", "-")).strip(".-") or "run"

@@ -24,7 +24,7 @@ from shalott.harness.report.series import latencies, rates, read_clients
 from shalott.harness.report.shown_anomalies import double_tenure_bars
 from shalott.harness.run.store import EVENTS, HISTORY, PLAN
 from shalott.harness.serve.cached_table import VERDICTS, Runs
-from shalott.harness.serve.request import Asked, Places, Refused, RunPlace
+from shalott.harness.serve.request import Query, Refused, RunPath, StoreFiles
 from shalott.harness.serve.run_view import inner, read_json, results_of, row_of
 from shalott.harness.serve.runs_page import RunRow
 
@@ -76,19 +76,19 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     checkers: tuple[CheckerPair, ...]  # whose verdicts differ
 
 
-class Compared:
+class ComparedRuns:
     """What the page shows: the comparison as data, and the two drawings, on one axis."""
 
-    def __init__(self, told: Comparison, drawn: tuple[Drawn, Drawn]) -> None:
+    def __init__(self, told: Comparison, drawn: tuple[DrawnTimeline, DrawnTimeline]) -> None:
         self.told = told
         self.drawn = drawn
         ends = [each.stage.end_ms for each in drawn if each.stage is not None]
         self.end_ms = max(ends, default=1.0)
 
 
-def compare(places: Places, runs: Runs, asked: Asked, *, draw: bool) -> Compared:
+def compare(places: StoreFiles, runs: Runs, query: Query, *, draw: bool) -> ComparedRuns:
     """The two runs of the parameter ``run``. Raises Refused."""
-    names = asked.by_name.get("run", [])
+    names = query.by_name.get("run", [])
     if len(names) != 2:
         raise Refused(400, f"Choose two runs to compare; there {_number(len(names))}.")
     a, b = (places.run(name) for name in names)
@@ -96,7 +96,7 @@ def compare(places: Places, runs: Runs, asked: Asked, *, draw: bool) -> Compared
     verdicts = [results_of(places, place) for place in (a, b)]
     results = [tuple(found.results) if found else () for found, _ in verdicts]
     drawn = [
-        draw_timeline(places, place, _nodes(plan), own) if draw else Drawn(None)
+        draw_timeline(places, place, _nodes(plan), own) if draw else DrawnTimeline(None)
         for place, plan, own in zip((a, b), plans, results, strict=True)
     ]
     differences, equal = plan_differences(*plans)
@@ -113,14 +113,14 @@ def compare(places: Places, runs: Runs, asked: Asked, *, draw: bool) -> Compared
         anomalies=_anomalies(results[0], results[1]),
         checkers=_checkers(results[0], results[1]),
     )
-    return Compared(told, (drawn[0], drawn[1]))
+    return ComparedRuns(told, (drawn[0], drawn[1]))
 
 
 def _number(count: int) -> str:
     return "is one" if count == 1 else f"are {count}"
 
 
-def _side(place: RunPlace, runs: Runs, headline: str, notes: tuple[str, ...]) -> Side:
+def _side(place: RunPath, runs: Runs, headline: str, notes: tuple[str, ...]) -> Side:
     row = row_of(runs, place.name)
     return Side(
         run=place.name,
@@ -218,7 +218,7 @@ OBSERVE_INTERVAL_MS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnTimeline:
     """``note``: why it is not whole, or (without a stage) why there is none."""
 
     stage: Stage | None
@@ -226,14 +226,14 @@ class Drawn:
 
 
 def draw_timeline(
-    places: Places, place: RunPlace, nodes: tuple[str, ...], results: tuple[Result, ...]
-) -> Drawn:
+    places: StoreFiles, place: RunPath, nodes: tuple[str, ...], results: tuple[Result, ...]
+) -> DrawnTimeline:
     try:
         with places.opened(place, HISTORY) as file:
             rows = pq.ParquetFile(file).metadata.num_rows
         events = place.path / EVENTS
         if events.is_symlink():
-            return Drawn(None, "Its events are a link, which is not followed.")
+            return DrawnTimeline(None, "Its events are a link, which is not followed.")
         note = ""
         if rows > CLIENT_ROWS_MAX:
             history = _nemesis_only(places, place)
@@ -249,14 +249,16 @@ def draw_timeline(
             loss_lanes(results),
             double_tenure_bars(results),
         )
-        return Drawn(stage, note)
+        return DrawnTimeline(stage, note)
     except Refused:
-        return Drawn(None, "It has no stored history.")
+        return DrawnTimeline(None, "It has no stored history.")
     except (OSError, pa.ArrowException, StoreError, UsageError) as error:
-        return Drawn(None, f"Its history can't be read: {str(error).partition(chr(10))[0][-200:]}")
+        return DrawnTimeline(
+            None, f"Its history can't be read: {str(error).partition(chr(10))[0][-200:]}"
+        )
 
 
-def _nemesis_only(places: Places, place: RunPlace) -> History:
+def _nemesis_only(places: StoreFiles, place: RunPath) -> History:
     with places.opened(place, HISTORY) as file:
         found = pq.read_table(file, filters=[("process", "=", NEMESIS)])
     columns = [

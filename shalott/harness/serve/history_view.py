@@ -19,7 +19,7 @@ from shalott.core.history import HISTORY_SCHEMA
 from shalott.core.op import NEMESIS
 from shalott.core.recording import recover
 from shalott.harness.run.store import HISTORY, RECORDING
-from shalott.harness.serve.request import Asked, Places, Refused, RunPlace, whole_number
+from shalott.harness.serve.request import Query, Refused, RunPath, StoreFiles, whole_number
 from shalott.harness.store.columns import Row
 
 PAGE_ROWS = 200
@@ -48,11 +48,11 @@ class HistoryPage(msgspec.Struct, frozen=True, kw_only=True):
 FIELDS = ("f", "type", "node", "key", "error", "value", "process", "whose", "from_s", "to_s", "op")
 
 
-def history_page(places: Places, asked: Asked) -> HistoryPage:
+def history_page(places: StoreFiles, query: Query) -> HistoryPage:
     """Raises Refused."""
-    run = places.run(asked.file_name("run"))
-    wanted = _expression(asked)
-    at = asked.number("at", 0)
+    run = places.run(query.file_name("run"))
+    wanted = _expression(query)
+    at = query.number("at", 0)
     table, live = _read(places, run)
     total = table.count_rows()
     scanner = table.scanner(
@@ -71,11 +71,11 @@ def history_page(places: Places, asked: Asked) -> HistoryPage:
         fs=fs,
         nodes=nodes,
         end_ns=end_ns,
-        asked={name: asked.text(name) for name in FIELDS},
+        asked={name: query.text(name) for name in FIELDS},
     )
 
 
-def _read(places: Places, run: RunPlace) -> tuple[ds.Dataset, bool]:
+def _read(places: StoreFiles, run: RunPath) -> tuple[ds.Dataset, bool]:
     """The stored history; of a run that lasts, or was killed, what its recording tells."""
     stored = run.path / HISTORY
     try:
@@ -100,32 +100,32 @@ def _conformed(found: ds.Dataset) -> ds.Dataset:
     return found.replace_schema(HISTORY_SCHEMA)
 
 
-def _expression(asked: Asked) -> object:
+def _expression(query: Query) -> object:
     """The filters as one. Raises Refused."""
     wanted = ds.field("index") >= 0
     for name in ("f", "node", "key"):
-        if values := list(filter(None, asked.texts(name))):
+        if values := list(filter(None, query.texts(name))):
             wanted &= ds.field(name).isin(values)
-    if kinds := list(filter(None, asked.texts("type"))):
+    if kinds := list(filter(None, query.texts("type"))):
         if any(kind not in _TYPES for kind in kinds):
             raise Refused(400, f"type must be one of {', '.join(_TYPES)}.")
         wanted &= ds.field("type").isin(kinds)
     for name, column in (("value", "value"), ("process", "process"), ("op", "index")):
-        if text := asked.text(name):
+        if text := query.text(name):
             number = whole_number(text)
             if number is None:
                 raise Refused(400, f"{name} must be a whole number of 64 bits.")
             wanted &= ds.field(column) == pa.scalar(number, pa.int64())
-    if error := asked.text("error"):
+    if error := query.text("error"):
         wanted &= pc.match_substring(ds.field("error"), error, ignore_case=True)
-    whose = asked.one_of("whose", WHOSE)
+    whose = query.one_of("whose", WHOSE)
     if whose == "nemesis":
         wanted &= ds.field("process") == NEMESIS
     elif whose == "clients":
         wanted &= ds.field("process") != NEMESIS
-    if begin := asked.text("from_s"):
+    if begin := query.text("from_s"):
         wanted &= ds.field("invoke_ns") >= _nanoseconds("from_s", begin)
-    if end := asked.text("to_s"):
+    if end := query.text("to_s"):
         wanted &= ds.field("invoke_ns") <= _nanoseconds("to_s", end)
     return wanted
 
@@ -157,7 +157,7 @@ def _values(table: ds.Dataset) -> tuple[tuple[str, ...], tuple[str, ...], int]:
     return tuple(fs[:100]), tuple(nodes[:100]), pc.max(sample["invoke_ns"]).as_py() or 0
 
 
-def parquet_rows(places: Places, run: RunPlace) -> int | None:
+def parquet_rows(places: StoreFiles, run: RunPath) -> int | None:
     """How many operations are stored; None if that can't be told."""
     try:
         with places.opened(run, HISTORY) as file:

@@ -22,7 +22,7 @@ import msgspec
 from shalott.core.op import NEMESIS
 from shalott.core.recording import HAPPENED, Record
 from shalott.harness.run.store import RECORDING, RESULTS
-from shalott.harness.serve.request import Places, Refused, RunPlace, is_live
+from shalott.harness.serve.request import Refused, RunPath, StoreFiles, is_live
 
 LOOK_S = 0.5
 TAIL_BYTES = 64 << 20  # of a longer recording only so much is read
@@ -174,7 +174,7 @@ def _nodes(record: Record) -> str:
 
 
 async def follow(
-    places: Places, run: RunPlace, *, look_s: float = LOOK_S
+    places: StoreFiles, run: RunPath, *, look_s: float = LOOK_S
 ) -> AsyncIterator[LivePart]:
     """A part whenever the recording has grown, and one with ``ended`` at the end."""
     follower: Follower | None = None
@@ -201,7 +201,7 @@ async def follow(
             await asyncio.sleep(look_s)
 
 
-def _more(places: Places, run: RunPlace, at: int) -> tuple[int, bytes, int]:
+def _more(places: StoreFiles, run: RunPath, at: int) -> tuple[int, bytes, int]:
     """The file's size, bytes from ``at`` on, and where they begin; of a long recording that is
     begun with, the last part."""
     with places.opened(run, RECORDING) as file:
@@ -213,7 +213,7 @@ def _more(places: Places, run: RunPlace, at: int) -> tuple[int, bytes, int]:
         return size, file.read(BLOCK_BYTES), begin
 
 
-SILENT_NS = 10_000_000_000  # a recording that did not grow for so long: nobody seems to write it
+SILENT_NS = 10_000_000_000  # a recording that did not grow for so long: it has no writer any more
 _FOUND_MAX = 200
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shalott.harness.serve.cached_table import VERDICTS, Runs
-from shalott.harness.serve.request import Asked, Refused
+from shalott.harness.serve.request import Query, Refused
 from shalott.harness.serve.runs_page import (
     Filters,
     Mask,
@@ -22,7 +22,7 @@ from shalott.harness.serve.runs_page import (
     as_mask,
     cells,
     matching,
-    rows_told,
+    row_views,
 )
 from shalott.harness.store.intervals import wilson
 
@@ -184,10 +184,10 @@ def list_nights(runs: Runs) -> NightList:
     )
 
 
-def night_matrix(runs: Runs, asked: Asked) -> NightMatrix:
+def night_matrix(runs: Runs, query: Query) -> NightMatrix:
     """The night that is asked for, or the newest. Raises Refused."""
     tally = _tally(runs)
-    night = asked.text("night") or (tally.nights[0] if tally.nights else "")
+    night = query.text("night") or (tally.nights[0] if tally.nights else "")
     if night not in tally.nights:
         raise Refused(404, "There is no such night in this store.")
     at = tally.nights.index(night)
@@ -243,9 +243,9 @@ def _reddest_first(item: tuple[str, dict[str, list[MatrixCell]]]) -> tuple[int, 
     return (-sum(each.counts.invalid for box in boxes.values() for each in box), label)
 
 
-def cell_history(runs: Runs, asked: Asked) -> CellHistory:
+def cell_history(runs: Runs, query: Query) -> CellHistory:
     """One cell over all nights. Raises Refused."""
-    cell = asked.text("cell")
+    cell = query.text("cell")
     tally = _tally(runs)
     own = tally.of.get(cell)
     if own is None:
@@ -260,7 +260,7 @@ def cell_history(runs: Runs, asked: Asked) -> CellHistory:
         ],
         total=told.total,
         failing=_share(told.invalid, told.invalid + told.valid),
-        rows=rows_told(runs, numbers[:CELL_ROWS]),
+        rows=row_views(runs, numbers[:CELL_ROWS]),
         notes=runs.notes,
     )
 

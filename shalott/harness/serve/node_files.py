@@ -18,7 +18,15 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shalott.harness.serve.request import Asked, FileSeen, Places, Refused, RunPlace, link, shown
+from shalott.harness.serve.request import (
+    Query,
+    Refused,
+    RunPath,
+    StoredFile,
+    StoreFiles,
+    link,
+    shown,
+)
 
 WINDOW_BYTES = 128 << 10
 LINE_MAX = 2000
@@ -91,7 +99,7 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-def listed(run: RunPlace, file: FileSeen) -> ListedFile:
+def listed(run: RunPath, file: StoredFile) -> ListedFile:
     name = file.name.rpartition("/")[2]
     return ListedFile(
         name=shown(file.name),
@@ -102,11 +110,11 @@ def listed(run: RunPlace, file: FileSeen) -> ListedFile:
     )
 
 
-def text_window(places: Places, asked: Asked) -> TextWindow:
+def text_window(places: StoreFiles, query: Query) -> TextWindow:
     """Raises Refused."""
-    run = places.run(asked.file_name("run"))
-    name = asked.file_name("file")
-    at = asked.number("at", 0)
+    run = places.run(query.file_name("run"))
+    name = query.file_name("file")
+    at = query.number("at", 0)
     with places.opened(run, name) as file:
         size = file.seek(0, 2)
         at = min(at, size)
@@ -173,11 +181,11 @@ def _seen(found: re.Match[str]) -> str:
 
 
 def search_files(
-    places: Places, asked: Asked, clock_s: Callable[[], float] = time.monotonic
+    places: StoreFiles, query: Query, clock_s: Callable[[], float] = time.monotonic
 ) -> SearchResult:
     """Every line of the run's text files that has the text, or fits the pattern. Raises Refused."""
-    run = places.run(asked.file_name("run"))
-    text, pattern = asked.text("text"), asked.flag("pattern")
+    run = places.run(query.file_name("run"))
+    text, pattern = query.text("text"), query.flag("pattern")
     if not text or len(text) > PATTERN_MAX:
         raise Refused(400, f"Give a text of 1 to {PATTERN_MAX} characters to look for.")
     _try_pattern(text, pattern)
@@ -251,7 +259,7 @@ class _Search:
                     return
 
 
-def _hit(run: RunPlace, file: FileSeen, line: Line) -> Hit:
+def _hit(run: RunPath, file: StoredFile, line: Line) -> Hit:
     href = link("/run/text", run=run.name, file=file.name, at=line.at)
     return Hit(file=shown(file.name), href=href, line=line)
 

@@ -16,7 +16,7 @@ _CLASSES = {"invalid": "invalid", "valid": "valid"}
 
 
 def render(template: str, **values: object) -> bytes:
-    """A page. ``values`` are whatever the template names."""
+    """A page. ``values``: by the names in the template."""
     return environment().get_template(template).render(values).encode("utf-8", "replace")
 
 

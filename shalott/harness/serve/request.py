@@ -39,7 +39,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Asked:
+class Query:
     """The parameters of one request, in their order; a name may come several times."""
 
     pairs: tuple[tuple[str, str], ...] = ()
@@ -89,7 +89,7 @@ class Asked:
         return urlencode(kept + added, errors=RAW)
 
 
-def read_asked(query: str) -> Asked:
+def read_query(query: str) -> Query:
     """The parameters of a query string. Raises Refused."""
     try:
         parsed = parse_qsl(query, max_num_fields=PARAMETERS_MAX, errors=RAW)
@@ -99,7 +99,7 @@ def read_asked(query: str) -> Asked:
     by_name: dict[str, list[str]] = {}
     for name, value in pairs:
         by_name.setdefault(name, []).append(value)
-    return Asked(pairs, by_name)
+    return Query(pairs, by_name)
 
 
 def whole_number(text: str) -> int | None:
@@ -131,7 +131,7 @@ _NO_FOLLOW = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 @dataclass(frozen=True, slots=True)
-class RunPlace:
+class RunPath:
     """A run's directory. ``name`` is relative to the store, without links; ``path`` is resolved."""
 
     name: str
@@ -139,7 +139,7 @@ class RunPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class FileSeen:
+class StoredFile:
     """A regular file of a run; ``name`` is relative to it, and may hold bytes that are no UTF-8."""
 
     name: str
@@ -147,13 +147,13 @@ class FileSeen:
     changed_ns: int
 
 
-class Places:
+class StoreFiles:
     """The inside of one store."""
 
     def __init__(self, store: Path) -> None:
         self.root = store.resolve()
 
-    def run(self, name: str) -> RunPlace:
+    def run(self, name: str) -> RunPath:
         """The run of that name; ``latest`` and the like lead to it too. Raises Refused."""
         path = self._resolved(self.root, name)
         if path == self.root or not any((path / file).is_file() for file in (PLAN, RESULTS)):
@@ -161,10 +161,10 @@ class Places:
         told = path.relative_to(self.root).as_posix()
         if shown(told) != told:
             raise Refused(404, "A run's name is made of characters; this one has other bytes.")
-        return RunPlace(told, path)
+        return RunPath(told, path)
 
     @contextmanager
-    def opened(self, run: RunPlace, name: str) -> Iterator[BinaryIO]:
+    def opened(self, run: RunPath, name: str) -> Iterator[BinaryIO]:
         """A file of the run, to be read. Raises Refused."""
         path = self._resolved(run.path, name)
         if not path.is_relative_to(run.path):
@@ -196,10 +196,10 @@ class Places:
             at = inner
         return at
 
-    def files(self, run: RunPlace) -> tuple[list[FileSeen], bool]:
+    def files(self, run: RunPath) -> tuple[list[StoredFile], bool]:
         """The run's regular files, and whether there are more than are listed. Links are passed
         over, and so is what is being written (``.name.part``)."""
-        found: list[FileSeen] = []
+        found: list[StoredFile] = []
         for entry, name in _entries(run.path):
             if len(found) == FILES_MAX:
                 return _in_order(found), True
@@ -207,7 +207,7 @@ class Places:
                 seen = entry.stat(follow_symlinks=False)
             except OSError:
                 continue
-            found.append(FileSeen(name, seen.st_size, seen.st_mtime_ns))
+            found.append(StoredFile(name, seen.st_size, seen.st_mtime_ns))
         return _in_order(found), False
 
     def _resolved(self, base: Path, name: str) -> Path:
@@ -251,11 +251,11 @@ def _is_unfinished(name: str) -> bool:
     return name.startswith(".") and name.endswith(".part")
 
 
-def _in_order(files: list[FileSeen]) -> list[FileSeen]:
+def _in_order(files: list[StoredFile]) -> list[StoredFile]:
     """The run's own first, then the nodes'."""
     return sorted(files, key=lambda file: ("/" in file.name, file.name))
 
 
-def is_live(run: RunPlace) -> bool:
+def is_live(run: RunPath) -> bool:
     """Whether it is still being recorded."""
     return (run.path / RECORDING).is_file() and not (run.path / RESULTS).is_file()

@@ -14,8 +14,8 @@ from shalott.harness.run.store import PLAN, REPORT, RESULTS
 from shalott.harness.serve.cached_table import VERDICTS, Runs
 from shalott.harness.serve.history_view import parquet_rows
 from shalott.harness.serve.node_files import ListedFile, listed
-from shalott.harness.serve.request import Asked, Places, Refused, RunPlace, is_live
-from shalott.harness.serve.runs_page import RunRow, cells, row_told
+from shalott.harness.serve.request import Query, Refused, RunPath, StoreFiles, is_live
+from shalott.harness.serve.runs_page import RunRow, cells, row_view
 
 MINIMAL = "minimal.json"  # what `shalott shrink` writes beside a plan
 PLANS = (PLAN, MINIMAL)
@@ -30,7 +30,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     line: str
 
 
-class CheckerTold(msgspec.Struct, frozen=True, kw_only=True):
+class CheckerView(msgspec.Struct, frozen=True, kw_only=True):
     checker: str
     verdict: str
     counts: dict[str, object]
@@ -50,7 +50,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     headline: str
     row: RunRow | None
     facts: tuple[tuple[str, str], ...] = ()
-    checkers: tuple[CheckerTold, ...] = ()
+    checkers: tuple[CheckerView, ...] = ()
     commands: tuple[Command, ...] = ()
     files: tuple[ListedFile, ...] = ()
     more_files: bool = False
@@ -61,7 +61,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanView(msgspec.Struct, frozen=True, kw_only=True):
-    """``text``: indented, whatever version it is of; ``faults``: a line each, as far as they can be
+    """``text``: indented, of any version; ``faults``: a line each, as far as they can be
     read."""
 
     run: str
@@ -72,9 +72,9 @@ class PlanView(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[dict[str, object], ...]
 
 
-def run_view(places: Places, runs: Runs, asked: Asked, store: str) -> RunView:
+def run_view(places: StoreFiles, runs: Runs, query: Query, store: str) -> RunView:
     """Raises Refused."""
-    name = asked.file_name("run")
+    name = query.file_name("run")
     try:
         place = places.run(name)
     except Refused:
@@ -99,10 +99,10 @@ def row_of(runs: Runs, name: str) -> RunRow | None:
     if number is None:
         return None
     (row,) = runs.rows([number])
-    return row_told(row, cells(runs)[number].as_py())
+    return row_view(row, cells(runs)[number].as_py())
 
 
-def _kept(places: Places, place: RunPlace, row: RunRow | None, store: str) -> RunView:
+def _kept(places: StoreFiles, place: RunPath, row: RunRow | None, store: str) -> RunView:
     results, notes = results_of(places, place)
     files, more = places.files(place)
     names = [file.name for file in files]
@@ -128,7 +128,7 @@ def _kept(places: Places, place: RunPlace, row: RunRow | None, store: str) -> Ru
     )
 
 
-def results_of(places: Places, place: RunPlace) -> tuple[RunResults | None, tuple[str, ...]]:
+def results_of(places: StoreFiles, place: RunPath) -> tuple[RunResults | None, tuple[str, ...]]:
     """The verdict, or a sentence that says why it can't be read; neither where there is none."""
     if not (place.path / RESULTS).is_file():
         return None, ()
@@ -141,7 +141,7 @@ def results_of(places: Places, place: RunPlace) -> tuple[RunResults | None, tupl
         return None, (str(error).replace(f"{place.path}/", ""),)
 
 
-def read_json(places: Places, place: RunPlace, name: str) -> object:
+def read_json(places: StoreFiles, place: RunPath, name: str) -> object:
     """A file's JSON; None if it can't be read."""
     try:
         with places.opened(place, name) as file:
@@ -165,8 +165,8 @@ def _word(valid: bool | str) -> str:
     return VERDICTS.get(text, "no verdict")
 
 
-def _told(result: Result) -> CheckerTold:
-    return CheckerTold(
+def _told(result: Result) -> CheckerView:
+    return CheckerView(
         checker=result.checker,
         verdict=_word(result.valid),
         counts={name: count for name, count in result.counts.items() if count},
@@ -239,10 +239,10 @@ def _commands(
     return [*found, Command(what="judge it again", line=line)]
 
 
-def plan_view(places: Places, asked: Asked) -> PlanView:
+def plan_view(places: StoreFiles, query: Query) -> PlanView:
     """Raises Refused."""
-    place = places.run(asked.file_name("run"))
-    name = asked.one_of("file", PLANS)
+    place = places.run(query.file_name("run"))
+    name = query.one_of("file", PLANS)
     with places.opened(place, name) as file:
         data = file.read(JSON_MAX)
     plan = read_json(places, place, name)
@@ -265,5 +265,5 @@ def plan_view(places: Places, asked: Asked) -> PlanView:
 
 
 def _fault(told: dict[str, object]) -> dict[str, object]:
-    """What is shown of one, whatever a plan of another version calls the rest."""
+    """What is shown of one; plans of other versions may hold more."""
     return {name: told.get(name, "") for name in ("id", "at_ms", "duration_ms", "kind", "target")}

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from shalott.harness.serve.cached_table import VERDICTS, Runs
 from shalott.harness.serve.live_runs import Found, LiveRun
-from shalott.harness.serve.request import Asked, Refused, whole_number
+from shalott.harness.serve.request import Query, Refused, whole_number
 from shalott.harness.store.columns import Row
 
 PAGE_ROWS = 50
@@ -73,14 +73,14 @@ class RunList(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-def list_runs(runs: Runs, asked: Asked, found: Found) -> RunList:
+def list_runs(runs: Runs, query: Query, found: Found) -> RunList:
     """Raises Refused."""
-    filters = read_filters(asked)
-    size = max(1, asked.number("rows", PAGE_ROWS, most=PAGE_ROWS_MAX))
+    filters = read_filters(query)
+    size = max(1, query.number("rows", PAGE_ROWS, most=PAGE_ROWS_MAX))
     mask = matching(runs, filters)
     numbers = ordered(runs, mask, filters.order)
     pages = max(1, -(-len(numbers) // size))
-    page = min(max(1, asked.number("page", 1)), pages)
+    page = min(max(1, query.number("page", 1)), pages)
     shown = numbers[(page - 1) * size : page * size]
     return RunList(
         filters=filters,
@@ -89,7 +89,7 @@ def list_runs(runs: Runs, asked: Asked, found: Found) -> RunList:
         verdicts=count_verdicts(runs, mask),
         page=page,
         pages=pages,
-        rows=rows_told(runs, shown),
+        rows=row_views(runs, shown),
         choices=choices(runs),
         live=found.live,
         notes=runs.notes + found.notes,
@@ -106,13 +106,13 @@ def count_verdicts(runs: Runs, mask: Mask) -> dict[str, int]:
     return {name: int(known.get(word, 0)) for word, name in VERDICTS.items()}
 
 
-def rows_told(runs: Runs, numbers: npt.NDArray[np.int64]) -> tuple[RunRow, ...]:
+def row_views(runs: Runs, numbers: npt.NDArray[np.int64]) -> tuple[RunRow, ...]:
     own = cells(runs).take(pa.array(numbers, type=pa.int64())).to_pylist()
     found = runs.rows(numbers.tolist())
-    return tuple(row_told(row, cell) for row, cell in zip(found, own, strict=True))
+    return tuple(row_view(row, cell) for row, cell in zip(found, own, strict=True))
 
 
-def row_told(row: Row, cell: str) -> RunRow:
+def row_view(row: Row, cell: str) -> RunRow:
     """A row of the table as lists show it."""
     return RunRow(
         run=row["run"],
@@ -173,27 +173,27 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     cell: str = ""
 
 
-def read_filters(asked: Asked) -> Filters:
+def read_filters(query: Query) -> Filters:
     """Raises Refused."""
-    verdicts = tuple(asked.texts("verdict"))
+    verdicts = tuple(query.texts("verdict"))
     for verdict in verdicts:
         if verdict not in VERDICTS.values():
             raise Refused(400, f"verdict must be one of {', '.join(VERDICTS.values())}.")
-    seed = asked.text("seed").strip()
+    seed = query.text("seed").strip()
     if seed and whole_number(seed) is None:
         raise Refused(400, "seed must be a whole number of 64 bits.")
     return Filters(
-        kind=asked.one_of("kind", KINDS),
-        order=asked.one_of("order", ORDERS),
+        kind=query.one_of("kind", KINDS),
+        order=query.one_of("order", ORDERS),
         verdict=verdicts,
-        equal={name: tuple(filter(None, asked.texts(name))) for name in EQUAL},
-        nemesis=tuple(filter(None, asked.texts("nemesis"))),
-        anomaly=tuple(filter(None, asked.texts("anomaly"))),
+        equal={name: tuple(filter(None, query.texts(name))) for name in EQUAL},
+        nemesis=tuple(filter(None, query.texts("nemesis"))),
+        anomaly=tuple(filter(None, query.texts("anomaly"))),
         seed=seed,
-        commit=asked.text("commit").strip().lower(),
-        text=asked.text("text").strip(),
-        night=asked.text("night"),
-        cell=asked.text("cell"),
+        commit=query.text("commit").strip().lower(),
+        text=query.text("text").strip(),
+        night=query.text("night"),
+        cell=query.text("cell"),
     )
 
 

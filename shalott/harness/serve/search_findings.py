@@ -1,5 +1,5 @@
 """What searches found: every campaign with its denominator, its classes, and what was kept of them,
-with the minimal plan where somebody made one."""
+with the minimal plan where one was made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shlex
 import msgspec
 
 from shalott.harness.run.store import PLAN
-from shalott.harness.serve.request import Places, Refused, RunPlace
+from shalott.harness.serve.request import Refused, RunPath, StoreFiles
 from shalott.harness.serve.run_view import MINIMAL, inner, read_json
 
 SEARCH = "search"  # where a store keeps them: harness/search/campaign.py
@@ -53,13 +53,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     command: str  # replays the smallest plan, or shrinks
 
 
-class ClassTold(msgspec.Struct, frozen=True, kw_only=True):
+class ClassView(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     count: int
     seeds: tuple[int, ...]
 
 
-class CampaignTold(msgspec.Struct, frozen=True, kw_only=True):
+class CampaignView(msgspec.Struct, frozen=True, kw_only=True):
     """``ran`` is the denominator of the counts, of the last command; None: it left no summary."""
 
     name: str
@@ -73,16 +73,16 @@ class CampaignTold(msgspec.Struct, frozen=True, kw_only=True):
     errors: int
     scenario: str
     interrupted: bool
-    classes: tuple[ClassTold, ...]
+    classes: tuple[ClassView, ...]
     findings: tuple[Finding, ...]
     left_out: int
 
 
 class FindingList(msgspec.Struct, frozen=True, kw_only=True):
-    campaigns: tuple[CampaignTold, ...]
+    campaigns: tuple[CampaignView, ...]
 
 
-def list_findings(places: Places, store: str) -> FindingList:
+def list_findings(places: StoreFiles, store: str) -> FindingList:
     """Every campaign of the store, the reddest first."""
     top = places.root / SEARCH
     if top.is_symlink() or not top.is_dir():
@@ -94,7 +94,7 @@ def list_findings(places: Places, store: str) -> FindingList:
     )
 
 
-def _campaign(places: Places, name: str, store: str) -> CampaignTold:
+def _campaign(places: StoreFiles, name: str, store: str) -> CampaignView:
     summary = _summary(places, name)
     told = summary or _Summary()
     by_seed: dict[str, list[str]] = {}
@@ -102,7 +102,7 @@ def _campaign(places: Places, name: str, store: str) -> CampaignTold:
         for seed in found.seeds:
             by_seed.setdefault(f"seed-{seed}", []).append(kind)
     findings, left_out = _findings(places, name, by_seed, store)
-    return CampaignTold(
+    return CampaignView(
         name=name,
         command=told.command,
         seeds=told.seeds,
@@ -115,7 +115,7 @@ def _campaign(places: Places, name: str, store: str) -> CampaignTold:
         scenario=told.scenario,
         interrupted=told.interrupted,
         classes=tuple(
-            ClassTold(kind=kind, count=found.count, seeds=tuple(found.seeds[:10]))
+            ClassView(kind=kind, count=found.count, seeds=tuple(found.seeds[:10]))
             for kind, found in told.classes.items()
         ),
         findings=findings,
@@ -123,8 +123,8 @@ def _campaign(places: Places, name: str, store: str) -> CampaignTold:
     )
 
 
-def _summary(places: Places, name: str) -> _Summary | None:
-    place = RunPlace(f"{SEARCH}/{name}", places.root / SEARCH / name)
+def _summary(places: StoreFiles, name: str) -> _Summary | None:
+    place = RunPath(f"{SEARCH}/{name}", places.root / SEARCH / name)
     found = read_json(places, place, SUMMARY)
     try:
         return msgspec.convert(found, _Summary) if isinstance(found, dict) else None
@@ -133,7 +133,7 @@ def _summary(places: Places, name: str) -> _Summary | None:
 
 
 def _findings(
-    places: Places, name: str, classes: dict[str, list[str]], store: str
+    places: StoreFiles, name: str, classes: dict[str, list[str]], store: str
 ) -> tuple[tuple[Finding, ...], int]:
     top = places.root / SEARCH / name / "findings"
     if top.is_symlink() or not top.is_dir():
@@ -149,7 +149,7 @@ def _findings(
     return tuple(found), max(0, len(names) - FINDINGS_MAX)
 
 
-def _finding(places: Places, place: RunPlace, classes: tuple[str, ...], store: str) -> Finding:
+def _finding(places: StoreFiles, place: RunPath, classes: tuple[str, ...], store: str) -> Finding:
     plan, minimal = (read_json(places, place, name) for name in (PLAN, MINIMAL))
     verb, file = ("replay", MINIMAL) if minimal is not None else ("shrink", PLAN)
     path = shlex.quote(f"{store.rstrip('/')}/{place.name}/{file}")

@@ -15,7 +15,7 @@ from shalott.harness.store.columns import CAMPAIGN, SCHEMA_VERSION, Row
 from shalott.harness.store.run_files import (
     CAMPAIGN_LOG,
     CAMPAIGN_SUMMARY,
-    Place,
+    RunDirectory,
     Unreadable,
     read_json,
 )
@@ -47,7 +47,7 @@ class _Summary(msgspec.Struct):
     cluster: str = "sim"
 
 
-def read_campaign(place: Place) -> Row:
+def read_campaign(place: RunDirectory) -> Row:
     """The row; never raises for what is damaged."""
     trouble: list[str] = []
     lines = _lines(place, trouble)
@@ -95,7 +95,7 @@ def read_campaign(place: Place) -> Row:
     }
 
 
-def _lines(place: Place, trouble: list[str]) -> list[_Line]:
+def _lines(place: RunDirectory, trouble: list[str]) -> list[_Line]:
     decoder = msgspec.json.Decoder(_Line)
     found, damaged = [], 0
     try:

@@ -140,7 +140,7 @@ _TOLD_BY = (PLAN, RESULTS, TAGS)  # what a row depends on, besides a history tha
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunDirectory:
     """A directory that becomes a row. ``run``: its path, relative to the store.
 
     ``changed_ns``: when the newest of its files was written. ``campaign``: of a finding, whose.
@@ -154,12 +154,12 @@ class Place:
     is_campaign: bool = False
 
 
-def places(store: Path) -> Iterator[Place]:
+def run_directories(store: Path) -> Iterator[RunDirectory]:
     """All of them, by name."""
     yield from _below(store, store, "")
 
 
-def place_of(store: Path, directory: Path) -> Place | None:
+def run_directory_of(store: Path, directory: Path) -> RunDirectory | None:
     """The one place that ``directory`` is; None if it holds nothing of a run. Either may be told
     from the working directory on, or through links."""
     store, directory = store.resolve(), directory.resolve()
@@ -170,7 +170,7 @@ def place_of(store: Path, directory: Path) -> Place | None:
     return _place(store, directory, campaign)
 
 
-def _below(store: Path, directory: Path, campaign: str) -> Iterator[Place]:
+def _below(store: Path, directory: Path, campaign: str) -> Iterator[RunDirectory]:
     try:
         with os.scandir(directory) as found:
             entries = sorted(found, key=lambda entry: entry.name)
@@ -190,17 +190,17 @@ def _below(store: Path, directory: Path, campaign: str) -> Iterator[Place]:
             yield from _below(store, Path(entry.path), inherited)
 
 
-def _place(store: Path, directory: Path, campaign: str) -> Place | None:
+def _place(store: Path, directory: Path, campaign: str) -> RunDirectory | None:
     if (directory / CAMPAIGN_LOG).is_file():
         logged, told = _changed(directory / CAMPAIGN_LOG), _changed(directory / CAMPAIGN_SUMMARY)
         run = _relative(store, directory)
-        return Place(directory, run, max(logged, told), logged, is_campaign=True)
+        return RunDirectory(directory, run, max(logged, told), logged, is_campaign=True)
     changed = [_changed(directory / name) for name in (*_TOLD_BY, HISTORY, RECORDING)]
     if not any(_changed(directory / name) for name in _OF_A_RUN):
         return None
     plan_changed = changed[0] or max(changed)
     newest = max(changed[: len(_TOLD_BY)]) or max(changed)
-    return Place(directory, _relative(store, directory), newest, plan_changed, campaign)
+    return RunDirectory(directory, _relative(store, directory), newest, plan_changed, campaign)
 
 
 def _relative(store: Path, directory: Path) -> str:

@@ -26,20 +26,20 @@ from shalott.harness.store.run_files import (
     PLAN,
     RESULTS,
     TAGS,
-    Place,
     Plan,
     Results,
+    RunDirectory,
     Unreadable,
     read_json,
     read_latencies,
 )
-from shalott.harness.store.verdict_columns import verdict_facts
+from shalott.harness.store.verdict_columns import verdict_columns_of
 
 MS, DAY_NS = 1_000_000, 86_400 * 10**9
 T = TypeVar("T")
 
 
-def read_run(place: Place) -> Row:
+def read_run(place: RunDirectory) -> Row:
     """The row of a run or of a finding."""
     trouble: list[str] = []
 
@@ -59,7 +59,7 @@ def read_run(place: Place) -> Row:
         "kind": FINDING if place.campaign else RUN,
         "campaign": place.campaign,
         **_plan_columns(plan, results),
-        **verdict_facts(results),
+        **verdict_columns_of(results),
         **_tested_columns(results.tested),
         "command": results.command,
         "tags": _json(tags) if tags else None,
@@ -131,7 +131,7 @@ def _tested_columns(tested: Mapping[str, object] | None) -> Row:
     }
 
 
-def _times(place: Place, plan: Plan, results: Results) -> Row:
+def _times(place: RunDirectory, plan: Plan, results: Results) -> Row:
     """When it was made, and what a simulation's own clock showed.
 
     Results of before ``virtual_started_ns`` hold the virtual time of a simulation as the run's

@@ -1,10 +1,10 @@
 """``STORE/runs.parquet``: one file, a row a run, which DuckDB, polars and Spark read as it is.
 
-Whoever writes holds a lock (``.runs.lock``), reads the table, and replaces the file as a whole: a
+A writer holds a lock (``.runs.lock``), reads the table, and replaces the file as a whole: a
 reader sees the old table or the new one, also if the writer is killed. What a killed writer did not
 get to write is taken in by the next ``refresh``, which compares the table with the directories:
-new and changed runs are read, those that are gone leave. A file that can't be read, or is somebody
-else's, is set aside and told, and the table is made anew from the runs.
+new and changed runs are read, those that are gone leave. A file that can't be read, or has another
+format, is set aside with a notice, and the table is made anew from the runs.
 
 Columns that a later version added are kept as they are.
 """
@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from shalott.core.errors import StoreError, UsageError
 from shalott.harness.store.campaign_row import read_campaign
 from shalott.harness.store.columns import RUNS_SCHEMA, SCHEMA_VERSION, TABLE, Row
-from shalott.harness.store.run_files import PLAN, Place, place_of, places
+from shalott.harness.store.run_files import PLAN, RunDirectory, run_directories, run_directory_of
 from shalott.harness.store.run_row import read_run, table_of
 
 LOCK = ".runs.lock"
@@ -60,7 +60,7 @@ def read_table(store: Path) -> pa.Table:
 def note_runs(store: Path, directories: Sequence[Path]) -> tuple[str, ...]:
     """Write the rows of runs that ended, or of campaigns. Sentences on what was wrong with the
     table. Raises StoreError."""
-    found = [place_of(store, directory) for directory in directories]
+    found = [run_directory_of(store, directory) for directory in directories]
     rows = [_row(place) for place in found if place is not None]
     if not rows:
         return ()
@@ -85,7 +85,7 @@ def refresh(store: Path) -> Refreshed:
                 strict=True,
             )
         }
-        found = {place.run: place for place in places(store)}
+        found = {place.run: place for place in run_directories(store)}
         stale = [place for place in found.values() if _is_stale(place, known.get(place.run))]
         gone = [run for run in known if run not in found]
         if not stale and not gone and table_path(store).exists():
@@ -101,7 +101,7 @@ def rows_below(directory: Path) -> Refreshed:
     (named relative to its parent then).
 
     A store's table is brought up to date. Nothing is written into a part of a store, nor where it
-    can't be: rows that are missing are read then, and kept by nobody. Raises UsageError.
+    can't be: rows that are missing are read then, and not stored. Raises UsageError.
     """
     directory = directory.resolve()
     is_run = (directory / PLAN).is_file()
@@ -120,7 +120,7 @@ def rows_below(directory: Path) -> Refreshed:
         except UsageError as error:
             notes += (str(error),)
     rows = []
-    for place in [place_of(base, directory)] if is_run else places(base):
+    for place in [run_directory_of(base, directory)] if is_run else run_directories(base):
         if place is not None:
             row = known.get(place.run)
             seen = (row["files_changed_ns"], row["schema_version"]) if row else None
@@ -146,14 +146,14 @@ def forget_runs(store: Path, runs: Sequence[str]) -> None:
         _write(store, _without(table, runs))
 
 
-def _is_stale(place: Place, known: tuple[int, int] | None) -> bool:
+def _is_stale(place: RunDirectory, known: tuple[int, int] | None) -> bool:
     if known is None:
         return True
     changed_ns, version = known
     return changed_ns != place.changed_ns or version < SCHEMA_VERSION
 
 
-def _row(place: Place) -> Row:
+def _row(place: RunDirectory) -> Row:
     return read_campaign(place) if place.is_campaign else read_run(place)
 
 
@@ -223,7 +223,7 @@ def _read_or_set_aside(store: Path) -> tuple[pa.Table, tuple[str, ...]]:
         except OSError as failure:
             raise StoreError(f"cannot set {path} aside: {failure.strerror}") from failure
         note = f"{error}; it is set aside as {aside.name}, and the table is made anew."
-        rows = [_row(place) for place in places(store)]
+        rows = [_row(place) for place in run_directories(store)]
         return _with_rows(RUNS_SCHEMA.empty_table(), rows), (note,)
 
 

@@ -40,7 +40,7 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def verdict_facts(results: Results) -> dict[str, object]:
+def verdict_columns_of(results: Results) -> dict[str, object]:
     """The columns that results.json fills."""
     by_checker = {result.checker: result for result in results.results}
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from shalott.harness.report.meta import STORY_NAMES, ToldStep, ToldStory
+from shalott.harness.report.meta import STORY_NAMES, StoryResult, StoryStep
 from shalott.harness.stories.startup_race import STARTUP_RACE
 from shalott.harness.stories.story import Story
 
@@ -20,14 +20,14 @@ def find_story(name: str) -> Story:
 _WIDTH = 118
 
 
-def told_as_text(told: ToldStory) -> str:
+def story_as_text(told: StoryResult) -> str:
     where = f" to {told.group}" if told.group else ""
     verdict = f"It happened{where}." if told.happened else "It did not happen."
     head = [f"{told.title}", f"({told.source})", "", verdict, told.ending, ""]
     return "\n".join(head + [line for step in told.steps for line in _step(step)]).rstrip()
 
 
-def _step(step: ToldStep) -> list[str]:
+def _step(step: StoryStep) -> list[str]:
     seen = "not seen" if step.at_s is None else f"{step.at_s:9.3f} s  {step.node}"
     wrapped = textwrap.wrap(f"{step.name:<4} {step.story}", _WIDTH, subsequent_indent=" " * 5)
     rows = [*wrapped, f"     -> {seen}" + (f"  {step.event}" if step.event else "")]

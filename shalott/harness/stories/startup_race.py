@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from shalott.harness.report.meta import ToldStep, ToldStory
+from shalott.harness.report.meta import StoryResult, StoryStep
 from shalott.harness.stories.story import Event, Material, Story
 
 TITLE = "The startup race of mirrored queues"
@@ -34,8 +34,8 @@ STEPS = {
     "T9": "Both processes on B hear the ring; the master takes what A's says for illegal, and"
     " ends.",
     "T10": "B's master stops all mirrors on its way out; the queue has no mirror any more.",
-    "end": "Some queues are stopped, have no mirror, or exist and take no message, until somebody"
-    " acts.",
+    "end": "Some queues are stopped, have no mirror, or exist and take no message, until an"
+    " operator acts.",
 }
 
 
@@ -44,7 +44,7 @@ class _Chain:
     """The steps that one queue went through."""
 
     queue: str
-    steps: list[ToldStep] = field(default_factory=list)
+    steps: list[StoryStep] = field(default_factory=list)
     ending: str = ""
     happened: bool = False
 
@@ -53,7 +53,7 @@ class _Chain:
         return sum(step.at_s is not None for step in self.steps)
 
 
-def tell(material: Material) -> ToldStory:
+def tell(material: Material) -> StoryResult:
     """The queue that went the whole way, or the farthest."""
     queues = dict.fromkeys(event.group for event in material.events if event.group)
     chains = [_follow(material, queue) for queue in queues] or [_Chain("")]
@@ -61,14 +61,14 @@ def tell(material: Material) -> ToldStory:
     others = sum(chain.happened for chain in chains) - best.happened
     more = f" So it went with {others} more of {len(chains)} queues." if others else ""
     told = {step.name: step for step in best.steps}
-    return ToldStory(
+    return StoryResult(
         name="startup-race",
         title=TITLE,
         source=SOURCE,
         happened=best.happened,
         group=best.queue if best.seen else "",
         ending=best.ending + more,
-        steps=tuple(told.get(name, ToldStep(name=name, story=STEPS[name])) for name in STEPS),
+        steps=tuple(told.get(name, StoryStep(name=name, story=STEPS[name])) for name in STEPS),
     )
 
 
@@ -130,7 +130,7 @@ def _sayer(material: Material, chain: _Chain) -> Callable[..., None]:
             if texts and line is None:
                 line = material.line(node or event.node, event.at_s, queue, *texts)
         chain.steps.append(
-            ToldStep(
+            StoryStep(
                 name=name,
                 story=STEPS[name],
                 at_s=event.at_s,
@@ -150,7 +150,7 @@ def _say_starts(material: Material, chain: _Chain, a: str, b: str, before_s: flo
         lines = [line for line in lines if line.at_s <= before_s]
         if lines:
             chain.steps.append(
-                ToldStep(
+                StoryStep(
                     name=name,
                     story=STEPS[name],
                     at_s=lines[-1].at_s,
@@ -193,7 +193,7 @@ def _say_end(material: Material, chain: _Chain, ended: Event) -> None:
         "end"
     }
     chain.steps.append(
-        ToldStep(
+        StoryStep(
             name="end", story=STEPS["end"], at_s=at_s, node=", ".join(sorted(claims)), event=views
         )
     )
@@ -234,7 +234,7 @@ STARTUP_RACE = Story(
     },
     given={"startup-delay": "3s", "recovery-delay": "3s", "queues": "16"},
     plan={"settle_timeout_ms": 20_000},
-    faults_max=1,  # another restart would be somebody who acts
+    faults_max=1,  # another restart would be an operator's act
     gates={"must_settle": True},
     tell=tell,
 )

@@ -21,10 +21,10 @@ import msgspec
 
 from shalott.core.history import History
 from shalott.core.plan import GatePlan, Plan
-from shalott.harness.report.meta import ToldStory
+from shalott.harness.report.meta import StoryResult
 
 
-class Asked(Protocol):
+class RequestFields(Protocol):
     """What a command line asked for, a field a flag (harness/run/request.py)."""
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
@@ -33,7 +33,7 @@ class Asked(Protocol):
     def given(self) -> Mapping[str, str | bool]: ...
 
 
-A = TypeVar("A", bound=Asked)
+A = TypeVar("A", bound=RequestFields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Story:
     plan: Mapping[str, object] = field(default_factory=dict)
     gates: Mapping[str, object] = field(default_factory=dict)
     faults_max: int | None = None
-    tell: Callable[[Material], ToldStory]
+    tell: Callable[[Material], StoryResult]
 
     def request(self, asked: A) -> A:
         usual = {each.name: each.default for each in dataclasses.fields(asked)}

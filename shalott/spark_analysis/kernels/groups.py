@@ -41,7 +41,7 @@ def _consumed(run: str, case: Case, number: int, flagged: Bools) -> Row:
     story, fates, group = case.story, case.fates, case.story.rules.groups[number]
     own, again = _deliveries(case, number)
     mine = fates.group == number
-    # Of a broadcast nobody asks who wants a message: its members keep their own offsets.
+    # A broadcast has no wanted messages: its members keep their own offsets.
     codes = [code for code, topic in enumerate(story.keys.topics) if topic in group.topics]
     wanted = np.isin(story.messages.key, codes) & subscribed(story, number)
     acked = wanted & (story.messages.outcome == OK)

@@ -1,6 +1,6 @@
 """Messages and order of replicated logs, by queue: checkers/logs, as its checker counts them.
 
-A send is an attempt. What counts places there (an offset that holds what nobody sent) counts
+A send is an attempt. What counts places there (an offset that holds what no client sent) counts
 places here. ``lost`` is what certainly is: a final read that is not whole proves no loss.
 """
 

@@ -76,13 +76,13 @@ def tenure_times(run: str, found: Sequence[Row]) -> Iterator[Row]:
 
 def undrained_rows(run: str, data: RunData) -> Iterator[Row]:
     """Rows of UNDRAINED."""
-    some = telling_of_the_drain(data)
+    some = drain_phases(data)
     complete = data.history.complete
     for queue, why in undrained_queues(some, data.around, complete).items():
         yield {"run": run, "queue": queue, "why": why}
 
 
-def telling_of_the_drain(data: RunData) -> Operations:
+def drain_phases(data: RunData) -> Operations:
     """The rows that ``undrained_queues`` goes by: what failed, and declarations, from the drain on;
     and one row for each queue, node and f there is, since it asks which were ever used."""
     ops, drain = data.ops, data.around.phase("drain")
@@ -133,7 +133,7 @@ def election_rows(run: str, data: RunData, tolerance_ns: int) -> Iterator[Row]:
 
 
 def _truncated(detail: Row) -> int:
-    """By how much a log became shorter, in the units of its offsets; 0 where nobody says."""
+    """By how much a log became shorter, in the units of its offsets; 0 where no event says."""
     begin, end = detail.get("to"), detail.get("from")
     return max(0, end - begin) if isinstance(begin, int) and isinstance(end, int) else 0
 

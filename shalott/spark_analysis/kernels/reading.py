@@ -70,7 +70,7 @@ def read_run(
     # Group by group: what a huge file takes is its clients' columns, and one group more.
     for number in range(file.num_row_groups):
         group = _with_nulls(file.read_row_group(number, columns=names, use_threads=False))
-        control.append(_rows_of_nobody(group))
+        control.append(_rows_of_no_client(group))
         last_ns = _last_ns(group, last_ns)
         if buckets > 1:
             group = group.filter(pa.array(_in_bucket(group, bucket, buckets)))
@@ -133,7 +133,7 @@ def read_table(source: Source, schema: pa.Schema) -> pa.Table:
 
 def refuse_strange(found: pa.Schema, wanted: pa.Schema) -> None:
     """Raises ValueError, a sentence, if a column is missing that must not be, or is of another
-    type. More columns than ours are nobody's business here."""
+    type. Other columns are passed over."""
     for field in wanted:
         if field.name not in found.names:
             if not field.nullable:
@@ -230,7 +230,7 @@ def _decoded(field: pa.Field) -> pa.Field:
     return pa.field(field.name, field.type.value_type if is_coded else field.type)
 
 
-def _rows_of_nobody(table: pa.Table) -> pa.Table:
+def _rows_of_no_client(table: pa.Table) -> pa.Table:
     """Those of process -1, as ``read_surroundings`` reads them."""
     found = np.flatnonzero(plain(table["process"]) < 0)
     return _filled(table.take(pa.array(found)), _PLAIN)

@@ -1,4 +1,4 @@
-"""The tables of a report over many runs: their columns, whatever engine fills them.
+"""The tables of a report over many runs: their columns, the same for each engine.
 
 One table a job; docs/fleet-reports.md tells each column. Times are int64 nanoseconds from the run's
 start, ids are signed. A column's place and type are a contract: files of different nights are read

@@ -101,7 +101,7 @@ def _deliveries(rows: DataFrame) -> DataFrame:
 
 
 def _at_home(deliveries: DataFrame, published: DataFrame) -> DataFrame:
-    """With ``lane``: the queue that the message was published to; null if nobody did."""
+    """With ``lane``: the queue that the message was published to; null if no client did."""
     lanes = published.groupBy("run", "value").agg(F.collect_set("lane").alias("lanes"))
     known = deliveries.join(lanes, ["run", "value"], "left")
     died = F.filter(F.col("deaths.queue"), lambda queue: F.array_contains("lanes", queue))

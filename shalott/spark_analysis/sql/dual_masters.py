@@ -54,7 +54,7 @@ _BY_EVENTS = ("logged", "acted")
 
 def dual_masters(claims: DataFrame, tolerance_ns: int = 100_000_000) -> DataFrame:
     """Every pair of nodes that were masters of one group at once (schema DUAL_MASTERS)."""
-    found = untold(merged(at_once(pairs_of_claims(claims), tolerance_ns)))
+    found = not_found_better(merged(simultaneous(pairs_of_claims(claims), tolerance_ns)))
     source = F.col("source")
     kind = F.when(source.isin(*_CLAIMED), "claimed").otherwise("effective")
     witness = F.when(source.isin(*_BY_EVENTS), "events").otherwise(
@@ -74,7 +74,7 @@ def pairs_of_claims(claims: DataFrame) -> DataFrame:
     return pairs.where("a.node != b.node and a.order < b.order")
 
 
-def at_once(pairs: DataFrame, tolerance_ns: int) -> DataFrame:
+def simultaneous(pairs: DataFrame, tolerance_ns: int) -> DataFrame:
     """Those that prove something."""
     is_poll, is_epoch = F.col("source") == "polled", F.col("source") == "epoch"
     begin_ns, latest_ns = F.col("b.begin_ns"), F.greatest("a.end_ns", "b.end_ns")
@@ -122,7 +122,7 @@ def merged(pairs: DataFrame) -> DataFrame:
     )
 
 
-def untold(found: DataFrame) -> DataFrame:
+def not_found_better(found: DataFrame) -> DataFrame:
     """Without what a better witness has told of the same two nodes at the same time."""
     both = Window.partitionBy(*_NODES)
     source = F.col("source")

@@ -134,7 +134,7 @@ def causes(told: Story) -> Mapping[str, tuple[int, int]]:
         ("reject", "ok", {"tag": 1, "requeue": False}, "refused for good"),
         ("recover", "ok", {"upto": 1}, "recovered"),
         ("ack", "ok", {"tag": 1}, "acknowledged, and the broker had heard it"),
-        ("ack", "info", {"tag": 1}, "acknowledged, and nobody knows whether the broker heard it"),
+        ("ack", "info", {"tag": 1}, "acknowledged, and it is unknown whether the broker heard it"),
         ("ack", "ok", {"tag": 7}, "while another consumer had it"),
     ],
 )

@@ -17,7 +17,7 @@ from shalott.harness.serve.live_runs import (
     LiveRuns,
     follow,
 )
-from shalott.harness.serve.request import Places
+from shalott.harness.serve.request import StoreFiles
 from tests.harness.serve.conftest import Asking
 from tests.world.harness.served_store import LIVE, recorded, row, write_table
 
@@ -86,7 +86,7 @@ def test_a_run_is_followed_to_its_end(tmp_path: Path) -> None:
     recording.write_bytes(recorded(10))
 
     async def whole() -> list[LivePart]:
-        places = Places(tmp_path)
+        places = StoreFiles(tmp_path)
         parts = []
         async for part in follow(places, places.run("a/run"), look_s=0.001):
             parts.append(part)

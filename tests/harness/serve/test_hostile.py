@@ -23,7 +23,7 @@ import pytest
 
 from shalott.harness.serve import guard as report_policy
 from shalott.harness.serve.node_files import search_files
-from shalott.harness.serve.request import Places, Refused, read_asked
+from shalott.harness.serve.request import Refused, StoreFiles, read_query
 from tests.harness.serve.conftest import Asking
 from tests.world.harness.served_store import GREEN, RED, make_store, row, write_table
 
@@ -162,7 +162,7 @@ def test_a_link_that_is_put_in_place_of_a_file_is_not_followed(
     hostile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the look and the opening: the look says that all is well, and it no longer is."""
-    places = Places(hostile)
+    places = StoreFiles(hostile)
     run = places.run(RED)
     monkeypatch.setattr(places, "_resolved", lambda base, name: run.path / name)
     for name in ("out.txt", "outdir/secret.txt"):
@@ -432,7 +432,7 @@ def test_a_pattern_is_no_pattern_in_the_list_of_runs(asking: Asking) -> None:
 def test_a_search_ends_at_its_time(hostile: Path) -> None:
     ticks = iter(range(0, 1000, 2))
     found = search_files(
-        Places(hostile), read_asked(f"run={RED}&text=queue"), clock_s=lambda: next(ticks)
+        StoreFiles(hostile), read_query(f"run={RED}&text=queue"), clock_s=lambda: next(ticks)
     )
     assert not found.whole
     assert "It stopped after 5 s" in found.why

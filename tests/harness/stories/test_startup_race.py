@@ -8,24 +8,24 @@ import msgspec
 import pytest
 
 from shalott.core.errors import UsageError
-from shalott.harness.report.meta import ToldStory
+from shalott.harness.report.meta import StoryResult
 from shalott.harness.run.request import Request, complaints_about
 from shalott.harness.run.session import run_request
 from shalott.harness.run.store import REPORT, Store
-from shalott.harness.stories.catalogue import STORIES, find_story, told_as_text
+from shalott.harness.stories.catalogue import STORIES, find_story, story_as_text
 from shalott.harness.stories.startup_race import STARTUP_RACE, STEPS, tell
 from shalott.harness.stories.story import Material
 
 SMALL = {"queues": "6"}
 
 
-def told_of(store: Path, *, bug: tuple[str, ...] = ()) -> tuple[int, Path, ToldStory]:
+def told_of(store: Path, *, bug: tuple[str, ...] = ()) -> tuple[int, Path, StoryResult]:
     request = Request(
         cluster="sim", scenario="startup-race", seed=3, time_limit="10", given=SMALL, bug=bug
     )
     code = run_request(request, test_count=1, store_root=store)
     path = Store(store).find(None).path
-    return code, path, msgspec.json.decode((path / "story.json").read_bytes(), type=ToldStory)
+    return code, path, msgspec.json.decode((path / "story.json").read_bytes(), type=StoryResult)
 
 
 @pytest.mark.sim
@@ -44,7 +44,7 @@ def test_it_happens_with_its_bugs_and_is_told_step_by_step(
     assert quoted["T7"] == f"Restarting crashed queue '{told.group}' in vhost '/'."
     assert "Stopping all nodes on master shutdown" in quoted["T10"]
     printed, stored = capsys.readouterr().out, (path / "story.txt").read_text()
-    assert told_as_text(told) in printed and told_as_text(told) in stored
+    assert story_as_text(told) in printed and story_as_text(told) in stored
     assert "The startup race of mirrored queues" in (path / REPORT).read_text()
     assert "healed cluster got stuck" in printed, "the checker 'liveness' is red"
 
@@ -76,4 +76,4 @@ def test_an_unknown_story_is_refused_with_those_that_there_are() -> None:
 def test_of_a_run_in_which_nothing_was_seen_nothing_is_told() -> None:
     told = tell(Material(events=(), lines=(), seen={}, writes=(), end_s=0))
     assert not told.happened and all(step.at_s is None for step in told.steps)
-    assert "It did not happen." in told_as_text(told)
+    assert "It did not happen." in story_as_text(told)

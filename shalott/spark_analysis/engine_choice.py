@@ -13,6 +13,8 @@ import re
 from typing import Literal, get_args
 from urllib.parse import unquote, urlsplit
 
+from shalott.spark_analysis import jvm
+
 Engine = Literal["local", "spark", "sql"]
 ENGINES = ("auto", *get_args(Engine))
 
@@ -49,6 +51,4 @@ def choose(engine: str, master: str, size: int) -> Engine:
         return "spark"
     if size <= LOCAL_BYTES:
         return "local"
-    from shalott.spark_analysis.jvm import why_no_spark
-
-    return "local" if why_no_spark() else "spark"
+    return "local" if jvm.why_no_spark() else "spark"

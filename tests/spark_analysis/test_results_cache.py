@@ -116,4 +116,4 @@ def test_which_engine_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choice.choose("auto", "", choice.LOCAL_BYTES + 1) == "spark"
     assert choice.is_elsewhere("s3a://bucket/runs") and choice.is_elsewhere("hdfs:/runs")
     assert not choice.is_elsewhere("/runs") and not choice.is_elsewhere("file:///a%20b")
-    assert choice.here("file:///a%20b") == "/a b"
+    assert choice.local_path("file:///a%20b") == "/a b"

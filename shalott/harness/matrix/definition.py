@@ -10,7 +10,7 @@ import difflib
 import hashlib
 import tomllib
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +18,7 @@ import msgspec
 
 from shalott.core.complaints import Complaints
 from shalott.core.errors import UsageError
+from shalott.core.json_value import Json, JsonObject
 from shalott.core.quantities import parse_bytes, parse_duration_ms
 
 Names = str | tuple[str, ...]
@@ -136,7 +137,7 @@ def read_matrix(path: Path) -> Matrix:
     return Matrix(definition=parse(raw, str(path)), digest=hashlib.sha256(data).hexdigest()[:16])
 
 
-def parse(raw: Mapping[str, object], where: str) -> Definition:
+def parse(raw: JsonObject, where: str) -> Definition:
     """The definition. Raises UsageError."""
     wrong = Complaints()
     for sentence in _unknown_keys(raw, Definition, ""):
@@ -179,7 +180,7 @@ def _amounts(found: Definition) -> Iterator[str]:
             yield f"weight = {rule.weight:g}: give more than 0; [[exclude]] leaves cells out"
 
 
-def _unknown_keys(raw: object, kind: object, place: str) -> Iterator[str]:
+def _unknown_keys(raw: Json, kind: object, place: str) -> Iterator[str]:
     """A sentence for each key that is not known, however deep."""
     if typing.get_origin(kind) is tuple and isinstance(raw, list):
         inner = typing.get_args(kind)[0]

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from shalott.checkers.base import Result
 from shalott.core.errors import StoreError, UsageError
 from shalott.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History, read_history
+from shalott.core.json_value import Json
 from shalott.core.op import NEMESIS
 from shalott.harness.report.cluster_timeline import read_timeline
 from shalott.harness.report.losses import loss_lanes
@@ -131,12 +132,12 @@ def _side(place: RunPath, runs: Runs, headline: str, notes: tuple[str, ...]) -> 
     )
 
 
-def _nodes(plan: object) -> tuple[str, ...]:
+def _nodes(plan: Json) -> tuple[str, ...]:
     nodes = inner(plan, ("cluster", "nodes"))
     return tuple(map(str, nodes)) if isinstance(nodes, list) else ()
 
 
-def plan_differences(a: object, b: object) -> tuple[list[Difference], int]:
+def plan_differences(a: Json, b: Json) -> tuple[list[Difference], int]:
     """Values that differ, by path, and how many are alike. Plans of different versions too."""
     first, second = dict(_leaves(a, "", 0)), dict(_leaves(b, "", 0))
     found, equal = [], 0
@@ -149,7 +150,7 @@ def plan_differences(a: object, b: object) -> tuple[list[Difference], int]:
     return found, equal
 
 
-def _leaves(value: object, path: str, depth: int) -> Iterator[tuple[str, str]]:
+def _leaves(value: Json, path: str, depth: int) -> Iterator[tuple[str, str]]:
     """Every value with its path, at most so many; what is nested too deep is one text."""
     left = LEAVES_MAX
     waiting = [(value, path, depth)]
@@ -163,7 +164,7 @@ def _leaves(value: object, path: str, depth: int) -> Iterator[tuple[str, str]]:
             yield path or "plan", msgspec.json.encode(at).decode()
 
 
-def _children(value: object, path: str) -> Iterator[tuple[str, object]]:
+def _children(value: Json, path: str) -> Iterator[tuple[str, Json]]:
     dot = "." if path else ""
     if isinstance(value, dict):
         for name, child in value.items():

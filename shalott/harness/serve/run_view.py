@@ -8,6 +8,7 @@ import msgspec
 
 from shalott.checkers.base import Result
 from shalott.core.errors import UsageError
+from shalott.core.json_value import Json, JsonObject
 from shalott.harness.report.meta import Tested
 from shalott.harness.report.results import RunResults, read_results
 from shalott.harness.run.store import PLAN, REPORT, RESULTS
@@ -141,11 +142,12 @@ def results_of(places: StoreFiles, place: RunPath) -> tuple[RunResults | None, t
         return None, (str(error).replace(f"{place.path}/", ""),)
 
 
-def read_json(places: StoreFiles, place: RunPath, name: str) -> object:
+def read_json(places: StoreFiles, place: RunPath, name: str) -> Json:
     """A file's JSON; None if it can't be read."""
     try:
         with places.opened(place, name) as file:
-            return msgspec.json.decode(file.read(JSON_MAX))
+            found: Json = msgspec.json.decode(file.read(JSON_MAX))
+            return found
     except (Refused, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
 
@@ -176,7 +178,7 @@ def _told(result: Result) -> CheckerView:
     )
 
 
-def _facts(results: RunResults | None, plan: object) -> list[tuple[str, str]]:
+def _facts(results: RunResults | None, plan: Json) -> list[tuple[str, str]]:
     """What the run's page tells in a few words; of a plan only what is where it should be."""
     facts = []
     for name, path in (
@@ -208,7 +210,7 @@ def _commit(tested: Tested) -> str:
     return f"{commit[:12]} ({tested.tree})" if commit.isalnum() else commit
 
 
-def inner(value: object, path: tuple[str, ...]) -> object:
+def inner(value: Json, path: tuple[str, ...]) -> Json:
     """What stands at a path of a decoded JSON; None where there is none."""
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
@@ -216,7 +218,7 @@ def inner(value: object, path: tuple[str, ...]) -> object:
 
 
 def _commands(
-    directory: str, results: RunResults | None, plan: object, plans: tuple[str, ...]
+    directory: str, results: RunResults | None, plan: Json, plans: tuple[str, ...]
 ) -> list[Command]:
     found = []
     simulated = inner(plan, ("cluster", "backend")) == SIM
@@ -264,6 +266,6 @@ def plan_view(places: StoreFiles, query: Query) -> PlanView:
     )
 
 
-def _fault(told: dict[str, object]) -> dict[str, object]:
+def _fault(told: JsonObject) -> dict[str, object]:
     """What is shown of one; plans of other versions may hold more."""
     return {name: told.get(name, "") for name in ("id", "at_ms", "duration_ms", "kind", "target")}

@@ -7,6 +7,7 @@ import shlex
 
 import msgspec
 
+from shalott.core.json_value import Json
 from shalott.harness.run.store import PLAN
 from shalott.harness.serve.request import Refused, RunPath, StoreFiles
 from shalott.harness.serve.run_view import MINIMAL, inner, read_json
@@ -168,10 +169,10 @@ def _finding(places: StoreFiles, place: RunPath, classes: tuple[str, ...], store
     )
 
 
-def _fault_count(plan: object) -> int | None:
+def _fault_count(plan: Json) -> int | None:
     faults = inner(plan, ("faults",))
     return len(faults) if isinstance(faults, list) else None
 
 
-def _whole(value: object) -> int | None:
+def _whole(value: Json) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -29,6 +29,17 @@ COMPARED = {
     "claimed": "dual-master-claimed-count",
     "effective": "dual-master-effective-count",
 }
+HEADINGS = (
+    *("run", "system", "verdict", "acked", "lost", "again", "phantom", "skipped", "dead letters"),
+    *("claimed", "effective", "both masters", "longest gap"),
+)
+LEFT_OUT = (
+    "system",
+    "phantom",
+    "skipped",
+    "dead letters",
+    "longest gap",
+)  # on the terminal, whose lines are short
 
 
 class RunLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,20 +87,6 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: tuple[str, ...]
     engine: str = ""
     judged: int = 0
-
-
-HEADINGS = (
-    *("run", "system", "verdict", "acked", "lost", "again", "phantom", "skipped", "dead letters"),
-    *("claimed", "effective", "both masters", "longest gap"),
-)
-
-LEFT_OUT = (
-    "system",
-    "phantom",
-    "skipped",
-    "dead letters",
-    "longest gap",
-)  # on the terminal, whose lines are short
 
 
 def _cells(line: RunLine) -> list[str]:

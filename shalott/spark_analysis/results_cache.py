@@ -29,6 +29,8 @@ from shalott.spark_analysis.kernels.tables import TABLES
 RUNS_SCHEMA = pa.schema([pa.field("run", pa.string()), pa.field("fingerprint", pa.string())])
 SEGMENTS_MAX = 16
 Tables = Mapping[str, pa.Table]
+_PACKAGE = Path(__file__).absolute().parents[1]
+ROOMS = ("checkers", "core", "spark_analysis/kernels")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +127,6 @@ def concatenated(some: Iterable[Tables]) -> dict[str, pa.Table]:
         name: pa.concat_tables([schema.empty_table(), *(each[name] for each in every)])
         for name, schema in TABLES.items()
     }
-
-
-_PACKAGE = Path(__file__).absolute().parents[1]
-ROOMS = ("checkers", "core", "spark_analysis/kernels")
 
 
 @cache

@@ -51,6 +51,10 @@ PLAIN_PLANS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
 }
+NAME = "shalott_code"
+ROOMS = ("core", "checkers", "spark_analysis")
+LIBRARIES = ("msgspec", "cffi", "_cffi_backend")
+_KEPT = (".py", ".so", ".pyd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,12 +220,6 @@ def _end(session: SparkSession, archive: ClassArchive | None) -> None:
     finally:
         SparkContext._gateway = None
         SparkContext._jvm = None
-
-
-NAME = "shalott_code"
-ROOMS = ("core", "checkers", "spark_analysis")
-LIBRARIES = ("msgspec", "cffi", "_cffi_backend")
-_KEPT = (".py", ".so", ".pyd")
 
 
 def shipped_code(scratch: Path) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """The same in plain SQL over the rows of all histories: a second opinion, slower by far.
 
 What it knows are the tables BY_SQL; all others stay empty. It is the cross-check of the kernels:
-``shalott report --engine sql``, and the tests.
+``shalott report --engine sql``, and the tests. The jobs of sql/ make columns while they are
+imported, which needs a session: so they are imported by the functions that have one.
 """
 
 from __future__ import annotations
@@ -9,26 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
 from shalott.spark_analysis.consumer_counts import GROUPS, QUEUES
 from shalott.spark_analysis.kernels.tables import TABLES
-from shalott.spark_analysis.sql import schema
-from shalott.spark_analysis.sql.consumed_messages import consumed_messages
-from shalott.spark_analysis.sql.dual_masters import (
-    UNDRAINED,
-    claims,
-    claims_here,
-    dual_masters,
-    tenure_times,
-)
-from shalott.spark_analysis.sql.group_messages import group_messages
-from shalott.spark_analysis.sql.lost_messages import log_messages, lost_messages
 from shalott.spark_analysis.stored_runs import Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 RUNS_A_TASK = 8  # a Python worker costs more to start than so many runs to read
 _GLOB = re.compile(r"[][{}*?\\]")  # what Spark would take for a pattern
@@ -36,6 +28,15 @@ _GLOB = re.compile(r"[][{}*?\\]")  # what Spark would take for a pattern
 
 def judge_with_sql(spark: SparkSession, runs: Sequence[Run]) -> dict[str, pa.Table]:
     """Tables of these runs, whose files are where the workers can read them."""
+    from shalott.spark_analysis.sql import schema
+    from shalott.spark_analysis.sql.dual_masters import (
+        UNDRAINED,
+        claims,
+        claims_here,
+        dual_masters,
+        tenure_times,
+    )
+
     with ThreadPoolExecutor(1) as beside:
         # Python reads while the JVM is at work on the other job.
         if len(runs) <= RUNS_A_TASK:
@@ -72,12 +73,16 @@ def runs_rows(runs: Sequence[Run]) -> list[tuple[str, str, bool, int]]:
 
 def runs_frame(spark: SparkSession, runs: Sequence[Run]) -> DataFrame:
     """The runs as schema RUNS."""
+    from shalott.spark_analysis.sql import schema
 
     return spark.createDataFrame(runs_rows(runs), schema.RUNS)
 
 
 def read_ops(spark: SparkSession, runs: Sequence[Run]) -> DataFrame:
     """The histories of all runs, with the column ``run``; there must be one."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from shalott.spark_analysis.sql import schema
 
     files = [_GLOB.sub(r"\\\g<0>", run.files.history) for run in runs]
     ops = spark.read.schema(schema.HISTORY).parquet(*files)
@@ -95,6 +100,7 @@ def read_ops(spark: SparkSession, runs: Sequence[Run]) -> DataFrame:
 
 def _lost(spark: SparkSession, runs: Sequence[Run]) -> pa.Table:
     """Of runs without consumers (schema LOST_MESSAGES)."""
+    from shalott.spark_analysis.sql.lost_messages import log_messages, lost_messages
 
     if not runs:
         return TABLES["lost_messages"].empty_table()
@@ -104,6 +110,9 @@ def _lost(spark: SparkSession, runs: Sequence[Run]) -> pa.Table:
 
 def _consumed(spark: SparkSession, runs: Sequence[Run]) -> pa.Table:
     """Of runs with consumers (schema CONSUMED)."""
+    from shalott.spark_analysis.sql import schema
+    from shalott.spark_analysis.sql.consumed_messages import consumed_messages
+    from shalott.spark_analysis.sql.group_messages import group_messages
 
     found = spark.createDataFrame([], schema.CONSUMED)
     queues = [run for run in runs if run.workload == QUEUES]

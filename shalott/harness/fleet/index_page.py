@@ -29,6 +29,9 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _SHARED = Path(report_room.__file__).parent / "templates"  # the style of a run's report
 ALL_ROWS = 1_000_000
 REPORT = "report.html"
+TEXT_MAX = 300
+# Of each Unicode category what it does to a page: Cc and Cf move or hide text, Cs is no character.
+_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +141,6 @@ def _day_label(days: Sequence[Day], share: Share | None) -> str:
         f"Runs a day from {days[0].day} to {days[-1].day}: {runs:,} runs, {told};"
         " the table below has each day"
     )
-
-
-TEXT_MAX = 300
-# Of each Unicode category what it does to a page: Cc and Cf move or hide text, Cs is no character.
-_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
 def plain(text: str) -> str:

@@ -23,6 +23,7 @@ Key = tuple[str, str, str]
 # A fault is in force a little before it is proved so: what begins within that is its doing.
 PROOF_NS = 1_000_000_000
 NO_FAULT, UNTIMED, UNTOLD = "no fault yet", "time not known", "faults not known"
+MS = 1_000_000
 
 
 def cause_of(overlap: Row, faults: Sequence[Row] | None) -> str:
@@ -98,9 +99,6 @@ def _row(key: Key, cause: str, own: Sequence[tuple[str, Row]], of: int) -> DualR
             sorted(per_run, key=lambda run: (-per_run[run][0], -per_run[run][1], run))[:LINKS]
         ),
     )
-
-
-MS = 1_000_000
 
 
 def in_force(faults: Sequence[Row], begin_ns: int, end_ns: int) -> tuple[str, ...]:

@@ -39,6 +39,8 @@ _TOLD = {
     ),
     "dual_masters": ("run", "kind", "begin_ns", "end_ns"),
 }
+PAGE = "index.html"
+WritePage = Callable[[FleetFindings, FleetReport, Path], None]
 
 
 def build_page(
@@ -135,10 +137,6 @@ def _unfinished(facts: Facts) -> list[str]:
         told.append(f"{none:,} of {len(facts.sample):,} runs have no verdict: broken off, or"
                     " under way.")  # fmt: skip
     return told
-
-
-PAGE = "index.html"
-WritePage = Callable[[FleetFindings, FleetReport, Path], None]
 
 
 def page_writer(at_most: int = ROWS) -> WritePage:

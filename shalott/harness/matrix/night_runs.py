@@ -43,6 +43,8 @@ from shalott.harness.store.run_row import read_run
 GRACE_S = 120  # for an orderly end; then the process is killed
 PROGRAM = (sys.executable, "-m", "shalott.harness.cli.matrix_run")
 LAST_WORDS = 400  # characters of what a run that came to nothing wrote last
+NODE_BYTES = 400 * 2**20  # what a node and its share of the harness take
+ANY = 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,10 +289,6 @@ def _signal(process_group: int, number: int) -> None:
 def _slug(text: str) -> str:
     plain = "".join(each if each.isalnum() or each in "+-_." else "-" for each in text)
     return f"{plain[:120]}-{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}"
-
-
-NODE_BYTES = 400 * 2**20  # what a node and its share of the harness take
-ANY = 10**6
 
 
 @dataclass(slots=True)

@@ -14,6 +14,10 @@ from shalott.harness.store.columns import RUN, Row
 FAILED = "harness-failed"
 FIRST = "first"  # the pass in which a run is due; others repeat it: "repeat 2", "again 1"
 AGAIN = "again"
+_COLUMNS = (
+    *("run", "cell", "night", "seed", "tags", "started_wall_ns", "valid", "anomalies"),
+    *("failed_checkers", "unknown_checkers", "harness_failures"),
+)
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,12 +82,6 @@ def _distinct(kinds: Iterable[str]) -> tuple[str, ...]:
 def is_unknown(kinds: Sequence[str]) -> bool:
     """Whether all of these say that the verdict is unknown."""
     return all(kind.startswith("unknown") for kind in kinds)
-
-
-_COLUMNS = (
-    *("run", "cell", "night", "seed", "tags", "started_wall_ns", "valid", "anomalies"),
-    *("failed_checkers", "unknown_checkers", "harness_failures"),
-)
 
 
 @dataclass(slots=True)

@@ -21,6 +21,17 @@ from shalott.harness.report.consumer_rows import DEAD_LETTERS, Names, Rows, comm
 NO_ACK, ACKED, DROPPED, REQUEUED, RECOVERED, ENDED, OPEN = range(7)
 _LAST = (NO_ACK, ACKED, DROPPED)
 _CHANNELS = np.int64(1) << 40  # more than there are tags of one channel
+_ENDS_OF_CHANNELS = {
+    "channel-closed": "its channel was closed",
+    "hung-up": "its client dropped the connection",
+    "lost": "its connection was lost",
+    "closed": "the load was over",
+}
+_LISTENERS = {
+    "later": "sent back for a retry",
+    "suspend": "suspended by an orderly listener",
+    "dropped": "its queue was given up meanwhile",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,19 +276,6 @@ def dead_letters(rows: Rows) -> list[tuple[str, str, int]]:
         (row["queue"] or "", row["reason"] or "", row["value_count_distinct"])
         for row in counted.to_pylist()
     )
-
-
-_ENDS_OF_CHANNELS = {
-    "channel-closed": "its channel was closed",
-    "hung-up": "its client dropped the connection",
-    "lost": "its connection was lost",
-    "closed": "the load was over",
-}
-_LISTENERS = {
-    "later": "sent back for a retry",
-    "suspend": "suspended by an orderly listener",
-    "dropped": "its queue was given up meanwhile",
-}
 
 
 @dataclass(frozen=True, slots=True)

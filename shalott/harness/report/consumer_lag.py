@@ -25,6 +25,7 @@ LANES_MAX = 8  # with a lag panel of their own
 TABLE_MAX = 40  # lanes in the table of times
 
 _QUANTILES = (0.5, 0.95, 0.99, 1.0)
+_Part = tuple[Names, Ints, Ints]  # lane, value, time
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +223,6 @@ def _earliest(mine: Ints, others: list[Ints], times: list[Ints]) -> Ints:
     keys, first = np.unique(other[order], return_index=True)
     place = np.minimum(np.searchsorted(keys, mine), len(keys) - 1)
     return np.where(keys[place] == mine, at_ns[order][first[place]], NEVER)
-
-
-_Part = tuple[Names, Ints, Ints]  # lane, value, time
 
 
 def _dequeues(rows: Rows) -> Iterator[_Part]:

@@ -44,6 +44,8 @@ from shalott.harness.report.series import bucket_width_ms
 
 _LANES_TOLD = 12  # in the cursor's words
 _HAND_OVERS = ("rebalanced", "lock-lost", "left", "died")
+HOLDERS_MAX = 300
+_BAD = ("lost", "refused", "cancelled-by-server", "lock-lost", "died", "hung-up")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +230,6 @@ def _dead_of_groups(rows: Rows) -> list[tuple[str, str, int]]:
     return sorted((group, "retries used up", len(values)) for group, values in found.items())
 
 
-HOLDERS_MAX = 300
-
-
 @dataclass(frozen=True, slots=True)
 class HolderRow:
     """A tenure in words and numbers; ``span`` in ms, for the picture."""
@@ -265,6 +264,3 @@ def holder_rows(
         )
         for place, one in enumerate(tenures[:HOLDERS_MAX])
     ]
-
-
-_BAD = ("lost", "refused", "cancelled-by-server", "lock-lost", "died", "hung-up")

@@ -24,6 +24,7 @@ _TIME_STEPS_MS = (
     *(100, 200, 500, 1_000, 2_000, 5_000, 10_000, 15_000, 30_000, 60_000),
     *(120_000, 300_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 86_400_000),
 )
+FIT_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +188,6 @@ def pack_rows(intervals: list[tuple[float, float]], gap: float) -> list[int]:
         ends[row] = end
         rows.append(row)
     return rows
-
-
-FIT_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ from shalott.harness.report.verdict_words import findings, valid_word
 # XML 1.0 has no way to say these, escaped or not; a broker's error text may hold any of them.
 _UNSPEAKABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 NOT_ENDED = "The run did not end: its harness was killed, or it still runs."
+_LINES_MAX = 50
+WHOLE_RUN = "run"  # the case that every run has, however it ended
 
 
 def render_refusal(command: str, started_wall_ns: int, sentence: str = NOT_ENDED) -> bytes:
@@ -99,10 +101,6 @@ def _seconds(elapsed_ns: int) -> str:
 
 def spoken(text: str) -> str:
     return _UNSPEAKABLE.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-_LINES_MAX = 50
-WHOLE_RUN = "run"  # the case that every run has, however it ended
 
 
 def render_junit(plan: Plan, results: Sequence[Result], meta: ReportMeta) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 NOT_LOOKED_AT = "unknown: not looked up"
+STORY_NAMES = ("startup-race",)
 
 
 class Tested(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +86,3 @@ class ReportMeta(msgspec.Struct, frozen=True, kw_only=True):
     directory: str = ""  # the run's directory, as the user would type it
     files: tuple[str, ...] = ()  # what lies in it, by path below it
     story: StoryResult | None = None
-
-
-STORY_NAMES = ("startup-race",)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from shalott.checkers.base import Result
 from shalott.core.plan import Plan
 from shalott.harness.report import draw
-from shalott.harness.report.losses import LOSS_WINDOWS, Setting, closing_settings, loss_of
+from shalott.harness.report.loss_windows import LOSS_WINDOWS, Setting, closing_settings
+from shalott.harness.report.losses import loss_of
 from shalott.harness.report.shown_anomalies import Detail
 
 CAUSES_MAX = 3

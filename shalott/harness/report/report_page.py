@@ -27,7 +27,8 @@ from shalott.harness.report import draw
 from shalott.harness.report.cluster_timeline import Probe, Timeline, read_timeline
 from shalott.harness.report.consumer_rows import ROUND_TRIPS
 from shalott.harness.report.consumer_section import consumer_section
-from shalott.harness.report.losses import LOSS_WINDOWS, loss_accounts, loss_lanes, loss_tables
+from shalott.harness.report.loss_windows import LOSS_WINDOWS
+from shalott.harness.report.losses import loss_accounts, loss_lanes, loss_tables
 from shalott.harness.report.message_outcomes import message_outcomes
 from shalott.harness.report.meta import ReportMeta, tested_facts
 from shalott.harness.report.report_head import availability_line, cause_lines
@@ -60,6 +61,20 @@ __all__ = ["ReportMeta", "render_report"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _PROOFS_MAX = 4
+FILES_MAX = 60  # listed of one node
+# In the order in which they are listed, with what they are.
+_OWN = {
+    "plan.json": "plan",
+    "history.parquet": "history",
+    "events.parquet": "node events",
+    "results.json": "results",
+    "junit.xml": "JUnit",
+    "log.txt": "log of the harness",
+    "simulation.json": "simulation",
+    "minimal.json": "minimal plan",
+    "story.txt": "story",
+    "history.jsonl": "recording",
+}
 
 
 def render_report(plan: Plan, history: History, results: Sequence[Result], meta: ReportMeta) -> str:
@@ -223,23 +238,6 @@ def _seen(probe: Probe) -> str:
     if probe.passed:
         return probe.seen
     return probe.error or f"{probe.seen or 'nothing'}, not {probe.expected}"
-
-
-FILES_MAX = 60  # listed of one node
-
-# In the order in which they are listed, with what they are.
-_OWN = {
-    "plan.json": "plan",
-    "history.parquet": "history",
-    "events.parquet": "node events",
-    "results.json": "results",
-    "junit.xml": "JUnit",
-    "log.txt": "log of the harness",
-    "simulation.json": "simulation",
-    "minimal.json": "minimal plan",
-    "story.txt": "story",
-    "history.jsonl": "recording",
-}
 
 
 @dataclass(frozen=True, slots=True)

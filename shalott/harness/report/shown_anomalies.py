@@ -13,7 +13,7 @@ from shalott.checkers.base import Anomaly, Result
 from shalott.core.history import History
 from shalott.harness.report import draw
 from shalott.harness.report.draw import Bar
-from shalott.harness.report.losses import LOSS_WINDOWS
+from shalott.harness.report.loss_windows import LOSS_WINDOWS
 from shalott.harness.report.verdict_words import is_about_logs, weight
 
 Detail = Mapping[str, Any]  # of a result or an anomaly (checkers/base.py)

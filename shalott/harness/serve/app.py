@@ -54,6 +54,7 @@ BLOCK_BYTES = 256 << 10
 SEARCHES_MAX = 2  # at a time: each may read much
 FOLLOWERS_MAX = 20
 TEXT = "text/plain; charset=utf-8"
+GRACE_S = 2  # for pages that follow a run, when the server ends
 
 
 @dataclass
@@ -335,9 +336,6 @@ def _asset(state: ServerState) -> Callable[[Request], Response]:
         return Response(data, media_type=kind, headers=headers)
 
     return asset
-
-
-GRACE_S = 2  # for pages that follow a run, when the server ends
 
 
 def serve(

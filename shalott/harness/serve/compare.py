@@ -34,6 +34,8 @@ DIFFERENCES_MAX = 400
 DEPTH_MAX = 30
 TEXT_MAX = 300
 ABSENT = "absent"
+CLIENT_ROWS_MAX = 2_000_000  # of longer histories only what the nemesis did is drawn
+OBSERVE_INTERVAL_MS = 500
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,10 +214,6 @@ def _checkers(a: tuple[Result, ...], b: tuple[Result, ...]) -> tuple[CheckerPair
 def _word(result: Result) -> str:
     text = str(result.valid).lower() if isinstance(result.valid, bool) else result.valid
     return VERDICTS.get(text, "unknown")
-
-
-CLIENT_ROWS_MAX = 2_000_000  # of longer histories only what the nemesis did is drawn
-OBSERVE_INTERVAL_MS = 500
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ ALWAYS = {
     "Cache-Control": "no-store",
 }
 QUERY_MAX = 8000
+_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
 class Guard:
@@ -140,9 +141,6 @@ def machine_names() -> tuple[str, ...]:
 
 def _told(status: int, sentence: str, headers: dict[str, str] | None = None) -> ASGIApp:
     return PlainTextResponse(f"{sentence}\n", status, headers=headers)
-
-
-_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
 @cache

@@ -30,6 +30,8 @@ BLOCK_BYTES = 4 << 20
 TROUBLES_MAX = 20  # operations that did not succeed, told in one part
 LINE_MAX = 16 << 20
 OUTCOMES = ("ok", "fail", "info")
+SILENT_NS = 10_000_000_000  # a recording that did not grow for so long: it has no writer any more
+_FOUND_MAX = 200
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,10 +213,6 @@ def _more(places: StoreFiles, run: RunPath, at: int) -> tuple[int, bytes, int]:
             begin = size - TAIL_BYTES
         file.seek(begin)
         return size, file.read(BLOCK_BYTES), begin
-
-
-SILENT_NS = 10_000_000_000  # a recording that did not grow for so long: it has no writer any more
-_FOUND_MAX = 200
 
 
 class LiveRun(msgspec.Struct, frozen=True, kw_only=True):

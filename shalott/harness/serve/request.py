@@ -27,6 +27,10 @@ TEXT_MAX = 500
 PARAMETERS_MAX = 200
 INT64_MAX = 2**63 - 1
 RAW = "surrogateescape"  # how bytes that are no UTF-8 stand in a str, as in Python's file names
+NAME_MAX = 1000
+FILES_MAX = 2000  # listed of a run
+DEPTH_MAX = 8
+_NO_FOLLOW = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class Refused(Exception):
@@ -122,12 +126,6 @@ def link(path: str, **parameters: object) -> str:
 def shown(text: str) -> str:
     """The text with what is no character replaced, so that it can be written as UTF-8."""
     return text.encode("utf-8", RAW).decode("utf-8", "replace")
-
-
-NAME_MAX = 1000
-FILES_MAX = 2000  # listed of a run
-DEPTH_MAX = 8
-_NO_FOLLOW = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,12 @@ from shalott.harness.store.columns import Row
 
 PAGE_ROWS = 50
 PAGE_ROWS_MAX = 500
+EQUAL = ("system", "profile", "workload", "cluster", "name")  # columns of one text
+SEARCHED = ("run", "name", "headline", "cell", "night", "commit", "image", "campaign")
+KINDS = ("run", "finding", "all")
+ORDERS = ("red", "newest", "oldest", "lost", "slowest")
+CHOICES_MAX = 200  # values listed of a filter
+Mask = npt.NDArray[np.bool_]
 
 
 class AnomalyCount(msgspec.Struct, frozen=True):
@@ -146,15 +152,6 @@ def row_view(row: Row, cell: str) -> RunRow:
 def _without_verdict(row: Row) -> str:
     failures = row["harness_failures"] or ()
     return f"The harness failed: {failures[0]}" if failures else "It has no verdict."
-
-
-EQUAL = ("system", "profile", "workload", "cluster", "name")  # columns of one text
-SEARCHED = ("run", "name", "headline", "cell", "night", "commit", "image", "campaign")
-KINDS = ("run", "finding", "all")
-ORDERS = ("red", "newest", "oldest", "lost", "slowest")
-CHOICES_MAX = 200  # values listed of a filter
-
-Mask = npt.NDArray[np.bool_]
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):

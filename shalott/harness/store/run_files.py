@@ -24,6 +24,10 @@ PLAN, RESULTS, TAGS = "plan.json", "results.json", "tags.json"
 HISTORY, RECORDING = "history.parquet", "history.jsonl"
 T = TypeVar("T")
 READ = (PLAN, RESULTS, TAGS, HISTORY)  # a row is made of these
+LATENCIES = ("process", "type", "invoke_ns", "complete_ns", "due_ns")
+CAMPAIGN_LOG, CAMPAIGN_SUMMARY, FINDINGS = "campaign.jsonl", "summary.json", "findings"
+_OF_A_RUN = (PLAN, RESULTS, HISTORY, RECORDING)
+_TOLD_BY = (PLAN, RESULTS, TAGS)  # what a row depends on, besides a history that never changes
 
 
 class Fault(msgspec.Struct):
@@ -115,9 +119,6 @@ def read_json(path: Path, kind: type[T]) -> T | None:
         raise Unreadable(f"{path.name} can't be read: {error}") from error
 
 
-LATENCIES = ("process", "type", "invoke_ns", "complete_ns", "due_ns")
-
-
 def read_latencies(path: Path) -> pa.Table | None:
     """The columns of a history that latencies are told from; None if there is no history.
 
@@ -132,11 +133,6 @@ def read_latencies(path: Path) -> pa.Table | None:
     except (OSError, pa.ArrowException) as error:
         why = str(error).partition("\n")[0]
         raise Unreadable(f"{path.name} can't be read: {why}") from error
-
-
-CAMPAIGN_LOG, CAMPAIGN_SUMMARY, FINDINGS = "campaign.jsonl", "summary.json", "findings"
-_OF_A_RUN = (PLAN, RESULTS, HISTORY, RECORDING)
-_TOLD_BY = (PLAN, RESULTS, TAGS)  # what a row depends on, besides a history that never changes
 
 
 @dataclass(frozen=True, slots=True)

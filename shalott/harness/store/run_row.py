@@ -37,6 +37,10 @@ from shalott.harness.store.verdict_columns import verdict_columns_of
 
 MS, DAY_NS = 1_000_000, 86_400 * 10**9
 T = TypeVar("T")
+PARTS = 32
+_SHIFT = PARTS.bit_length() - 1
+US, MS_IN_US = 1000, 1000
+LARGEST_US = 2**46  # two years: what is longer counts as this
 
 
 def read_run(place: RunDirectory) -> Row:
@@ -188,12 +192,6 @@ def _fitting(row: Row) -> Row:
 
 def _least(field: pa.Field) -> object:
     return "" if pa.types.is_string(field.type) else 0
-
-
-PARTS = 32
-_SHIFT = PARTS.bit_length() - 1
-US, MS_IN_US = 1000, 1000
-LARGEST_US = 2**46  # two years: what is longer counts as this
 
 
 def buckets_of(took_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -10,14 +10,12 @@ from shalott.harness.stories.story import Story
 
 STORIES: tuple[Story, ...] = (STARTUP_RACE,)
 assert tuple(story.name for story in STORIES) == STORY_NAMES
+_WIDTH = 118
 
 
 def find_story(name: str) -> Story:
     """One of STORY_NAMES, which the request was held to."""
     return next(story for story in STORIES if story.name == name)
-
-
-_WIDTH = 118
 
 
 def story_as_text(told: StoryResult) -> str:

@@ -23,6 +23,12 @@ from shalott.core.history import History
 from shalott.core.plan import GatePlan, Plan
 from shalott.harness.report.meta import StoryResult
 
+# "  15.783310 n1#3  E LOGGER: text"
+Claims = Mapping[str, Mapping[str, Any]]  # by queue, as the system's observation told them
+_SIMULATED = re.compile(r"\s*(\d+\.\d+) \S+\s+[A-Z] [\w.]+: (.*)")
+# "2026-11-25T16:40:39.535 n1 E LOGGER: text"
+_REAL = re.compile(r"\S*?(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}) \S+ [A-Z] [\w.]+: (.*)")
+
 
 class RequestFields(Protocol):
     """What a command line asked for, a field a flag (harness/run/request.py)."""
@@ -65,13 +71,6 @@ class Story:
         gates: GatePlan = msgspec.structs.replace(plan.gates, **self.gates)
         faults = plan.faults[: self.faults_max]
         return msgspec.structs.replace(plan, gates=gates, faults=faults, **self.plan)
-
-
-# "  15.783310 n1#3  E LOGGER: text"
-Claims = Mapping[str, Mapping[str, Any]]  # by queue, as the system's observation told them
-_SIMULATED = re.compile(r"\s*(\d+\.\d+) \S+\s+[A-Z] [\w.]+: (.*)")
-# "2026-11-25T16:40:39.535 n1 E LOGGER: text"
-_REAL = re.compile(r"\S*?(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}) \S+ [A-Z] [\w.]+: (.*)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,8 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # mallopt(3)
 PART = "lost_messages_part"
 _BY_MESSAGE = {f"{kind}_operations": pa.list_(pa.list_(pa.int64())) for kind in EVIDENCE}
 PART_SCHEMA = pa.schema([pa.field(f.name, _BY_MESSAGE.get(f.name, f.type)) for f in LOST_MESSAGES])
+HERE_BYTES = 8 << 20  # of histories: about a second
+BATCHES_A_WORKER = 4
 
 
 def prepare_worker() -> None:
@@ -188,10 +190,6 @@ def _of_consumers_and_logs(task: Task, files: Files, data: RunData) -> Rows:
 
     lost, order = log_rows(task.run, history, data.around)
     return {"lost_messages": lost, "order": order}
-
-
-HERE_BYTES = 8 << 20  # of histories: about a second
-BATCHES_A_WORKER = 4
 
 
 def judge_here(tasks: Sequence[Task], workers: int | None = None) -> dict[str, pa.Table]:

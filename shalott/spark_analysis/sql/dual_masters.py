@@ -50,6 +50,13 @@ _PLACE = ("run", "group")
 _NODES = ("run", "group", "nodes")
 _CLAIMED = ("logged", "seen", "polled")
 _BY_EVENTS = ("logged", "acted")
+UNDRAINED = "undrained"
+ARROW = pa.schema(
+    [
+        *((name, pa.string()) for name in ("run", "source", "group", "node")),
+        *((name, pa.int64()) for name in ("begin_ns", "end_ns", "epoch", "evidence", "round_ns")),
+    ]
+)
 
 
 def dual_masters(claims: DataFrame, tolerance_ns: int = 100_000_000) -> DataFrame:
@@ -163,15 +170,6 @@ def tenure_times(found: DataFrame) -> DataFrame:
         )
         .to(schema.TENURE_TIMES)
     )
-
-
-UNDRAINED = "undrained"
-ARROW = pa.schema(
-    [
-        *((name, pa.string()) for name in ("run", "source", "group", "node")),
-        *((name, pa.int64()) for name in ("begin_ns", "end_ns", "epoch", "evidence", "round_ns")),
-    ]
-)
 
 
 def claims(runs: DataFrame, tasks: int) -> DataFrame:

@@ -31,6 +31,8 @@ _IS_DELIVERY = _IS_DEQUEUE & F.col("value").isNotNull() & (F.col("type") != "fai
 _IS_BARE = _IS_DELIVERY & ~F.coalesce(F.col("redelivered"), F.lit(False))
 _IS_CORRUPTED = _IS_DEQUEUE & (F.coalesce(F.col("error"), F.lit("")) == "corrupted")
 NEVER = F.lit((1 << 63) - 1)  # as in checkers.history.columns: the time of what never happened
+_POLL = "struct<records: array<array<bigint>>>"
+_PLACE = F.struct("key", "offset")
 
 
 def messages(ops: DataFrame) -> DataFrame:
@@ -103,10 +105,6 @@ def evidence_of(kind: str) -> Column:
     is_kind = F.col("is_unexpected") if kind == "unexpected" else F.col("outcome") == kind
     found = F.flatten(F.sort_array(F.collect_list(F.when(is_kind, F.col("evidence")))))
     return F.slice(found, 1, OPERATIONS_MAX).alias(f"{kind}_operations")
-
-
-_POLL = "struct<records: array<array<bigint>>>"
-_PLACE = F.struct("key", "offset")
 
 
 def log_messages(ops: DataFrame) -> DataFrame:

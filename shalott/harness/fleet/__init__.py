@@ -1,1 +1,1 @@
-"""The page of a report over many runs: what it counts (data), and index.html."""
+"""The page of a report over many runs: its data (page_data.py), and index.html."""

@@ -64,12 +64,12 @@ def changes_of(runs: Sequence[Fact], store: Path | None, at_most: int) -> Change
     newest = max(placed, key=lambda one: (one.fact.started_ns or 0, one.fact.run))
     tonight = [one for one in placed if one.group == newest.group]
     began_ns = min(one.fact.started_ns or 0 for one in tonight)
-    compared, told = _expected(store, newest)
+    compared, rules = _expected(store, newest)
     earlier = earlier_nights(
         _as_table(placed), newest.matrix, but=[newest.night], before_ns=began_ns, at_most=compared
     )
     keys = dict.fromkeys(one.cell for one in tonight)
-    known = told or {}
+    known = rules or {}
     cells = [known.get(key) or Cell(key=key, request=Request(), seeds=()) for key in keys]
     findings = findings_of(cells, [one.outcome for one in tonight], earlier)
     counts = {status: sum(one.status == status for one in findings) for status in STATUSES}
@@ -79,7 +79,7 @@ def changes_of(runs: Sequence[Fact], store: Path | None, at_most: int) -> Change
         verdicts=count_verdicts(one.fact.verdict for one in tonight if not one.fact.is_again),
         again=sum(one.fact.is_again for one in tonight),
         compared_with=_names(earlier),
-        expectations=told is not None,
+        expectations=rules is not None,
         findings=listed(findings, at_most),
         statuses={status: count for status, count in counts.items() if count},
     )

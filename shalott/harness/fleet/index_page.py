@@ -136,9 +136,11 @@ def _width(part: float) -> str:
 def _day_label(days: Sequence[Day], share: Share | None) -> str:
     """What the picture of days says to who can't see it."""
     runs = sum(day.verdicts.total for day in days)
-    told = f"{share.k:,} of {share.n:,} judged runs invalid" if share else "none of them judged"
+    share_text = (
+        f"{share.k:,} of {share.n:,} judged runs invalid" if share else "none of them judged"
+    )
     return (
-        f"Runs a day from {days[0].day} to {days[-1].day}: {runs:,} runs, {told};"
+        f"Runs a day from {days[0].day} to {days[-1].day}: {runs:,} runs, {share_text};"
         " the table below has each day"
     )
 
@@ -199,11 +201,11 @@ def breakable(text: str) -> markupsafe.Markup:
 
 def verdict_words(counts: Verdicts) -> list[tuple[str, str]]:
     """Each verdict that there is, with its style."""
-    told = (
+    counts_text = (
         ("bad", counts.invalid, "invalid"), ("doubt", counts.unknown, "unknown"),
         ("doubt", counts.none, "without a verdict"), ("good", counts.valid, "valid"),
     )  # fmt: skip
-    return [(style, f"{number:,} {word}") for style, number, word in told if number]
+    return [(style, f"{number:,} {word}") for style, number, word in counts_text if number]
 
 
 def number_of(count_: int, one: str, several: str = "") -> str:

@@ -134,13 +134,13 @@ def _outage(fact: Fact, rows: Sequence[Row]) -> OutageRow | None:
             begin_ns=worst["begin_ns"],
             during=in_force(faults, worst["begin_ns"], worst["end_ns"]),
         )
-    told = fact.row["unavailable_ms_max"]
-    if told is None or not math.isfinite(told):
+    longest_ms = fact.row["unavailable_ms_max"]
+    if longest_ms is None or not math.isfinite(longest_ms):
         return None
     return OutageRow(
         run=fact.run,
         axes=fact.axes,
-        gap_ns=round(told * MS),
+        gap_ns=round(longest_ms * MS),
         queue=None,
         begin_ns=None,
         during=None,

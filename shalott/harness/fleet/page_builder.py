@@ -130,13 +130,13 @@ def _unfinished(facts: Facts) -> list[str]:
     """Runs without a verdict, as a sentence of each cause."""
     failed = sum(bool(fact.row["harness_failures"]) for fact in facts.sample)
     none = sum(fact.verdict == "none" for fact in facts.sample) - failed
-    told = []
+    notes = []
     if failed:
-        told.append(f"In {failed:,} of {len(facts.sample):,} runs the harness failed: no verdict.")
+        notes.append(f"In {failed:,} of {len(facts.sample):,} runs the harness failed: no verdict.")
     if none:
-        told.append(f"{none:,} of {len(facts.sample):,} runs have no verdict: broken off, or"
+        notes.append(f"{none:,} of {len(facts.sample):,} runs have no verdict: broken off, or"
                     " under way.")  # fmt: skip
-    return told
+    return notes
 
 
 def page_writer(at_most: int = ROWS) -> WritePage:

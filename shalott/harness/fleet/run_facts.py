@@ -47,8 +47,8 @@ def asked_of(command: str) -> str:
         return ""
     if words[:2] != ["shalott", "test"] or any(word.startswith("--plan") for word in words):
         return ""
-    told = [after for word, after in pairwise(words) if word == "--nemesis"]
-    return _joined((told[-1] if told else Request().nemesis).split(","))
+    kinds = [after for word, after in pairwise(words) if word == "--nemesis"]
+    return _joined((kinds[-1] if kinds else Request().nemesis).split(","))
 
 
 @cache
@@ -125,8 +125,8 @@ class Fact:
     @property
     def started_ns(self) -> int | None:
         """By the true clock."""
-        told = self.row["started_wall_ns"]
-        return told if told is not None and 0 < told < _TIME_MAX_NS else None
+        started_ns = self.row["started_wall_ns"]
+        return started_ns if started_ns is not None and 0 < started_ns < _TIME_MAX_NS else None
 
     @cached_property
     def day(self) -> str:

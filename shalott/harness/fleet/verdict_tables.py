@@ -72,11 +72,11 @@ def _calendar(rows: Sequence[Day]) -> tuple[Day, ...]:
     """The newest days, those without a run between them too."""
     if not rows:
         return ()
-    told = {row.day: row for row in rows}
+    by_day = {row.day: row for row in rows}
     last = date.fromisoformat(rows[0].day)
     span = (last - date.fromisoformat(rows[-1].day)).days + 1
     names = [(last - timedelta(days=back)).isoformat() for back in range(min(span, DRAWN_DAYS))]
-    return tuple(told.get(name) or _day(name, ()) for name in reversed(names))
+    return tuple(by_day.get(name) or _day(name, ()) for name in reversed(names))
 
 
 def _day(day: str, own: Sequence[Fact]) -> Day:

@@ -97,7 +97,7 @@ def expand(definition: Definition, night: str) -> Cells:
     ``night``: what the seeds are drawn from that are new each night.
     """
     wrong, found, skipped = Complaints(), {}, []
-    told = 0
+    count = 0
     for draft in _drafts(definition, wrong):
         if any(fits(pattern, draft) for pattern in definition.exclude if not pattern.seed):
             continue
@@ -107,15 +107,15 @@ def expand(definition: Definition, night: str) -> Cells:
             sentence = f"cell {draft.key}: {error}"
             if definition.night.unfit == "skip":
                 skipped.append(sentence)
-            elif (told := told + 1) <= TOLD_MAX:
+            elif (count := count + 1) <= TOLD_MAX:
                 wrong.add(sentence)
             continue
         if draft.key in found:
             wrong.add(f"cell {draft.key} is there twice: give one of them a label")
         if cell.seeds:
             found[draft.key] = cell
-    if told > TOLD_MAX:
-        wrong.add(f'{told - TOLD_MAX} more cells can\'t be run; unfit = "skip" leaves them out')
+    if count > TOLD_MAX:
+        wrong.add(f'{count - TOLD_MAX} more cells can\'t be run; unfit = "skip" leaves them out')
     wrong.tell()
     if not found:
         why = f": {skipped[0]}" if skipped else ""
@@ -186,8 +186,8 @@ def _cell(definition: Definition, draft: _Draft, night: str) -> Cell:
 
 def _last(values: Sequence[T | None], default: T) -> T:
     """What the last rule says that says anything."""
-    told = [value for value in values if value is not None]
-    return told[-1] if told else default
+    said = [value for value in values if value is not None]
+    return said[-1] if said else default
 
 
 def _checked(request: Request) -> Plan:

@@ -39,7 +39,7 @@ from shalott.harness.matrix.night_journal import (
     read_night,
 )
 from shalott.harness.matrix.night_runs import NightRunner, capacity_of, due_once, in_order
-from shalott.harness.matrix.night_summary import NightSummary, told
+from shalott.harness.matrix.night_summary import NightSummary, summary_lines
 from shalott.harness.matrix.retention import delete_runs, keep_verdict_only, retain
 from shalott.harness.matrix.run_outcomes import FAILED, Outcome
 from shalott.harness.run.source import source_of_project
@@ -124,7 +124,7 @@ def _run_night(
     rules = matrix.definition.retention
     for gone in retain(request.store, head.matrix.definition.name, head.name, rules):
         tell(f"Deleted, as the file says: {gone}")
-    for line in told(summary):
+    for line in summary_lines(summary):
         tell(line)
     tell(f"Summary: {journal.directory / SUMMARY}")
     notify(request.notify, summary, tell)
@@ -280,7 +280,7 @@ def merge_shards(
     summary = summary_of(view, journals, sum(journal.spent_s for journal in journals))
     outcomes = [one for journal in journals for one in journal.outcomes]
     write_files(out, summary, cells, outcomes, "shalott matrix --merge")
-    for line in told(summary):
+    for line in summary_lines(summary):
         tell(line)
     tell(f"Summary: {out / SUMMARY}")
     notify(notify_command, summary, tell)

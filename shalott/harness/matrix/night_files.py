@@ -29,7 +29,7 @@ from shalott.harness.matrix.night_journal import (
     Journal,
     NightHead,
 )
-from shalott.harness.matrix.night_summary import NightSummary, summarise, told
+from shalott.harness.matrix.night_summary import NightSummary, summarise, summary_lines
 from shalott.harness.matrix.run_outcomes import (
     FAILED,
     FIRST,
@@ -76,7 +76,9 @@ def write_files(
         raise StoreError(f"cannot write {directory}: {error.strerror}") from error
     data = msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n"
     write_atomically(directory / SUMMARY, data)
-    write_atomically(directory / SUMMARY_TEXT, "".join(f"{x}\n" for x in told(summary)).encode())
+    write_atomically(
+        directory / SUMMARY_TEXT, "".join(f"{x}\n" for x in summary_lines(summary)).encode()
+    )
     write_atomically(directory / NIGHT_JUNIT, render_night(summary, cells, list(outcomes), command))
 
 
@@ -189,7 +191,7 @@ def _case(
             ElementTree.SubElement(case, "system-out").text = spoken(f"As expected: {text}")
         return
     flaky = [f.kind for f in summary.findings if f.status == FLAKY and f.cell == one.cell]
-    told = [f"{kind} (flaky)" if kind in flaky else kind for kind in kinds]
+    words = [f"{kind} (flaky)" if kind in flaky else kind for kind in kinds]
     tag = "failure" if one.verdict not in ("unknown", FAILED) else "error"
-    message = spoken(f"{', '.join(told)}: {one.headline}")
+    message = spoken(f"{', '.join(words)}: {one.headline}")
     ElementTree.SubElement(case, tag, message=message, type=one.verdict).text = text

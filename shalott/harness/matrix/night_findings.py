@@ -38,7 +38,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     low: float
     high: float
 
-    def told(self) -> str:
+    def as_text(self) -> str:
         return f"{self.k} of {self.n} ({self.low:.0%} to {self.high:.0%})"
 
 
@@ -137,8 +137,8 @@ def _gone(
     last = nights[0]
     judged = {one.seed: None for one in own if one.verdict != FAILED}
     found = []
-    told = (kind for runs in last.runs.values() for each in runs for kind in each)
-    for kind in dict.fromkeys(told):
+    kinds_shown = (kind for runs in last.runs.values() for each in runs for kind in each)
+    for kind in dict.fromkeys(kinds_shown):
         verdict = UNKNOWN if is_unknown([kind]) else "invalid"
         if kind in shown or not cell.surprises(verdict, (kind,)):
             continue

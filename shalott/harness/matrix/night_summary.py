@@ -151,7 +151,7 @@ def exit_code(findings: Sequence[Finding], fail_on: Sequence[str]) -> int:
     return 2 if doubts and UNKNOWN in fail_on else 0
 
 
-def told(summary: NightSummary) -> Iterator[str]:
+def summary_lines(summary: NightSummary) -> Iterator[str]:
     """The summary as lines for people."""
     counts = ", ".join(f"{number:,} {word}" for word, number in summary.verdicts.items())
     shards = ""
@@ -187,9 +187,9 @@ def told(summary: NightSummary) -> Iterator[str]:
 def _how_often(one: Finding) -> str:
     parts = []
     if one.shown is not None:
-        parts.append(f" in {one.shown.told()} of the runs")
+        parts.append(f" in {one.shown.as_text()} of the runs")
     if one.again is not None:
-        parts.append(f" when run again in {one.again.told()}")
+        parts.append(f" when run again in {one.again.as_text()}")
     if one.seeds:
         shown = ", ".join(map(str, one.seeds[:5])) + (", ..." if len(one.seeds) > 5 else "")
         parts.append(f" seed{'s' if len(one.seeds) > 1 else ''} {shown}")

@@ -176,9 +176,11 @@ def _label(kind: str, name: str, shown: Sequence[Tenure], top: float) -> str:
     ends: dict[str, int] = {}
     for one in shown:
         ends[one.ended or "not ended"] = ends.get(one.ended or "not ended", 0) + 1
-    told = ", ".join(f"{n} {end}" for end, n in sorted(ends.items(), key=lambda e: (-e[1], e[0])))
+    ends_text = ", ".join(
+        f"{n} {end}" for end, n in sorted(ends.items(), key=lambda e: (-e[1], e[0]))
+    )
     return (
-        f"{name}: {holders} {who} in {len(shown)} tenures ({told}), "
+        f"{name}: {holders} {who} in {len(shown)} tenures ({ends_text}), "
         f"at most {top:.0f} messages unacknowledged; the table below lists them"
     )
 

@@ -237,8 +237,8 @@ def bar_heights(
     for place, each in enumerate(counts):
         total = each.invalid + each.unknown + each.none + each.valid
         floor = tall
-        told = (("valid", each.valid), ("unknown", each.unknown + each.none))
-        for word, number in (*told, ("invalid", each.invalid)):
+        lower = (("valid", each.valid), ("unknown", each.unknown + each.none))
+        for word, number in (*lower, ("invalid", each.invalid)):
             if number:
                 height = tall * number / total
                 floor -= height

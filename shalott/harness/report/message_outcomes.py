@@ -220,9 +220,9 @@ def explained_causes(results: Sequence[Result]) -> list[tuple[str, int]]:
     """(what explains that messages came again, how often), most frequent first."""
     found: dict[str, int] = {}
     for result in results:
-        told = result.detail.get("redeliveries-by-cause")
-        if isinstance(told, Mapping):
-            for name, number in told.items():
+        causes = result.detail.get("redeliveries-by-cause")
+        if isinstance(causes, Mapping):
+            for name, number in causes.items():
                 if number:
                     found[_CAUSES.get(name, str(name))] = int(number)
         for name, number in result.counts.items():

@@ -146,8 +146,8 @@ def _services(plan: Plan) -> list[tuple[str, str]]:
     by_kind: dict[tuple[str, ...], list[str]] = {}
     for node, own in plan.system.services.items():
         by_kind.setdefault(own, []).append(node)
-    told = "; ".join(f"{' and '.join(own)} on {', '.join(at)}" for own, at in by_kind.items())
-    return [("services", told)] if told else []
+    effects = "; ".join(f"{' and '.join(own)} on {', '.join(at)}" for own, at in by_kind.items())
+    return [("services", effects)] if effects else []
 
 
 def _parameters(plan: Plan) -> list[tuple[str, str]]:
@@ -285,11 +285,11 @@ def _href(name: str) -> str:
 
 def follow_up_commands(plan: Plan, meta: ReportMeta, valid: bool | str) -> list[FollowUpCommand]:
     """What repeats the run; and of one that went wrong, what makes its plan small."""
-    told = [FollowUpCommand("repeat", "This runs it again:", meta.command)]
+    commands = [FollowUpCommand("repeat", "This runs it again:", meta.command)]
     if not meta.directory:
-        return told
+        return commands
     stored = shlex.quote(str(PurePosixPath(meta.directory) / "plan.json"))
-    told.append(
+    commands.append(
         FollowUpCommand(
             "replay",
             "With the very faults of this run, their targets as they were found:",
@@ -297,8 +297,8 @@ def follow_up_commands(plan: Plan, meta: ReportMeta, valid: bool | str) -> list[
         )
     )
     if valid is False and plan.cluster.backend == "sim":
-        told.append(
+        commands.append(
             FollowUpCommand("shrink", "This makes its plan as small as it can be:",
                         f"shalott shrink {stored}")
         )  # fmt: skip
-    return told
+    return commands

@@ -276,10 +276,10 @@ def _sentences(result: Result, kind_words: Mapping[str, tuple[str, str]]) -> lis
 def _number(result: Result, kind: str) -> int:
     """How often; consumers' checkers tell many of a kind as one anomaly."""
     own = [anomaly.detail for anomaly in result.anomalies if anomaly.kind == kind]
-    told = result.counts.get(f"{kind}-count")
-    if told is None and own_words(result.checker):
+    count = result.counts.get(f"{kind}-count")
+    if count is None and own_words(result.checker):
         return sum(detail.get("count", 1) for detail in own)
-    return len(own) if told is None else int(told)
+    return len(own) if count is None else int(count)
 
 
 def _unexplained(result: Result) -> int:

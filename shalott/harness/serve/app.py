@@ -59,10 +59,10 @@ GRACE_S = 2  # for pages that follow a run, when the server ends
 
 @dataclass
 class ServerState:
-    """What views read: one store. ``told``: the store as its user typed it, for commands."""
+    """What views read: one store. ``store_name``: the store as its user typed it, for commands."""
 
     store: Path
-    told: str
+    store_name: str
 
     def __post_init__(self) -> None:
         self.places = StoreFiles(self.store)
@@ -114,7 +114,7 @@ VIEWS: dict[str, tuple[str, View]] = {
     "/cell": ("cell.html.j2", lambda state, query: cell_history(state.runs(), query)),
     "/run": (
         "run.html.j2",
-        lambda state, query: run_view(state.places, state.runs(), query, state.told),
+        lambda state, query: run_view(state.places, state.runs(), query, state.store_name),
     ),
     "/run/plan": ("plan.html.j2", lambda state, query: plan_view(state.places, query)),
     "/run/text": ("text.html.j2", lambda state, query: text_window(state.places, query)),
@@ -122,19 +122,19 @@ VIEWS: dict[str, tuple[str, View]] = {
     "/run/history": ("history.html.j2", lambda state, query: history_page(state.places, query)),
     "/run/live": (
         "live.html.j2",
-        lambda state, query: run_view(state.places, state.runs(), query, state.told),
+        lambda state, query: run_view(state.places, state.runs(), query, state.store_name),
     ),
     "/findings": (
         "findings.html.j2",
-        lambda state, query: list_findings(state.places, state.told),
+        lambda state, query: list_findings(state.places, state.store_name),
     ),
     "/live": ("live_runs.html.j2", lambda state, query: state.found().live),
 }
 
 
-def build_app(store: Path, told: str, *, host: str, names: tuple[str, ...] = ()) -> Starlette:
+def build_app(store: Path, store_name: str, *, host: str, names: tuple[str, ...] = ()) -> Starlette:
     """The server of one store. ``host``: where it listens; ``names``: what else it is called."""
-    state = ServerState(store, told)
+    state = ServerState(store, store_name)
     routes = [
         Route("/", _page(state, *VIEWS["/runs"])),
         Route("/compare", _comparison(state)),
@@ -174,8 +174,8 @@ def _asked(request: Request) -> Query:
 def _page(state: ServerState, template: str, view: View) -> Callable[[Request], Response]:
     def page(request: Request) -> Response:
         query = _asked(request)
-        told = view(state, query)
-        content = render(template, view=told, asked=query, path=request.url.path)
+        found = view(state, query)
+        content = render(template, view=found, asked=query, path=request.url.path)
         return Response(content, media_type="text/html; charset=utf-8")
 
     return page
@@ -188,8 +188,8 @@ def _json(state: ServerState, view: View) -> Callable[[Request], Response]:
     return answer
 
 
-def _encoded(told: object, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(told), status, media_type="application/json")
+def _encoded(value: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
 def _comparison(state: ServerState, *, as_json: bool = False) -> Callable[[Request], Response]:
@@ -197,7 +197,7 @@ def _comparison(state: ServerState, *, as_json: bool = False) -> Callable[[Reque
         query = _asked(request)
         found = compare(state.places, state.runs(), query, draw=not as_json)
         if as_json:
-            return _encoded(found.told)
+            return _encoded(found.comparison)
         content = render("compare.html.j2", view=found, asked=query, path="/compare")
         return Response(content, media_type="text/html; charset=utf-8")
 
@@ -265,8 +265,8 @@ def _sent(
                 left -= len(data)
                 yield data
 
-    told = {**headers, "Content-Length": str(size)}
-    return _Closing(blocks(), kept, headers=told, media_type=kind)
+    with_length = {**headers, "Content-Length": str(size)}
+    return _Closing(blocks(), kept, headers=with_length, media_type=kind)
 
 
 class _Closing(StreamingResponse):

@@ -61,14 +61,14 @@ def _member(
     sink: _Sink,
     name: str,
 ) -> Iterator[bytes]:
-    told = zipfile.ZipInfo(name, _changed(file))
-    told.compress_type = zipfile.ZIP_STORED if name.endswith(".parquet") else zipfile.ZIP_DEFLATED
-    told.external_attr = 0o644 << 16
+    member = zipfile.ZipInfo(name, _changed(file))
+    member.compress_type = zipfile.ZIP_STORED if name.endswith(".parquet") else zipfile.ZIP_DEFLATED
+    member.external_attr = 0o644 << 16
     left = file.bytes
     try:
         with (
             places.opened(run, file.name) as opened,
-            archive.open(told, "w", force_zip64=True) as to,
+            archive.open(member, "w", force_zip64=True) as to,
         ):
             while left > 0 and (data := opened.read(min(BLOCK_BYTES, left))):
                 left -= len(data)
@@ -81,9 +81,9 @@ def _member(
 
 def _changed(file: StoredFile) -> tuple[int, int, int, int, int, int]:
     """A zip's times begin in 1980 and end in 2107."""
-    told = time.gmtime(file.changed_ns // 1_000_000_000)
-    year = min(max(told.tm_year, 1980), 2107)
-    return (year, told.tm_mon, told.tm_mday, told.tm_hour, told.tm_min, min(told.tm_sec, 59))
+    utc = time.gmtime(file.changed_ns // 1_000_000_000)
+    year = min(max(utc.tm_year, 1980), 2107)
+    return (year, utc.tm_mon, utc.tm_mday, utc.tm_hour, utc.tm_min, min(utc.tm_sec, 59))
 
 
 def member_name(name: str) -> str:

@@ -97,8 +97,8 @@ class RunsFile:
             table, notes = conformed(found)
         except (OSError, pa.ArrowException) as error:
             why = str(error).partition("\n")[0][:200]
-            told = f"{TABLE} can't be read now ({why}); what is shown was read before."
-            return Runs(self._runs.table, self._runs.order, self._runs.group, (told,))
+            note = f"{TABLE} can't be read now ({why}); what is shown was read before."
+            return Runs(self._runs.table, self._runs.order, self._runs.group, (note,))
         return arranged(table, notes)
 
 

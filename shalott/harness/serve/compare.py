@@ -82,8 +82,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 class ComparedRuns:
     """What the page shows: the comparison as data, and the two drawings, on one axis."""
 
-    def __init__(self, told: Comparison, drawn: tuple[DrawnTimeline, DrawnTimeline]) -> None:
-        self.told = told
+    def __init__(self, comparison: Comparison, drawn: tuple[DrawnTimeline, DrawnTimeline]) -> None:
+        self.comparison = comparison
         self.drawn = drawn
         ends = [each.stage.end_ms for each in drawn if each.stage is not None]
         self.end_ms = max(ends, default=1.0)
@@ -107,7 +107,7 @@ def compare(places: StoreFiles, runs: Runs, query: Query, *, draw: bool) -> Comp
         _side(place, runs, found.headline if found else "", notes)
         for place, (found, notes) in zip((a, b), verdicts, strict=True)
     ]
-    told = Comparison(
+    comparison = Comparison(
         a=sides[0],
         b=sides[1],
         differences=tuple(differences[:DIFFERENCES_MAX]),
@@ -116,7 +116,7 @@ def compare(places: StoreFiles, runs: Runs, query: Query, *, draw: bool) -> Comp
         anomalies=_anomalies(results[0], results[1]),
         checkers=_checkers(results[0], results[1]),
     )
-    return ComparedRuns(told, (drawn[0], drawn[1]))
+    return ComparedRuns(comparison, (drawn[0], drawn[1]))
 
 
 def _number(count: int) -> str:

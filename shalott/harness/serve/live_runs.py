@@ -96,7 +96,7 @@ class Follower:
         """What is new since the last part."""
         self.ended = self.ended or ended
         seconds = tuple((at, *self._seconds[at]) for at in self._grown)
-        told = LivePart(
+        part = LivePart(
             at_ns=self._at_ns,
             bytes=self._bytes,
             seconds=tuple((at, ok, fail, info) for at, ok, fail, info in seconds),
@@ -111,7 +111,7 @@ class Follower:
         )
         self._grown.clear()
         self._troubles.clear()
-        return told
+        return part
 
     def _faults(self) -> list[str]:
         return [
@@ -234,8 +234,8 @@ class Found(NamedTuple):
     def notes(self) -> tuple[str, ...]:
         if not self.unlisted:
             return ()
-        told = "1 run is" if self.unlisted == 1 else f"{self.unlisted:,} runs are"
-        return (f"{told} in the store and not in its table: `shalott runs` takes them in.",)
+        runs_are = "1 run is" if self.unlisted == 1 else f"{self.unlisted:,} runs are"
+        return (f"{runs_are} in the store and not in its table: `shalott runs` takes them in.",)
 
 
 class LiveRuns:

@@ -227,10 +227,10 @@ def _axes(runs: Runs, night: str) -> Mapping[str, tuple[str, str]]:
     names = ("system", "profile", "cluster", "workload")
     own = [pc.fill_null(table[name], "?").filter(mask).to_pylist() for name in names]
     faults = table["nemesis"].filter(mask).to_pylist()
-    told = cells(runs).filter(mask).to_pylist()
+    own_cells = cells(runs).filter(mask).to_pylist()
     return {
         cell: (" · ".join(parts), ", ".join(filter(None, kinds or ())) or "no fault")
-        for cell, kinds, *parts in zip(told, faults, *own, strict=True)
+        for cell, kinds, *parts in zip(own_cells, faults, *own, strict=True)
     }
 
 
@@ -252,14 +252,14 @@ def cell_history(runs: Runs, query: Query) -> CellHistory:
         raise Refused(404, "There is no such cell in this store.")
     mask = matching(runs, Filters(cell=cell))
     numbers = runs.order[mask[runs.order]]
-    told = _sum("", list(own.values()))
+    counts = _sum("", list(own.values()))
     return CellHistory(
         cell=cell,
         nights=tuple(_cell_night(runs, mask, own[night]) for night in tally.nights if night in own)[
             :NIGHTS_MAX
         ],
-        total=told.total,
-        failing=_share(told.invalid, told.invalid + told.valid),
+        total=counts.total,
+        failing=_share(counts.invalid, counts.invalid + counts.valid),
         rows=row_views(runs, numbers[:CELL_ROWS]),
         notes=runs.notes,
     )

@@ -119,8 +119,8 @@ def whole_number(text: str) -> int | None:
 
 def link(path: str, **parameters: object) -> str:
     """A path of this server with a query; parameters that are None or empty are left out."""
-    told = [(name, str(value)) for name, value in parameters.items() if value not in (None, "")]
-    return f"{path}?{urlencode(told, errors=RAW)}" if told else path
+    given = [(name, str(value)) for name, value in parameters.items() if value not in (None, "")]
+    return f"{path}?{urlencode(given, errors=RAW)}" if given else path
 
 
 def shown(text: str) -> str:
@@ -156,10 +156,10 @@ class StoreFiles:
         path = self._resolved(self.root, name)
         if path == self.root or not any((path / file).is_file() for file in (PLAN, RESULTS)):
             raise Refused(404, "There is no such run in this store.")
-        told = path.relative_to(self.root).as_posix()
-        if shown(told) != told:
+        inside = path.relative_to(self.root).as_posix()
+        if shown(inside) != inside:
             raise Refused(404, "A run's name is made of characters; this one has other bytes.")
-        return RunPath(told, path)
+        return RunPath(inside, path)
 
     @contextmanager
     def opened(self, run: RunPath, name: str) -> Iterator[BinaryIO]:

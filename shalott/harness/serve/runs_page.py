@@ -200,8 +200,8 @@ def matching(runs: Runs, filters: Filters) -> Mask:
     mask = _of_kind(table, filters.kind)
     wanted: list[pa.ChunkedArray | pa.Array] = []
     if filters.verdict:
-        told = [word for word, name in VERDICTS.items() if name in filters.verdict]
-        wanted.append(pc.is_in(pc.fill_null(table["valid"], ""), value_set=pa.array(told)))
+        words = [word for word, name in VERDICTS.items() if name in filters.verdict]
+        wanted.append(pc.is_in(pc.fill_null(table["valid"], ""), value_set=pa.array(words)))
     for name, values in filters.equal.items():
         if values:
             wanted.append(pc.is_in(table[name], value_set=pa.array(values)))
@@ -279,8 +279,8 @@ def cells(runs: Runs) -> pa.Array:
             )
         ]
         own = pc.binary_join_element_wise(*parts, "/")
-        told = pc.fill_null(table["cell"], "")
-        found = pc.if_else(pc.equal(told, ""), own, told)
+        named = pc.fill_null(table["cell"], "")
+        found = pc.if_else(pc.equal(named, ""), own, named)
         found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
         runs.made["cells"] = found
     return found

@@ -89,35 +89,35 @@ def list_findings(places: StoreFiles, store: str) -> FindingList:
     if top.is_symlink() or not top.is_dir():
         return FindingList(campaigns=())
     names = sorted(each.name for each in top.iterdir() if each.is_dir() and not each.is_symlink())
-    told = [_campaign(places, name, store) for name in names[:CAMPAIGNS_MAX]]
+    campaigns = [_campaign(places, name, store) for name in names[:CAMPAIGNS_MAX]]
     return FindingList(
-        campaigns=tuple(sorted(told, key=lambda each: (-bool(each.invalid), each.name)))
+        campaigns=tuple(sorted(campaigns, key=lambda each: (-bool(each.invalid), each.name)))
     )
 
 
 def _campaign(places: StoreFiles, name: str, store: str) -> CampaignView:
     summary = _summary(places, name)
-    told = summary or _Summary()
+    stored = summary or _Summary()
     by_seed: dict[str, list[str]] = {}
-    for kind, found in told.classes.items():
+    for kind, found in stored.classes.items():
         for seed in found.seeds:
             by_seed.setdefault(f"seed-{seed}", []).append(kind)
     findings, left_out = _findings(places, name, by_seed, store)
     return CampaignView(
         name=name,
-        command=told.command,
-        seeds=told.seeds,
+        command=stored.command,
+        seeds=stored.seeds,
         wanted=summary.wanted if summary else None,
         ran=summary.ran if summary else None,
-        valid=told.valid,
-        invalid=told.invalid,
-        unknown=told.unknown,
-        errors=len(told.errors),
-        scenario=told.scenario,
-        interrupted=told.interrupted,
+        valid=stored.valid,
+        invalid=stored.invalid,
+        unknown=stored.unknown,
+        errors=len(stored.errors),
+        scenario=stored.scenario,
+        interrupted=stored.interrupted,
         classes=tuple(
             ClassView(kind=kind, count=found.count, seeds=tuple(found.seeds[:10]))
-            for kind, found in told.classes.items()
+            for kind, found in stored.classes.items()
         ),
         findings=findings,
         left_out=left_out,
@@ -155,8 +155,8 @@ def _finding(places: StoreFiles, place: RunPath, classes: tuple[str, ...], store
     verb, file = ("replay", MINIMAL) if minimal is not None else ("shrink", PLAN)
     path = shlex.quote(f"{store.rstrip('/')}/{place.name}/{file}")
     if not classes:
-        told = inner(read_json(places, place, "simulation.json"), ("violations",))
-        classes = tuple(map(str, told)) if isinstance(told, list) else ()
+        violations = inner(read_json(places, place, "simulation.json"), ("violations",))
+        classes = tuple(map(str, violations)) if isinstance(violations, list) else ()
     return Finding(
         run=place.name,
         classes=classes,

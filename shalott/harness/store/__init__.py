@@ -1,1 +1,1 @@
-"""The table runs.parquet: a row a run."""
+"""The table of a store's runs, runs.parquet: a row a run, made of the files in its directory."""

@@ -79,7 +79,7 @@ class Result(msgspec.Struct):
     notes: list[str] = []
     detail: object = None
 
-    def told(self, name: str) -> object:
+    def part(self, name: str) -> object:
         """A part of the detail; None if there is none."""
         return self.detail.get(name) if isinstance(self.detail, dict) else None
 
@@ -188,9 +188,12 @@ def _below(store: Path, directory: Path, campaign: str) -> Iterator[RunDirectory
 
 def _place(store: Path, directory: Path, campaign: str) -> RunDirectory | None:
     if (directory / CAMPAIGN_LOG).is_file():
-        logged, told = _changed(directory / CAMPAIGN_LOG), _changed(directory / CAMPAIGN_SUMMARY)
+        logged, summed_up = (
+            _changed(directory / CAMPAIGN_LOG),
+            _changed(directory / CAMPAIGN_SUMMARY),
+        )
         run = _relative(store, directory)
-        return RunDirectory(directory, run, max(logged, told), logged, is_campaign=True)
+        return RunDirectory(directory, run, max(logged, summed_up), logged, is_campaign=True)
     changed = [_changed(directory / name) for name in (*_TOLD_BY, HISTORY, RECORDING)]
     if not any(_changed(directory / name) for name in _OF_A_RUN):
         return None

@@ -1,4 +1,4 @@
-"""Rows of the table chosen, and told as lines."""
+"""Chosen rows of the table, and as lines of text."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _with_listed(table: pa.Table, filters: Filters) -> pa.Table:
     return table
 
 
-def told(table: pa.Table) -> Iterator[str]:
+def run_lines(table: pa.Table) -> Iterator[str]:
     """A line a run: when, verdict, where it is, why."""
     names = ("started_wall_ns", "valid", "run", "headline", "kind", "harness_failures")
     for row in table.select(names).to_pylist():

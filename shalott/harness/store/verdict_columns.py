@@ -100,8 +100,8 @@ def broken_kinds(result: Result) -> Sequence[str]:
     """The kinds because of which a checker said no; as harness/report/violations.py has it."""
     if result.valid is not False:
         return ()
-    told = result.told("broken")
-    kinds = [str(kind) for kind in told] if isinstance(told, list) and told else []
+    broken = result.part("broken")
+    kinds = [str(kind) for kind in broken] if isinstance(broken, list) and broken else []
     kinds = kinds or [anomaly.kind for anomaly in result.anomalies]
     return [kind for kind in kinds if kind not in REMARKS] or kinds
 
@@ -136,7 +136,7 @@ def _faults(by_checker: Mapping[str, Result]) -> dict[str, int | None]:
 
 def _rates(by_checker: Mapping[str, Result]) -> dict[str, object]:
     rates = by_checker.get("rates")
-    quantiles = None if rates is None else rates.told("latency_ms")
+    quantiles = None if rates is None else rates.part("latency_ms")
     quantiles = quantiles if isinstance(quantiles, dict) else {}
     return {
         "rate_reached_hz": _count(rates, "reached-hz"),
@@ -156,7 +156,7 @@ def _mastership(result: Result | None) -> dict[str, int | None]:
 def _availability(result: Result | None) -> dict[str, object]:
     if result is None:
         return {}
-    faults = result.told("faults")
+    faults = result.part("faults")
     recovered = [
         row["recovery_ms"]
         for row in (faults if isinstance(faults, list) else [])

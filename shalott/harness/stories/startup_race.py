@@ -60,7 +60,7 @@ def tell(material: Material) -> StoryResult:
     best = max(chains, key=lambda chain: (chain.happened, chain.seen))
     others = sum(chain.happened for chain in chains) - best.happened
     more = f" So it went with {others} more of {len(chains)} queues." if others else ""
-    told = {step.name: step for step in best.steps}
+    seen = {step.name: step for step in best.steps}
     return StoryResult(
         name="startup-race",
         title=TITLE,
@@ -68,7 +68,7 @@ def tell(material: Material) -> StoryResult:
         happened=best.happened,
         group=best.queue if best.seen else "",
         ending=best.ending + more,
-        steps=tuple(told.get(name, StoryStep(name=name, story=STEPS[name])) for name in STEPS),
+        steps=tuple(seen.get(name, StoryStep(name=name, story=STEPS[name])) for name in STEPS),
     )
 
 
@@ -135,7 +135,7 @@ def _sayer(material: Material, chain: _Chain) -> Callable[..., None]:
                 story=STEPS[name],
                 at_s=event.at_s,
                 node=event.node,
-                event=event.told(),
+                event=event.as_text(),
                 line="" if line is None else line.text,
             )
         )

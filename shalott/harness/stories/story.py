@@ -84,7 +84,7 @@ class Event:
     role: str
     detail: Mapping[str, object]
 
-    def told(self) -> str:
+    def as_text(self) -> str:
         more = ", ".join(f"{name}={value}" for name, value in self.detail.items())
         return f"{self.kind} {self.role}".strip() + (f" ({more})" if more else "")
 

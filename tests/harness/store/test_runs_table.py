@@ -27,7 +27,7 @@ from shalott.harness.store.run_row import (
     merged,
     quantile_ms,
 )
-from shalott.harness.store.runs_list import Filters, selected, told
+from shalott.harness.store.runs_list import Filters, run_lines, selected
 from shalott.harness.store.runs_table import (
     forget_runs,
     note_runs,
@@ -319,7 +319,7 @@ def test_lists_are_filtered_and_the_newest_is_first(tmp_path: Path) -> None:
     calm = {**PLAN, "faults": [], "system": {"name": "controller", "profile": "safe"}}
     store_run(tmp_path, "b/20270101T000000.000Z", calm, {**RESULTS, "valid": True, "results": []})
     table = refresh(tmp_path).table
-    assert [line.split()[3] for line in told(selected(table, Filters()))] == [
+    assert [line.split()[3] for line in run_lines(selected(table, Filters()))] == [
         "b/20270101T000000.000Z",
         f"a/{STAMP}",
     ]

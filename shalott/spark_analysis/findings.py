@@ -23,11 +23,15 @@ import pyarrow.compute as pc
 
 from shalott.core.errors import UsageError
 from shalott.spark_analysis.engine_choice import ENGINES, Engine, choose, is_elsewhere, local_path
+from shalott.spark_analysis.hadoop_store import find_runs_through
 from shalott.spark_analysis.jvm import require_spark
 from shalott.spark_analysis.kernels.judge import judge_here
 from shalott.spark_analysis.kernels.rules import Task
 from shalott.spark_analysis.kernels.tables import sort_table
 from shalott.spark_analysis.results_cache import ResultsCache, concatenated
+from shalott.spark_analysis.spark_kernels import judge_with_spark
+from shalott.spark_analysis.spark_session import Session, cache_directory, spark_session
+from shalott.spark_analysis.sql_engine import judge_with_sql
 from shalott.spark_analysis.stored_runs import Found, Run, find_runs
 
 if TYPE_CHECKING:
@@ -106,8 +110,6 @@ def _bytes(runs: Sequence[Run]) -> int:
 @contextmanager
 def opened(wanted: Wanted, bytes_in_jvm: int = 0) -> Iterator[SparkSession]:
     """A session as it is wanted. Raises UsageError, HarnessError."""
-    from shalott.spark_analysis.spark_session import Session, cache_directory, spark_session
-
     require_spark()
     with tempfile.TemporaryDirectory(prefix="shalott-report-") as scratch:
         log = wanted.log or Path(scratch) / "spark.log"
@@ -139,15 +141,11 @@ def _with_spark(store: str, wanted: Wanted, found: Found | None = None) -> Fleet
 
 def list_through(spark: SparkSession, store: str) -> Found:
     """The runs of a store, by Hadoop's file systems if it is elsewhere."""
-    from shalott.spark_analysis.hadoop_store import find_runs_through
-
     return find_runs_through(spark, store) if is_elsewhere(store) else find_runs(Path(store))
 
 
 def judge_found(spark: SparkSession, store: str, found: Found, wanted: Wanted) -> FleetFindings:
     """By Spark, in a session that is there."""
-    from shalott.spark_analysis.spark_kernels import judge_with_spark
-    from shalott.spark_analysis.sql_engine import judge_with_sql
 
     def by_sql(tasks: Sequence[Task]) -> Mapping[str, pa.Table]:
         asked = {task.run for task in tasks}

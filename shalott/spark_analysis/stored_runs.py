@@ -33,8 +33,8 @@ from shalott.core.errors import UsageError
 from shalott.core.history import HISTORY_SCHEMA
 from shalott.core.plan import Plan, decode_plan
 from shalott.spark_analysis.consumer_counts import GROUPS, QUEUES, judged, taking_queues
-from shalott.spark_analysis.kernels.reading import refuse_strange
 from shalott.spark_analysis.kernels.rules import ObjectRules, Rules, Task
+from shalott.spark_analysis.kernels.run_data import refuse_strange
 from shalott.spark_analysis.kernels.tables import Row
 
 # What the checker log calls what the checkers of queues call otherwise, or alike.

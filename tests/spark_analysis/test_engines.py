@@ -184,7 +184,7 @@ def sorted_rows(table: pa.Table, columns: list[str]) -> list[str]:
 def test_what_is_read_for_speed_is_what_the_harness_reads(store: Store) -> None:
     from shalott.checkers.history.columns import client_operations
     from shalott.checkers.history.faults import read_surroundings
-    from shalott.spark_analysis.kernels.reading import read_run
+    from shalott.spark_analysis.kernels.run_data import read_run
 
     for run in store.runs:
         history = store.histories[run.run]

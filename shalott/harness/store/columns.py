@@ -71,7 +71,7 @@ COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("never_recovered", pa.int32(), True, "faults after which nothing was acknowledged"),
     ("rpo_messages", pa.int64(), True, "messages acknowledged and lost"),
     ("unavailable_ms_max", pa.float64(), True, "longest time without an acknowledgement"),
-    ("latency", pa.list_(BUCKET), True, "of acknowledged operations (runs/latency.py)"),
+    ("latency", pa.list_(BUCKET), True, "of acknowledged operations (store/run_row.py)"),
     ("latency_p50_ms", pa.float64(), True, ""),
     ("latency_p99_ms", pa.float64(), True, ""),
     ("harness_failures", _TEXTS, True, "the harness's own: no verdict on the system"),

@@ -29,14 +29,14 @@ from shalott.spark_analysis.kernels.masters import (
     master_rows,
     undrained_rows,
 )
-from shalott.spark_analysis.kernels.messages import (
+from shalott.spark_analysis.kernels.message_rows import (
     flat,
     merge_lost,
     merge_redeliveries,
     message_rows,
 )
-from shalott.spark_analysis.kernels.reading import RunData, Source, read_run, read_whole
 from shalott.spark_analysis.kernels.rules import Task, packed, split
+from shalott.spark_analysis.kernels.run_data import RunData, Source, read_run, read_whole
 from shalott.spark_analysis.kernels.tables import EVIDENCE, LOST_MESSAGES, TABLES, Row
 
 Rows = dict[str, list[Row]]

@@ -19,7 +19,7 @@ from shalott.checkers.mastership.elections.told import elections_of
 from shalott.checkers.mastership.mastership import acting_tenures, rival_masters
 from shalott.checkers.queues.total_queue import undrained_queues
 from shalott.checkers.runs.availability import Service
-from shalott.spark_analysis.kernels.reading import RunData
+from shalott.spark_analysis.kernels.run_data import RunData
 from shalott.spark_analysis.kernels.tables import Row
 
 

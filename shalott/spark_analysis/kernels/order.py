@@ -12,8 +12,8 @@ from shalott.checkers.history.columns import Operations
 from shalott.checkers.linearizability.checking import check
 from shalott.checkers.linearizability.run_checker import repeated_deliveries
 from shalott.checkers.queues.fifo_order import queue_order
-from shalott.spark_analysis.kernels.reading import RunData
 from shalott.spark_analysis.kernels.rules import ObjectRules
+from shalott.spark_analysis.kernels.run_data import RunData
 from shalott.spark_analysis.kernels.tables import OPERATIONS_MAX, Row
 
 TIME_LIMIT_S = 60.0  # for one object: what takes longer is unknown

@@ -20,7 +20,7 @@ from shalott.checkers.queues.outcomes import (
     message_outcomes,
 )
 from shalott.checkers.queues.redelivery import unflagged
-from shalott.spark_analysis.kernels.reading import RunData
+from shalott.spark_analysis.kernels.run_data import RunData
 from shalott.spark_analysis.kernels.tables import EVIDENCE, OF_LOGS, OPERATIONS_MAX, Row
 from shalott.spark_analysis.kernels.tables import MESSAGE_OUTCOMES as COLUMNS
 

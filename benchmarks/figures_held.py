@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from shalott.harness.fleet.page.data import PageData
-from shalott.spark_analysis.lines import COMPARED
-from shalott.spark_analysis.stores.consumer_counts import judged
-from shalott.spark_analysis.stores.runs import LOG_COUNTS
+from shalott.harness.fleet.page_data import PageData
+from shalott.spark_analysis.consumer_counts import judged
+from shalott.spark_analysis.report_rows import COMPARED
+from shalott.spark_analysis.stored_runs import LOG_COUNTS
 
 # (checker, its count) -> the key of `found` in report.json, which is absent for 0
 FOUND = {

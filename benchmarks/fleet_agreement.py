@@ -22,11 +22,11 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.figures_held import hold, hold_page
-from shalott.harness.fleet.page.page import ALL_ROWS
-from shalott.harness.fleet.page.writing import page_of
+from shalott.harness.fleet.index_page import ALL_ROWS
+from shalott.harness.fleet.page_builder import page_of
 from shalott.spark_analysis.findings import Wanted, find
-from shalott.spark_analysis.lines import FleetReport
 from shalott.spark_analysis.report import write_report
+from shalott.spark_analysis.report_rows import FleetReport
 
 QUEUES, LOGS = ("mirrored",), ("master-slave", "dledger", "controller")
 WORKLOADS = {

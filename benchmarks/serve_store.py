@@ -26,7 +26,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shalott.harness.fleet.runs.columns import RUNS_SCHEMA, TABLE
+from shalott.harness.store.columns import RUNS_SCHEMA, TABLE
 
 ENTRY = "from shalott.harness.cli.main import main; main()"
 START_NS = 1_790_000_000_000_000_000

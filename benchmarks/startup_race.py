@@ -17,11 +17,11 @@ import dataclasses
 import time
 from collections import Counter
 
-from shalott.harness.report.stories.material import Material, make_material
-from shalott.harness.report.stories.startup_race import STARTUP_RACE
 from shalott.harness.run.planning import make_plan
 from shalott.harness.run.request import Request
 from shalott.harness.run.simulate import SimOutcome, simulate
+from shalott.harness.stories.startup_race import STARTUP_RACE
+from shalott.harness.stories.story import Material, make_material
 
 QUEUES = 4
 TELL_EVERY = 100

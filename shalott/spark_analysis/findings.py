@@ -1,6 +1,6 @@
 """What the jobs found in a store, independent of the engine that found it: plain tables.
 
-``find`` is the one entrance for whoever draws or counts what happened over many runs:
+``find`` is the one entrance to what happened over many runs:
 
     found = find("store", Wanted())
     found.tables["unavailability"]        a pyarrow table, as columns/tables.py has it
@@ -22,13 +22,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shalott.core.errors import UsageError
-from shalott.spark_analysis.columns.tables import sort_table
-from shalott.spark_analysis.engines.local import judge_here
-from shalott.spark_analysis.kept import Kept, together
+from shalott.spark_analysis.engine_choice import ENGINES, Engine, choose, is_elsewhere, local_path
+from shalott.spark_analysis.hadoop_store import find_runs_through
+from shalott.spark_analysis.jvm import require_spark
+from shalott.spark_analysis.kernels.judge import judge_here
 from shalott.spark_analysis.kernels.rules import Task
-from shalott.spark_analysis.session.choice import ENGINES, Engine, choose, here, is_elsewhere
-from shalott.spark_analysis.session.jvm import require_spark
-from shalott.spark_analysis.stores.runs import Found, Run, find_runs
+from shalott.spark_analysis.kernels.tables import sort_table
+from shalott.spark_analysis.results_cache import ResultsCache, concatenated
+from shalott.spark_analysis.spark_kernels import judge_with_spark
+from shalott.spark_analysis.spark_session import Session, cache_directory, spark_session
+from shalott.spark_analysis.sql_engine import judge_with_sql
+from shalott.spark_analysis.stored_runs import Found, Run, find_runs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,7 +94,7 @@ def find(store: str | Path, wanted: Wanted = Wanted()) -> FleetFindings:  # noqa
     Raises UsageError: there is no such store, or Spark is wanted and not there;
     StoreError: it can't be read; HarnessError: Spark did not start, or a worker died.
     """
-    store = here(str(store))
+    store = local_path(str(store))
     if is_elsewhere(store) or wanted.engine in ("spark", "sql"):
         return _with_spark(store, wanted)
     found = find_runs(Path(store))
@@ -106,8 +110,6 @@ def _bytes(runs: Sequence[Run]) -> int:
 @contextmanager
 def opened(wanted: Wanted, bytes_in_jvm: int = 0) -> Iterator[SparkSession]:
     """A session as it is wanted. Raises UsageError, HarnessError."""
-    from shalott.spark_analysis.session.spark import Session, cache_directory, spark_session
-
     require_spark()
     with tempfile.TemporaryDirectory(prefix="shalott-report-") as scratch:
         log = wanted.log or Path(scratch) / "spark.log"
@@ -139,15 +141,11 @@ def _with_spark(store: str, wanted: Wanted, found: Found | None = None) -> Fleet
 
 def list_through(spark: SparkSession, store: str) -> Found:
     """The runs of a store, by Hadoop's file systems if it is elsewhere."""
-    from shalott.spark_analysis.engines.hadoop_store import find_runs_through
-
     return find_runs_through(spark, store) if is_elsewhere(store) else find_runs(Path(store))
 
 
 def judge_found(spark: SparkSession, store: str, found: Found, wanted: Wanted) -> FleetFindings:
     """By Spark, in a session that is there."""
-    from shalott.spark_analysis.engines.spark_kernels import judge_with_spark
-    from shalott.spark_analysis.engines.spark_sql import judge_with_sql
 
     def by_sql(tasks: Sequence[Task]) -> Mapping[str, pa.Table]:
         asked = {task.run for task in tasks}
@@ -170,12 +168,12 @@ def collect(
 ) -> FleetFindings:
     """What is known of these runs, and what ``judge`` finds of the others."""
     marks = {run.run: run.fingerprint for run in found.runs}
-    kept = Kept.beside(keep) if keep else None
+    kept = ResultsCache.beside(keep) if keep else None
     known_tables, known = kept.read(marks) if kept else ({}, frozenset[str]())
     todo = [run for run in found.runs if run.run not in known]
     fresh = judge([run.task for run in todo]) if todo else None
     every = [each for each in (known_tables, fresh) if each]
-    tables = {name: sort_table(name, table) for name, table in together(every).items()}
+    tables = {name: sort_table(name, table) for name, table in concatenated(every).items()}
     if kept and fresh:
         kept.add(fresh, {run.run: marks[run.run] for run in todo})
         kept.compact(marks)

@@ -1,9 +1,9 @@
 """``shalott report STORE``: what happened over every run of a store.
 
-Judges the runs by whatever engine suits (spark_analysis/findings.py), prints one line a run, and
-writes into ``out``: a file for each table (spark_analysis/columns/tables.py), report.json and
+Judges the runs by the engine that suits (spark_analysis/findings.py), prints one line a run, and
+writes into ``out``: a file for each table (spark_analysis/kernels/tables.py), report.json and
 report.md with the table of runs, and spark.log with what the JVM had to say, where there was one.
-Whoever calls may draw a page of it (harness/fleet/page).
+The caller may draw a page of it (harness/fleet).
 
 Where a stored verdict counts something else than is found here, the report says so: it was judged
 by another version, or its history is no longer the one that was judged.
@@ -14,20 +14,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pyarrow.parquet as pq
 from rich.console import Console
 
 from shalott.core.errors import StoreError, UsageError
-from shalott.spark_analysis.columns.tables import BY_SQL, TABLES
+from shalott.spark_analysis.consumer_counts import counted
+from shalott.spark_analysis.engine_choice import is_elsewhere, local_path
 from shalott.spark_analysis.findings import FleetFindings, Wanted, find
-from shalott.spark_analysis.lines import COMPARED, FleetReport, RunLine
-from shalott.spark_analysis.report_text import markdown, print_report
-from shalott.spark_analysis.session.choice import here, is_elsewhere
-from shalott.spark_analysis.stores.consumer_counts import counted
-from shalott.spark_analysis.stores.runs import Run
+from shalott.spark_analysis.kernels.tables import BY_SQL, TABLES, Row
+from shalott.spark_analysis.report_rows import (
+    COMPARED,
+    FleetReport,
+    RunLine,
+    markdown,
+    print_report,
+)
+from shalott.spark_analysis.stored_runs import Run
 
 OUT = "_report"  # beside the runs; what begins with "_" is no run
 Draw = Callable[[FleetFindings, FleetReport, Path], None]  # where to
@@ -56,10 +60,10 @@ def run_report(
 
 
 def report_directory(store: str) -> Path:
-    """Where a report goes if nobody says. Raises UsageError: the store is on another machine."""
+    """Where a report goes by default. Raises UsageError: the store is on another machine."""
     if is_elsewhere(store):
         raise UsageError(f"say with --out where the report on {store} is to be written here")
-    return Path(here(store)) / OUT
+    return Path(local_path(store)) / OUT
 
 
 def write_report(found: FleetFindings, out: Path, draw: Draw | None = None) -> FleetReport:
@@ -95,17 +99,17 @@ def make_report(found: FleetFindings) -> FleetReport:
     )
 
 
-def _by_run(found: FleetFindings, name: str) -> dict[str, list[dict[str, Any]]]:
+def _by_run(found: FleetFindings, name: str) -> dict[str, list[Row]]:
     """Without the evidence, which would be the most of it."""
     table = found.tables[name]
     told = [field.name for field in TABLES[name] if not field.name.endswith("operations")]
-    by_run: dict[str, list[dict[str, Any]]] = {}
+    by_run: dict[str, list[Row]] = {}
     for row in table.select(told).to_pylist():
         by_run.setdefault(row["run"], []).append(row)
     return by_run
 
 
-Rows = Mapping[str, Sequence[Mapping[str, Any]]]  # of one run, by table
+Rows = Mapping[str, Sequence[Row]]  # of one run, by table
 
 
 def make_line(run: Run, rows: Rows, engine: str) -> RunLine:
@@ -178,7 +182,7 @@ def _differing(
     }
 
 
-def _as_messages(consumed: Mapping[str, int], rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def _as_messages(consumed: Mapping[str, int], rows: Sequence[Row]) -> dict[str, int]:
     """A run's counts under the names of COMPARED, for the table of all runs."""
     if not consumed:
         return {}

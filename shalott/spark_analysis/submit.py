@@ -27,8 +27,8 @@ def main(arguments: Sequence[str]) -> int:
 
     from shalott.core.errors import ShalottError, UsageError
     from shalott.spark_analysis.findings import Wanted
-    from shalott.spark_analysis.follow import follow_store
     from shalott.spark_analysis.report import run_report
+    from shalott.spark_analysis.store_stream import follow_store
 
     parser = argparse.ArgumentParser(prog="submit.py", description="Report on a store of runs.")
     parser.add_argument("store", help="a directory that executors can read, or a URI")

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from shalott.harness.cli.commands import make_app
-from shalott.harness.fleet.matrix.cells import expand
-from shalott.harness.fleet.matrix.definition import parse, read_matrix
-from shalott.harness.fleet.matrix.session import parse_shard
+from shalott.harness.matrix.cells import expand
+from shalott.harness.matrix.definition import parse, read_matrix
+from shalott.harness.matrix.night import parse_shard
 from tests.tidy.sources import ROOT
 
 pytestmark = pytest.mark.unit

@@ -19,11 +19,11 @@ from shalott.core.history import (
     write_history,
 )
 from shalott.core.plan import dump_plan
+from shalott.spark_analysis.engine_choice import Engine
 from shalott.spark_analysis.findings import FleetFindings
-from shalott.spark_analysis.lines import RunLine
 from shalott.spark_analysis.report import make_report
-from shalott.spark_analysis.session.choice import Engine
-from shalott.spark_analysis.stores.runs import Run
+from shalott.spark_analysis.report_rows import RunLine
+from shalott.spark_analysis.stored_runs import Run
 from tests.world.harness.report_run import example_plan
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ QUEUES = ("q1", "q2")
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from shalott.spark_analysis.session.spark import local_session
+    from shalott.spark_analysis.spark_session import local_session
 
     with local_session(tmp_path_factory.mktemp("spark") / "spark.log", cores=2) as session:
         yield session

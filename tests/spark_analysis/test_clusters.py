@@ -19,8 +19,8 @@ import pytest
 
 from benchmarks.fleet_runs import write_store
 from shalott.spark_analysis.findings import Wanted
-from shalott.spark_analysis.lines import FleetReport
 from shalott.spark_analysis.report import make_report, write_report
+from shalott.spark_analysis.report_rows import FleetReport
 from tests.spark_analysis.cluster import CLUSTER_CONF, Cluster, standalone
 from tests.spark_analysis.conftest import broken_history, store_run
 
@@ -37,7 +37,7 @@ import sys
 from pathlib import Path
 from rich.console import Console
 from shalott.spark_analysis.findings import Wanted
-from shalott.spark_analysis.follow import follow_store
+from shalott.spark_analysis.store_stream import follow_store
 from tests.spark_analysis.conftest import broken_history, store_run
 store, seen = Path(sys.argv[1]), []
 def until(report):

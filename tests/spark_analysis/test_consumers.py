@@ -20,7 +20,7 @@ from shalott.checkers.groups.rows.rules import Group, GroupRules
 from shalott.core.plan import dump_plan
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import render_results
-from tests.harness.report.consumers.made_up import consume_run, group_run
+from tests.harness.report.consumer_histories import consume_run, group_run
 from tests.spark_analysis.conftest import lines_of, store_run
 from tests.world.harness.report_run import example_plan
 
@@ -43,8 +43,8 @@ class Judged:
     """Runs of both workloads, by Spark at once and by the checkers one by one."""
 
     def __init__(self, spark: SparkSession, store: Path) -> None:
-        from shalott.spark_analysis.engines.spark_sql import judge_with_sql
-        from shalott.spark_analysis.stores.runs import find_runs
+        from shalott.spark_analysis.sql_engine import judge_with_sql
+        from shalott.spark_analysis.stored_runs import find_runs
 
         self.results: dict[str, list[Result]] = {}
         for seed in SEEDS:
@@ -145,7 +145,7 @@ def test_the_report_compares_with_stored_verdicts_and_they_agree(judged: Judged)
 
 
 def test_nothing_is_lost_for_certain_in_a_queue_that_policies_empty() -> None:
-    from shalott.spark_analysis.stores.consumer_counts import counted, taking_queues
+    from shalott.spark_analysis.consumer_counts import counted, taking_queues
 
     kinds = ["plain", "ttl+dead-letters", "length", "recreated", "single-active"]
     found = taking_queues("consume", {"kinds": kinds, "queues": 7})
@@ -162,9 +162,9 @@ def test_nothing_is_lost_for_certain_in_a_queue_that_policies_empty() -> None:
 def test_a_simulated_run_is_counted_as_its_own_results_say(
     system: str, workload: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    from shalott.spark_analysis.engines.local import judge_here
-    from shalott.spark_analysis.engines.spark_sql import judge_with_sql
-    from shalott.spark_analysis.stores.runs import find_runs
+    from shalott.spark_analysis.kernels.judge import judge_here
+    from shalott.spark_analysis.sql_engine import judge_with_sql
+    from shalott.spark_analysis.stored_runs import find_runs
 
     command = (
         f"test --system {system} --workload {workload} --cluster sim --nemesis kill --seed 5"

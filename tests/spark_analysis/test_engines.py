@@ -20,12 +20,12 @@ from shalott.checkers.mastership.mastership import Mastership
 from shalott.checkers.queues.total_queue import TotalQueue
 from shalott.checkers.runs.availability import Availability
 from shalott.core.history import History
-from shalott.spark_analysis.columns.tables import BY_SQL, TABLES, sort_table
-from shalott.spark_analysis.engines.local import judge_here
 from shalott.spark_analysis.kernels import rules
-from shalott.spark_analysis.lines import COMPARED
+from shalott.spark_analysis.kernels.judge import judge_here
+from shalott.spark_analysis.kernels.tables import BY_SQL, TABLES, sort_table
 from shalott.spark_analysis.report import make_line
-from shalott.spark_analysis.stores.runs import Run, find_runs
+from shalott.spark_analysis.report_rows import COMPARED
+from shalott.spark_analysis.stored_runs import Run, find_runs
 from tests.spark_analysis.conftest import broken_history, store_run
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def test_a_run_that_is_split_by_value_gives_the_same(
 
 @pytest.mark.unit
 def test_workers_give_the_same(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shalott.spark_analysis.engines.local.HERE_BYTES", 0)
+    monkeypatch.setattr("shalott.spark_analysis.kernels.judge.HERE_BYTES", 0)
     found = sorted_tables(judge_here([run.task for run in store.runs], workers=2))
     for name, table in store.local.items():
         assert found[name].equals(table), name
@@ -131,7 +131,7 @@ def test_a_bad_run_is_named_and_the_rest_is_judged(store: Store, tmp_path: Path)
 
 @pytest.mark.spark
 def test_spark_gives_the_same_tables_to_the_last_cell(spark: SparkSession, store: Store) -> None:
-    from shalott.spark_analysis.engines.spark_kernels import judge_with_spark
+    from shalott.spark_analysis.spark_kernels import judge_with_spark
 
     found = sorted_tables(judge_with_spark(spark, [run.task for run in store.runs]))
     for name, table in store.local.items():
@@ -141,7 +141,7 @@ def test_spark_gives_the_same_tables_to_the_last_cell(spark: SparkSession, store
 @pytest.mark.spark
 def test_spark_reads_through_hadoop_what_it_reads_itself(spark: SparkSession, store: Store) -> None:
     """As of a store elsewhere: the files' contents come from the JVM."""
-    from shalott.spark_analysis.engines.spark_kernels import judge_with_spark
+    from shalott.spark_analysis.spark_kernels import judge_with_spark
 
     tasks = [
         msgspec.structs.replace(t, history=f"file:{t.history}", events=f"file:{t.events}")
@@ -155,7 +155,7 @@ def test_spark_reads_through_hadoop_what_it_reads_itself(spark: SparkSession, st
 
 @pytest.mark.spark
 def test_plain_sql_counts_the_same(spark: SparkSession, store: Store) -> None:
-    from shalott.spark_analysis.engines.spark_sql import judge_with_sql
+    from shalott.spark_analysis.sql_engine import judge_with_sql
 
     found = sorted_tables(judge_with_sql(spark, store.runs))
     for name in BY_SQL:
@@ -184,7 +184,7 @@ def sorted_rows(table: pa.Table, columns: list[str]) -> list[str]:
 def test_what_is_read_for_speed_is_what_the_harness_reads(store: Store) -> None:
     from shalott.checkers.history.columns import client_operations
     from shalott.checkers.history.faults import read_surroundings
-    from shalott.spark_analysis.kernels.reading import read_run
+    from shalott.spark_analysis.kernels.run_data import read_run
 
     for run in store.runs:
         history = store.histories[run.run]

@@ -30,8 +30,8 @@ class Judged:
     """Many runs, judged by Spark at once and by the checkers one by one."""
 
     def __init__(self, spark: SparkSession, store: Path) -> None:
-        from shalott.spark_analysis.engines.spark_sql import judge_with_sql
-        from shalott.spark_analysis.stores.runs import find_runs
+        from shalott.spark_analysis.sql_engine import judge_with_sql
+        from shalott.spark_analysis.stored_runs import find_runs
 
         self.names = {seed: ODD_NAMES.get(seed, f"run/{seed:03d}") for seed in SEEDS}
         self.histories = {seed: broken_history(seed) for seed in SEEDS}
@@ -71,7 +71,7 @@ def test_the_made_up_runs_hold_every_kind_of_anomaly(judged: Judged) -> None:
 
 
 def test_every_count_agrees_with_the_checkers(judged: Judged) -> None:
-    from shalott.spark_analysis.lines import COMPARED
+    from shalott.spark_analysis.report_rows import COMPARED
 
     for seed in SEEDS:
         counts = judged.queues[seed].counts | judged.masters[seed].counts
@@ -141,7 +141,7 @@ def test_double_tenure_counts_no_instant_twice(judged: Judged) -> None:
 def frame(spark: SparkSession, history: History, parts: int = 1) -> Any:
     from pyspark.sql import functions as F  # noqa: N812
 
-    from shalott.spark_analysis.columns import schema
+    from shalott.spark_analysis.sql import schema
 
     return (
         spark.createDataFrame(history.ops, schema.HISTORY)
@@ -193,7 +193,7 @@ CASES = {
 
 @pytest.mark.parametrize("outcome", CASES)
 def test_the_smallest_history_of_each_outcome(spark: SparkSession, outcome: str) -> None:
-    from shalott.spark_analysis.columns import schema
+    from shalott.spark_analysis.sql import schema
     from shalott.spark_analysis.sql.lost_messages import lost_messages
 
     (row,) = lost_messages(frame(spark, history_of(CASES[outcome]))).collect()
@@ -207,7 +207,7 @@ def test_the_smallest_history_of_each_outcome(spark: SparkSession, outcome: str)
 
 
 def test_jobs_return_their_declared_schemas(spark: SparkSession) -> None:
-    from shalott.spark_analysis.columns import schema
+    from shalott.spark_analysis.sql import schema
     from shalott.spark_analysis.sql.dual_masters import dual_masters, tenure_times
     from shalott.spark_analysis.sql.lost_messages import lost_messages
 
@@ -229,7 +229,7 @@ def test_columns_are_the_harnesss_own() -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     from shalott.core.history import EVENT_SCHEMA
-    from shalott.spark_analysis.columns import schema
+    from shalott.spark_analysis.sql import schema
 
     for ours, theirs in ((schema.HISTORY, HISTORY_SCHEMA), (schema.EVENTS, EVENT_SCHEMA)):
         assert to_arrow_schema(ours).equals(theirs)
@@ -238,7 +238,7 @@ def test_columns_are_the_harnesss_own() -> None:
 def test_claims_in_arrow_and_in_spark_have_the_same_columns() -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from shalott.spark_analysis.columns import schema
-    from shalott.spark_analysis.sql.claims import ARROW
+    from shalott.spark_analysis.sql import schema
+    from shalott.spark_analysis.sql.dual_masters import ARROW
 
     assert to_arrow_schema(schema.CLAIMS).equals(ARROW)

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from shalott.checkers.logs.anomalies import ReplicatedLog
-from shalott.spark_analysis.engines.local import judge_here
-from shalott.spark_analysis.engines.spark_sql import read_ops
-from shalott.spark_analysis.stores.runs import LOG_COUNTS, find_runs
+from shalott.spark_analysis.kernels.judge import judge_here
+from shalott.spark_analysis.sql_engine import read_ops
+from shalott.spark_analysis.stored_runs import LOG_COUNTS, find_runs
 from tests.checkers.histories import NODES, Story
 from tests.spark_analysis.conftest import store_run
 
@@ -61,8 +61,7 @@ def story(*, broken: bool) -> Story:
 
 def counted(spark: SparkSession, store: Path, told: Story) -> tuple[dict[str, Any], dict[str, Any]]:
     """By SQL, which the kernels agree with but where that knows less; and by the checker."""
-    from shalott.spark_analysis.sql.log_messages import log_messages
-    from shalott.spark_analysis.sql.lost_messages import lost_messages
+    from shalott.spark_analysis.sql.lost_messages import log_messages, lost_messages
 
     history = told.history()
     store_run(store, "one", history)

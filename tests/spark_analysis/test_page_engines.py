@@ -15,16 +15,16 @@ import pytest
 
 from shalott.checkers.runs.compose import check_all
 from shalott.checkers.runs.standard import standard_checkers
-from shalott.harness.fleet.page.data import PageData
-from shalott.harness.fleet.page.writing import page_of
+from shalott.harness.fleet.page_builder import page_of
+from shalott.harness.fleet.page_data import PageData
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import render_results
-from shalott.spark_analysis.columns.tables import TABLES, sort_table
-from shalott.spark_analysis.engines.local import judge_here
+from shalott.spark_analysis.engine_choice import Engine
 from shalott.spark_analysis.findings import FleetFindings
+from shalott.spark_analysis.kernels.judge import judge_here
+from shalott.spark_analysis.kernels.tables import TABLES, sort_table
 from shalott.spark_analysis.report import make_report
-from shalott.spark_analysis.session.choice import Engine
-from shalott.spark_analysis.stores.runs import find_runs
+from shalott.spark_analysis.stored_runs import find_runs
 from tests.spark_analysis.conftest import broken_history, store_run
 from tests.world.harness.report_run import example_plan
 
@@ -71,7 +71,7 @@ def test_worker_processes_make_the_same_page_and_it_has_everything(
     store: Path, local: Mapping[str, pa.Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = page_by(store, local, "local")
-    monkeypatch.setattr("shalott.spark_analysis.engines.local.HERE_BYTES", 0)
+    monkeypatch.setattr("shalott.spark_analysis.kernels.judge.HERE_BYTES", 0)
     apart = judge_here([run.task for run in find_runs(store).runs], workers=2)
     assert page_by(store, apart, "local") == page
     assert page.verdicts.total == len(SEEDS)
@@ -91,7 +91,7 @@ def test_worker_processes_make_the_same_page_and_it_has_everything(
 def test_spark_makes_the_same_page(
     spark: SparkSession, store: Path, local: Mapping[str, pa.Table]
 ) -> None:
-    from shalott.spark_analysis.engines.spark_kernels import judge_with_spark
+    from shalott.spark_analysis.spark_kernels import judge_with_spark
 
     found = judge_with_spark(spark, [run.task for run in find_runs(store).runs])
     assert page_by(store, found, "spark") == page_by(store, local, "local")
@@ -101,7 +101,7 @@ def test_spark_makes_the_same_page(
 def test_plain_sql_makes_the_same_page_but_for_what_it_does_not_tell(
     spark: SparkSession, store: Path, local: Mapping[str, pa.Table]
 ) -> None:
-    from shalott.spark_analysis.engines.spark_sql import judge_with_sql
+    from shalott.spark_analysis.sql_engine import judge_with_sql
 
     page = page_by(store, judge_with_sql(spark, find_runs(store).runs), "sql")
     assert page == page_by(store, local, "sql")

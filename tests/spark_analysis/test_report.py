@@ -16,7 +16,7 @@ from shalott.checkers.runs.compose import check_all
 from shalott.checkers.runs.standard import standard_checkers
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import render_results
-from shalott.spark_analysis.lines import FleetReport
+from shalott.spark_analysis.report_rows import FleetReport
 from tests.spark_analysis.conftest import broken_history, store_run
 from tests.world.harness.report_run import example_plan
 
@@ -110,6 +110,6 @@ def test_the_tables_are_written_as_parquet_and_as_text(ran: Ran) -> None:
 
 
 def test_what_it_wrote_is_no_run_to_the_next_report(ran: Ran) -> None:
-    from shalott.spark_analysis.stores.runs import find_runs
+    from shalott.spark_analysis.stored_runs import find_runs
 
     assert len(find_runs(ran.store).runs) == len(SEEDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import zipfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,12 +18,12 @@ from shalott.core.errors import UsageError
 from shalott.core.history import read_history
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import render_results
-from shalott.spark_analysis.engines.local import judge_here
 from shalott.spark_analysis.findings import Wanted
+from shalott.spark_analysis.jvm import ClassArchive
+from shalott.spark_analysis.kernels.judge import judge_here
 from shalott.spark_analysis.report import run_report
-from shalott.spark_analysis.session.jvm import ClassArchive
-from shalott.spark_analysis.session.spark import cache_directory
-from shalott.spark_analysis.stores.runs import find_runs
+from shalott.spark_analysis.spark_session import cache_directory, write_archive
+from shalott.spark_analysis.stored_runs import find_runs
 from tests.spark_analysis.conftest import broken_history, history_of, op, store_run
 from tests.world.harness.report_run import example_plan
 
@@ -161,3 +162,11 @@ def test_a_cache_that_can_not_be_written_costs_only_time(tmp_path: Path) -> None
 def test_the_cache_is_where_the_user_keeps_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
     assert cache_directory() == Path("/elsewhere/shalott")
+
+
+def test_executors_are_sent_every_room_that_kernels_import(tmp_path: Path) -> None:
+    with zipfile.ZipFile(write_archive(tmp_path / "code.zip")) as archive:
+        names = archive.namelist()
+    for file in ("core/op.py", "checkers/base.py", "spark_analysis/kernels/judge.py"):
+        assert f"shalott/{file}" in names
+    assert any(name.startswith("msgspec/") for name in names)

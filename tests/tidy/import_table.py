@@ -91,12 +91,14 @@ ROOMS: tuple[Room, ...] = (
         ("core", "checkers", "cluster.systems.record", "workloads"),
         (*COLUMNS, "jinja2", "markupsafe"),
     ),
-    Room("harness.fleet.runs", ("core", "harness.report"), COLUMNS),
+    Room("harness.stories", ("core", "harness.report"), ("msgspec",)),
+    Room("harness.store", ("core", "harness.report"), COLUMNS),
     Room(
         "harness.run",
         (
             *("core", "checkers", "cluster", "cluster.sim", "cluster.systems", "nemesis"),
-            *("workloads", "harness.report", "harness.fleet.runs", "cluster.ssh.inventory"),
+            *("workloads", "harness.report", "harness.stories", "harness.store"),
+            "cluster.ssh.inventory",
         ),
         FLOW_LIBRARIES,
         lazily=("cluster.disks", "cluster.docker", "cluster.local", "cluster.ssh"),
@@ -105,7 +107,7 @@ ROOMS: tuple[Room, ...] = (
         "harness.search",
         (
             *("core", "checkers", "cluster", "cluster.systems", "nemesis", "workloads"),
-            *("harness.report", "harness.fleet.runs", "harness.run", "broker", "broker.base"),
+            *("harness.report", "harness.store", "harness.run", "broker", "broker.base"),
         ),
         FLOW_LIBRARIES,
         lazily=("cluster.sim",),
@@ -119,39 +121,37 @@ ROOMS: tuple[Room, ...] = (
         FLOW_LIBRARIES,
     ),
     Room(
-        "harness.fleet.matrix",
+        "harness.matrix",
         (
             *("core", "cluster.systems.record", "nemesis", "workloads"),
-            *("harness.report", "harness.fleet.runs", "harness.run"),
+            *("harness.report", "harness.store", "harness.run"),
         ),
         FLOW_LIBRARIES,
     ),
     Room(
-        "harness.fleet.page",
+        "harness.fleet",
         (
-            *("spark_analysis", "harness.report", "harness.fleet.runs", "harness.fleet.matrix"),
+            *("spark_analysis", "harness.report", "harness.store", "harness.matrix"),
             *("core", "harness.run", "nemesis"),
         ),
         (*COLUMNS, "jinja2", "markupsafe"),
     ),
     Room(
-        "harness.fleet.serve",
-        ("core", "checkers", "harness.report", "harness.fleet.runs", "harness.run"),
+        "harness.serve",
+        ("core", "checkers", "harness.report", "harness.store", "harness.run"),
         (*COLUMNS, "jinja2", "starlette", "uvicorn"),
     ),
     Room(
         "harness.cli",
         (
-            *("core", "checkers", "cluster.systems.record", "workloads", "nemesis"),
-            *("harness.fleet.runs", "harness.fleet.matrix", "harness.run", "harness.search"),
+            *("core", "checkers", "cluster.systems.record", "workloads"),
+            *("harness.store", "harness.matrix", "harness.run", "harness.search"),
             *("broker", "broker.base", "cluster.ssh.inventory", "harness.originals"),
-            *("harness.report", "cluster.base", "cluster.capabilities", "broker.rabbit.ctl"),
-            *("broker.rabbit.config", "broker.rocket.config"),  # settings, for the reference pages
         ),
         FLOW_LIBRARIES,
         lazily=(
             *("cluster", "cluster.ssh", "spark_analysis", "checkers.porcupine"),
-            *("harness.fleet.serve", "harness.fleet.page"),
+            *("broker.rabbit.ctl", "harness.serve", "harness.fleet"),
         ),
     ),
 )

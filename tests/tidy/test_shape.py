@@ -206,7 +206,7 @@ def test_a_module_that_only_tests_import_is_dead() -> None:
 
 
 def test_a_file_that_nothing_names_is_dead() -> None:
-    sources = [parse("shalott/harness/report/page.py", "TEMPLATE = 'report.html'\n")]
+    sources = [parse("shalott/harness/report/report_page.py", "TEMPLATE = 'report.html'\n")]
     found = list(
         dead_texts(
             sources,

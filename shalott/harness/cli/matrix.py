@@ -57,8 +57,7 @@ def matrix(
 
     The same command goes on with a night that was stopped or killed.
     """
-    from shalott.harness.fleet.matrix.merging import merge_shards
-    from shalott.harness.fleet.matrix.session import MatrixRequest, run_matrix
+    from shalott.harness.matrix.night import MatrixRequest, merge_shards, run_matrix
 
     files = file or []
     if merge:

@@ -67,12 +67,12 @@ from shalott.harness.cli.markdown import (
 )
 from shalott.harness.cli.parameter_flags import PANEL
 from shalott.harness.cli.ssh_flags import PANEL as HOSTS
-from shalott.harness.fleet.runs.columns import COLUMNS as RUNS_COLUMNS
 from shalott.harness.report.meta import Tested
 from shalott.harness.report.results import RunResults
 from shalott.harness.run.planning import make_plan
 from shalott.harness.run.request import Request
 from shalott.harness.run.select import make_system
+from shalott.harness.store.columns import COLUMNS as RUNS_COLUMNS
 from shalott.nemesis.record import FAULTS, FaultRecord
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
 

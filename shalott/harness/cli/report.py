@@ -46,13 +46,13 @@ def report(
 
     Writes tables, report.json, and a page: index.html. What was judged once is not judged again.
     """
-    from shalott.spark_analysis.session.choice import is_elsewhere
+    from shalott.spark_analysis.engine_choice import is_elsewhere
 
     if not is_elsewhere(store) and not store.startswith("file:") and not Path(store).is_dir():
         raise UsageError(f"there is no store {store}: run `shalott test` first, or name its place")
     from rich.console import Console
 
-    from shalott.harness.fleet.page.writing import page_writer
+    from shalott.harness.fleet.page_builder import page_writer
     from shalott.spark_analysis.findings import Wanted, settings_of
     from shalott.spark_analysis.report import run_report
 
@@ -62,7 +62,7 @@ def report(
     )  # fmt: skip
     draw = page_writer(rows)
     if follow:
-        from shalott.spark_analysis.follow import follow_store
+        from shalott.spark_analysis.store_stream import follow_store
 
         follow_store(store, out, Console(), wanted, draw=draw)
         return

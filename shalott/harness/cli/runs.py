@@ -32,8 +32,8 @@ def runs(
     json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
 ) -> None:
     """List a store's runs out of runs.parquet, which takes in what it lacks."""
-    from shalott.harness.fleet.runs.listing import Filters, json_lines, selected, told
-    from shalott.harness.fleet.runs.table import refresh
+    from shalott.harness.store.runs_list import Filters, json_lines, run_lines, selected
+    from shalott.harness.store.runs_table import refresh
 
     filters = Filters(
         valid=valid, system=system, nemesis=nemesis, anomaly=anomaly, cell=cell, night=night,
@@ -46,7 +46,7 @@ def runs(
         typer.echo(f"{found.taken_in:,} runs taken in, {found.removed:,} gone.", err=True)
     rows = selected(found.table, filters)
     shown = rows if last == 0 else rows.slice(0, last)
-    for line in json_lines(shown) if json else told(shown):
+    for line in json_lines(shown) if json else run_lines(shown):
         typer.echo(line)
     if len(shown) < len(rows):
         typer.echo(f"{len(rows) - len(shown):,} more: --last 0 shows all.", err=True)

@@ -37,6 +37,6 @@ def serve(
         raise UsageError(
             f"`shalott serve` needs {' and '.join(missing)}: pip install 'shalott[serve]'"
         )
-    from shalott.harness.fleet.serve.server import serve as serve_store
+    from shalott.harness.serve.app import serve as serve_store
 
     serve_store(store, host, port, tuple(name or ()), typer.echo)

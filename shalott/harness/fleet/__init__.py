@@ -1,1 +1,1 @@
-"""Many runs: the table of all runs of a store, and nights of them."""
+"""The page of a report over many runs: its data (page_data.py), and index.html."""

@@ -1,15 +1,14 @@
 """The known ways to lose an acknowledged message: what each is, and what setting closes it.
 
-L1 to L12 are RabbitMQ's documented windows (docs/evidence/loss-windows.md), as the checker
-``total-queue`` names them. The others are what became of a master of a replicated log, as the
-checker ``log`` does (checkers/logs/deposed.py).
+L1 to L12 are RabbitMQ's documented windows (docs/evidence/loss-windows.md), as the checker ``total-queue``
+names them. The others are what became of a master of a replicated log, as the checker ``log`` does
+(checkers/logs/deposed.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from shalott.core.plan import Plan
 
@@ -63,12 +62,12 @@ LOSS_WINDOWS: dict[str, tuple[str, str]] = {
 
 _WHEN_SYNCED = {"ha-promote-on-failure": "when-synced", "ha-sync-mode": "automatic"}
 _PAUSE_MINORITY = {"partition_mode": "pause_minority"}
-_COPIES_FIRST: dict[str, Mapping[str, Any]] = {
+_COPIES_FIRST: dict[str, Mapping[str, object]] = {
     "master-slave": {"broker.role": "SYNC_MASTER"},
     "controller": {"ha.all_ack_in_sync_state_set": True, "ha.min_in_sync_replicas": 2},
 }
 # By window and system ("": any) the settings that close it. Where there are none, none does.
-_SETTINGS: dict[str, Mapping[str, Mapping[str, Any]]] = {
+_SETTINGS: dict[str, Mapping[str, Mapping[str, object]]] = {
     "L1": {"": _WHEN_SYNCED},
     "L2": {"": {"ha-sync-mode": "automatic"}},
     "L3": {"": _PAUSE_MINORITY},
@@ -109,5 +108,5 @@ def closing_settings(window: str, plan: Plan) -> list[Setting]:
     ]
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -8,15 +8,58 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from shalott.checkers.base import Result
+from shalott.harness.report.draw import Bar
 from shalott.harness.report.loss_windows import LOSS_WINDOWS
-from shalott.harness.report.plots.bars import Bar
 
 STORIES_MAX = 60  # runs of loss listed
 TOLD_MAX = 6  # of these step by step
 LANES_MAX = 8
+Shares = Mapping[str, Mapping[str, int]]  # name -> acknowledged, lost; or the places in a queue
+
+
+class LossStep(TypedDict):
+    at_ns: int | None
+    says: str
+    event: int
+
+
+LossStory = TypedDict(
+    "LossStory",
+    {
+        "queue": str,
+        "node": str,
+        "acknowledged-by": list[str],
+        "length": int,
+        "begin_ns": int,
+        "end_ns": int,
+        "window": str,
+        "cause": str,
+        "steps": list[LossStep],
+    },
+)
+
+
+class LossWindow(TypedDict):
+    window: str
+    acknowledged: int
+    lost: int
+
+
+LossDetail = TypedDict(
+    "LossDetail",
+    {
+        "by-cause": Mapping[str, int],
+        "stories": Sequence[LossStory],
+        "by-acknowledger": Shares,
+        "by-node": Shares,
+        "by-fault-window": Sequence[LossWindow],
+        "by-queue": Shares,
+    },
+    total=False,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +94,7 @@ class LossLane:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldStep:
+class LossAccountStep:
     """``at``: when, in words, or ""."""
 
     at: str
@@ -59,18 +102,19 @@ class ToldStep:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldLoss:
+class LossAccount:
     """The story of one run of losses."""
 
     title: str
     cause: str
     span: tuple[float, float]
-    steps: list[ToldStep]
+    steps: list[LossAccountStep]
 
 
-def loss_of(results: Sequence[Result]) -> Mapping[str, Any]:
+def loss_of(results: Sequence[Result]) -> LossDetail:
     """The anatomy of loss; empty if nothing was lost."""
-    return next((r.detail["loss"] for r in results if r.detail.get("loss")), {})
+    nothing: LossDetail = {}
+    return next((r.detail["loss"] for r in results if r.detail.get("loss")), nothing)
 
 
 def loss_lanes(results: Sequence[Result]) -> list[LossLane]:
@@ -79,7 +123,7 @@ def loss_lanes(results: Sequence[Result]) -> list[LossLane]:
     nodes = {_acknowledged_by(story) for story in stories}
     queues = {story["queue"] for story in stories}
     by_node = len(nodes) > 1 or (len(queues) == 1 and nodes != {""})
-    lanes: dict[str, list[Mapping[str, Any]]] = {}
+    lanes: dict[str, list[LossStory]] = {}
     for story in stories:
         name = _acknowledged_by(story) if by_node else story["queue"]
         lanes.setdefault(name or "not known", []).append(story)
@@ -93,11 +137,11 @@ def loss_lanes(results: Sequence[Result]) -> list[LossLane]:
     ]
 
 
-def _acknowledged_by(story: Mapping[str, Any]) -> str:
+def _acknowledged_by(story: LossStory) -> str:
     return " and ".join(story.get("acknowledged-by") or ())
 
 
-def _bar(story: Mapping[str, Any]) -> Bar:
+def _bar(story: LossStory) -> Bar:
     by = _acknowledged_by(story)
     count = "1 message" if story["length"] == 1 else f"{story['length']:,} messages in a row"
     return Bar(
@@ -109,12 +153,14 @@ def _bar(story: Mapping[str, Any]) -> Bar:
     )
 
 
-def told_losses(results: Sequence[Result]) -> list[ToldLoss]:
+def loss_accounts(results: Sequence[Result]) -> list[LossAccount]:
     """The first runs of loss step by step, where steps were seen. Runs that went the same way are
     told once."""
-    found: dict[tuple[str, ...], ToldLoss] = {}
+    found: dict[tuple[str, ...], LossAccount] = {}
     for story in loss_of(results).get("stories", ()):
-        steps = [ToldStep(_when(step), str(step["says"])) for step in story.get("steps") or ()]
+        steps = [
+            LossAccountStep(_when(step), str(step["says"])) for step in story.get("steps") or ()
+        ]
         if not steps:
             continue
         by = _acknowledged_by(story) or story["node"]
@@ -126,11 +172,11 @@ def told_losses(results: Sequence[Result]) -> list[ToldLoss]:
             by,
             *(step.says for step in steps if " acknowledged " not in step.says),
         )
-        found.setdefault(key, ToldLoss(title, _cause_words(story["cause"]), span, steps))
+        found.setdefault(key, LossAccount(title, _cause_words(story["cause"]), span, steps))
     return list(found.values())[:TOLD_MAX]
 
 
-def _when(step: Mapping[str, Any]) -> str:
+def _when(step: LossStep) -> str:
     at_ns = step.get("at_ns")
     return f"{at_ns / 1e9:.2f} s" if isinstance(at_ns, int) else ""
 
@@ -148,7 +194,10 @@ def loss_tables(results: Sequence[Result]) -> list[LossTable]:
         _share_table(
             "By fault window",
             "when it was acknowledged",
-            {row["window"]: row for row in loss.get("by-fault-window", ())},
+            {
+                row["window"]: {"acknowledged": row["acknowledged"], "lost": row["lost"]}
+                for row in loss.get("by-fault-window", ())
+            },
         ),
         _position_table("By queue", "queue", loss.get("by-queue", {})),
     ]
@@ -172,7 +221,7 @@ def _cause_words(cause: str) -> str:
     return LOSS_WINDOWS.get(cause, ("no event, observation or fault explains it", ""))[0]
 
 
-def _story_table(stories: Sequence[Mapping[str, Any]]) -> LossTable:
+def _story_table(stories: Sequence[LossStory]) -> LossTable:
     shown = list(stories[:STORIES_MAX])
     longest = max((story["length"] for story in shown), default=1)
     rows = [
@@ -201,14 +250,14 @@ def _story_table(stories: Sequence[Mapping[str, Any]]) -> LossTable:
     return LossTable("Runs of loss", note, columns, rows, has_bar=True)
 
 
-def _known(by_node: Mapping[str, Any]) -> dict[str, Any]:
+def _known(by_node: Shares) -> dict[str, Mapping[str, int]]:
     return {name or "not known": counts for name, counts in by_node.items()}
 
 
-def _share_table(title: str, name: str, counts: Mapping[str, Mapping[str, Any]]) -> LossTable:
+def _share_table(title: str, name: str, counts: Shares) -> LossTable:
     rows = []
     for label, row in counts.items():
-        acked, lost = int(row["acknowledged"]), int(row["lost"])
+        acked, lost = row["acknowledged"], row["lost"]
         percent = 100 * lost / acked if acked else 0.0
         share = f"{percent:.1f} %" if lost else "–"
         rows.append(Row([label, f"{acked:,}", f"{lost:,}", share], percent))
@@ -221,7 +270,7 @@ def _share_table(title: str, name: str, counts: Mapping[str, Mapping[str, Any]])
     return LossTable(title, "", columns, rows, has_bar=True)
 
 
-def _position_table(title: str, name: str, counts: Mapping[str, Mapping[str, int]]) -> LossTable:
+def _position_table(title: str, name: str, counts: Shares) -> LossTable:
     places = ("prefix", "middle", "suffix", "whole")
     rows = [Row([label, *(f"{row.get(p, 0):,}" for p in places)]) for label, row in counts.items()]
     note = "Where in the order of acknowledgement; whole: nothing of the queue survived."

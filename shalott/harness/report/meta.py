@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-NOT_LOOKED_AT = "unknown: nobody looked"
+NOT_LOOKED_AT = "unknown: not looked up"
+STORY_NAMES = ("startup-race",)
 
 
 class Tested(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,9 +35,9 @@ class Tested(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: dict[str, str] = {}
 
 
-def facts_told(tested: Tested) -> list[tuple[str, str]]:
+def tested_facts(tested: Tested) -> list[tuple[str, str]]:
     """(name, value) of each, for people."""
-    facts: dict[str, Any] = msgspec.structs.asdict(tested)
+    facts = msgspec.structs.asdict(tested)
     for name in ("packages", "pinned"):
         own = facts[name]
         facts[name] = ", ".join(f"{each} {own[each]}" for each in sorted(own)) or "none"
@@ -47,7 +46,7 @@ def facts_told(tested: Tested) -> list[tuple[str, str]]:
     return [(name.replace("_", " "), value) for name, value in facts.items()]
 
 
-class ToldStep(msgspec.Struct, frozen=True, kw_only=True):
+class StoryStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step of a story, and what was seen of it. ``at_s``: from the run's start; None if it was
     not seen. ``event``: what a node wrote of it; ``line``: the one in its log.
     """
@@ -60,7 +59,7 @@ class ToldStep(msgspec.Struct, frozen=True, kw_only=True):
     line: str = ""
 
 
-class ToldStory(msgspec.Struct, frozen=True, kw_only=True):
+class StoryResult(msgspec.Struct, frozen=True, kw_only=True):
     """A story, step by step beside what happened. ``group``: the queue to which it did."""
 
     name: str
@@ -69,7 +68,7 @@ class ToldStory(msgspec.Struct, frozen=True, kw_only=True):
     happened: bool
     group: str
     ending: str
-    steps: tuple[ToldStep, ...]
+    steps: tuple[StoryStep, ...]
 
 
 class ReportMeta(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,4 +85,4 @@ class ReportMeta(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[str, ...] = ()  # the harness's own
     directory: str = ""  # the run's directory, as the user would type it
     files: tuple[str, ...] = ()  # what lies in it, by path below it
-    story: ToldStory | None = None
+    story: StoryResult | None = None

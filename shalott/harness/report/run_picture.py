@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from shalott.checkers.history.faults import Fault
-from shalott.harness.report.data import Span, Timeline
+from shalott.harness.report import draw
+from shalott.harness.report.cluster_timeline import Span, Timeline
+from shalott.harness.report.draw import Bar, RatePanel, Shape, Tick
 from shalott.harness.report.losses import LossLane
-from shalott.harness.report.plots import draw
-from shalott.harness.report.plots.bars import Bar, RatePanel
-from shalott.harness.report.plots.draw import Shape, Tick
-from shalott.harness.report.plots.series import OUTCOMES, Floats, Latencies, Rates
+from shalott.harness.report.series import OUTCOMES, Floats, Latencies, Rates
 
 GROUPS_MAX = 12  # queues drawn; the rest are named
 SPANS_MAX = 4000
@@ -55,7 +53,7 @@ class Stage:
     rates: list[RatePanel]
     groups: list[Group]
     groups_left_out: list[str]
-    cursor_data: dict[str, Any]
+    cursor_data: dict[str, object]
 
 
 def build_stage(
@@ -184,7 +182,7 @@ def _role_bars(spans: Sequence[Span], group: str, node: str) -> list[Bar]:
     ]
 
 
-def _cursor_data(rates: Rates, latencies: Latencies) -> dict[str, Any]:
+def _cursor_data(rates: Rates, latencies: Latencies) -> dict[str, object]:
     """What the cursor reads out, per bucket: whole operations a second, latency in µs."""
     return {
         "width": rates.width_ms,

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from shalott.core.errors import StoreError
 from shalott.core.plan import Plan
-from shalott.harness.report.junit import render_unended
-from shalott.harness.report.junit_document import NOT_ENDED, combine
+from shalott.harness.report.junit import NOT_ENDED, combine, render_unended
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.run.atomic_file import write_atomically
 from shalott.harness.run.store import JUNIT, RunDirectory

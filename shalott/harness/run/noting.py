@@ -8,8 +8,8 @@ from pathlib import Path
 import typer
 
 from shalott.core.errors import ShalottError, UsageError, sentence_of
-from shalott.harness.fleet.runs.table import note_runs
 from shalott.harness.run.store import RunDirectory
+from shalott.harness.store.runs_table import note_runs
 
 
 def read_tags(words: Sequence[str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from shalott.core.errors import StoreError, UsageError
-from shalott.harness.report.junit_document import NOT_ENDED, render_refusal
+from shalott.harness.report.junit import NOT_ENDED, render_refusal
 from shalott.harness.run.atomic_file import write_atomically
 
 

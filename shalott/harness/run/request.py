@@ -22,7 +22,7 @@ from shalott.cluster.systems.record import SYSTEMS, TOGETHER, Profile, SystemRec
 from shalott.core.errors import Complaints, UsageError
 from shalott.core.parameters import parse_duration_ms
 from shalott.core.plan import PowerLoss, SshPlan
-from shalott.harness.report.stories.names import STORY_NAMES
+from shalott.harness.report.meta import STORY_NAMES
 from shalott.harness.run.select import BACKENDS, check_world, choose_backend
 from shalott.nemesis.record import check_nemesis, usual_nemeses
 from shalott.nemesis.trigger_words import parse_trigger

@@ -24,13 +24,12 @@ from shalott.core.history import EMPTY_EVENTS, History, events_table
 from shalott.core.plan import Plan
 from shalott.core.worker import describe
 from shalott.harness.report.junit import render_unended
-from shalott.harness.report.meta import ReportMeta, Tested, ToldStory
-from shalott.harness.report.stories.material import read_material
-from shalott.harness.report.stories.story import Story
-from shalott.harness.report.stories.telling import told_as_text
+from shalott.harness.report.meta import ReportMeta, StoryResult, Tested
 from shalott.harness.run.stage import Stage, World
 from shalott.harness.run.store import JUNIT, STORY_JSON, STORY_TEXT, RunDirectory
 from shalott.harness.run.verdict import judge, save_verdict
+from shalott.harness.stories.catalogue import story_as_text
+from shalott.harness.stories.story import Story, read_material
 from shalott.workloads.record import WORKLOADS
 
 log = logging.getLogger("shalott.run")
@@ -51,7 +50,7 @@ class Outcome:
     failures: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     interrupted: bool = False
-    story: ToldStory | None = None
+    story: StoryResult | None = None
 
     @property
     def exit_code(self) -> int:
@@ -252,7 +251,7 @@ def _tell(
     start_ns = meta.virtual_started_ns or meta.started_wall_ns  # by the nodes' clocks
     try:
         told = story.tell(read_material(history, directory.nodes, start_ns))
-        directory.save_text(STORY_TEXT, told_as_text(told) + "\n")
+        directory.save_text(STORY_TEXT, story_as_text(told) + "\n")
         directory.save_bytes(STORY_JSON, msgspec.json.format(msgspec.json.encode(told), indent=2))
     except Exception as error:
         trouble.report(f"telling the story {story.name}", error)

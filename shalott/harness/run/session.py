@@ -29,10 +29,7 @@ from shalott.core.history import Recorder
 from shalott.core.plan import Plan, load_plan
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import read_results
-from shalott.harness.report.stories.catalogue import find_story
-from shalott.harness.report.stories.story import Story
-from shalott.harness.report.stories.telling import told_as_text
-from shalott.harness.report.words import findings, headline, overall, summaries
+from shalott.harness.report.verdict_words import findings, headline, overall, summaries
 from shalott.harness.run.detection import faults_too_short
 from shalott.harness.run.junit_file import JunitFile
 from shalott.harness.run.noting import note_in_table
@@ -51,6 +48,8 @@ from shalott.harness.run.store import ENDPOINTS, LOG, REPORT, RESULTS, TAGS, Run
 from shalott.harness.run.tested import TestedFacts, versions
 from shalott.harness.run.verdict import judge, save_verdict
 from shalott.harness.run.watchdog import watch_for_stalls
+from shalott.harness.stories.catalogue import find_story, story_as_text
+from shalott.harness.stories.story import Story
 from shalott.nemesis.requirements import check_system, required_capabilities
 from shalott.nemesis.runner import NemesisRunner
 from shalott.workloads.record import WORKLOADS
@@ -305,7 +304,7 @@ def tell_outcome(outcome: Outcome, command: str) -> None:
         typer.echo(note)
     tell_verdict(outcome.results)
     if outcome.story is not None:
-        typer.echo(told_as_text(outcome.story))
+        typer.echo(story_as_text(outcome.story))
     if outcome.failures:
         more = len(outcome.failures) - 1
         rest = f" (and {more} more, see {outcome.directory.path / LOG})" if more else ""

@@ -31,7 +31,6 @@ from shalott.core.history import Recorder
 from shalott.core.plan import DiskPlan, Plan, SimPlan
 from shalott.core.recording import HistoryWriter, RunRecorder
 from shalott.harness.report.meta import Tested
-from shalott.harness.report.stories.story import Story
 from shalott.harness.run.run import Outcome, run
 from shalott.harness.run.select import check_world, make_system
 from shalott.harness.run.sim_record import (
@@ -44,6 +43,7 @@ from shalott.harness.run.sim_record import (
 from shalott.harness.run.stage import Nemesis, World
 from shalott.harness.run.store import PLAN, RunDirectory
 from shalott.harness.run.traced_recording import TracedRecorder
+from shalott.harness.stories.story import Story
 from shalott.nemesis.requirements import check_system, required_capabilities
 from shalott.nemesis.runner import NemesisRunner
 from shalott.workloads.record import WORKLOADS

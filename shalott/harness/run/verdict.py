@@ -17,7 +17,7 @@ from shalott.core.history import History
 from shalott.core.plan import Plan
 from shalott.harness.report.junit import render_junit
 from shalott.harness.report.meta import ReportMeta
-from shalott.harness.report.page import render_report
+from shalott.harness.report.report_page import render_report
 from shalott.harness.report.results import render_results
 from shalott.harness.run.store import JUNIT, REPORT, RESULTS, RunDirectory
 from shalott.workloads.record import WORKLOADS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -23,9 +22,8 @@ from shalott.checkers.consumers.promises.redeliveries import causes, judge_pairs
 from shalott.checkers.consumers.promises.waiting import consumer_liveness
 from shalott.checkers.consumers.rows.rows import OK
 from shalott.checkers.history.columns import Ints
-from shalott.spark_analysis.columns.tables import OPERATIONS_MAX
+from shalott.spark_analysis.kernels.tables import OPERATIONS_MAX, Row
 
-Row = dict[str, Any]
 Tables = dict[str, list[Row]]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -14,10 +13,9 @@ from shalott.checkers.groups.messages.fates import FATE, subscribed
 from shalott.checkers.history.columns import Bools, Ints
 from shalott.checkers.logs.records import OK
 from shalott.core.history import History
-from shalott.spark_analysis.columns.tables import OPERATIONS_MAX
 from shalott.spark_analysis.kernels.consumers import gap_row
+from shalott.spark_analysis.kernels.tables import OPERATIONS_MAX, Row
 
-Row = dict[str, Any]
 Tables = dict[str, list[Row]]
 
 
@@ -43,7 +41,7 @@ def _consumed(run: str, case: Case, number: int, flagged: Bools) -> Row:
     story, fates, group = case.story, case.fates, case.story.rules.groups[number]
     own, again = _deliveries(case, number)
     mine = fates.group == number
-    # Of a broadcast nobody asks who wants a message: its members keep their own offsets.
+    # A broadcast has no wanted messages: its members keep their own offsets.
     codes = [code for code, topic in enumerate(story.keys.topics) if topic in group.topics]
     wanted = np.isin(story.messages.key, codes) & subscribed(story, number)
     acked = wanted & (story.messages.outcome == OK)

@@ -1,33 +1,44 @@
-"""Judging runs: from tasks to the rows of all tables, in whatever process and on whatever machine.
+"""Judging runs: from tasks to the rows of all tables, in any process and on any machine.
 
-Every engine calls ``judge_tasks``; what differs is only where the files' bytes come from. A run
-that can't be read, or that a checker can't cope with, is a row of ``problems`` and stops nothing.
-What only some runs need is imported by them: a worker lives for seconds.
+Every engine calls ``judge_tasks``; what differs is where the files' bytes come from. A run that
+can't be read, or that a checker can't cope with, is a row of ``problems`` and stops nothing. What
+only some runs need is imported by them: a worker lives for seconds.
+
+``judge_here`` is the engine without Java and Spark. Its workers are fresh interpreters, one a
+core, each with about as many bytes as the others. A few small runs are judged in this process: a
+worker costs half a second of processor time to start.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import multiprocessing
+import os
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 
 import pyarrow as pa
 
-from shalott.spark_analysis.columns.tables import EVIDENCE, LOST_MESSAGES, TABLES
-from shalott.spark_analysis.kernels.availability import availability_rows
-from shalott.spark_analysis.kernels.masters import election_rows, master_rows, undrained_rows
-from shalott.spark_analysis.kernels.messages import (
+from shalott.core.errors import HarnessError
+from shalott.spark_analysis.kernels.masters import (
+    availability_rows,
+    election_rows,
+    master_rows,
+    undrained_rows,
+)
+from shalott.spark_analysis.kernels.message_rows import (
     flat,
     merge_lost,
     merge_redeliveries,
     message_rows,
 )
-from shalott.spark_analysis.kernels.reading import RunData, Source, read_run, read_whole
-from shalott.spark_analysis.kernels.rules import Task
+from shalott.spark_analysis.kernels.rules import Task, packed, split
+from shalott.spark_analysis.kernels.run_data import RunData, Source, read_run, read_whole
+from shalott.spark_analysis.kernels.tables import EVIDENCE, LOST_MESSAGES, TABLES, Row
 
-Row = dict[str, Any]
 Rows = dict[str, list[Row]]
 Files = tuple[Source, Source | None]  # a run's history and its events
 
@@ -38,6 +49,8 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # mallopt(3)
 PART = "lost_messages_part"
 _BY_MESSAGE = {f"{kind}_operations": pa.list_(pa.list_(pa.int64())) for kind in EVIDENCE}
 PART_SCHEMA = pa.schema([pa.field(f.name, _BY_MESSAGE.get(f.name, f.type)) for f in LOST_MESSAGES])
+HERE_BYTES = 8 << 20  # of histories: about a second
+BATCHES_A_WORKER = 4
 
 
 def prepare_worker() -> None:
@@ -177,3 +190,29 @@ def _of_consumers_and_logs(task: Task, files: Files, data: RunData) -> Rows:
 
     lost, order = log_rows(task.run, history, data.around)
     return {"lost_messages": lost, "order": order}
+
+
+def judge_here(tasks: Sequence[Task], workers: int | None = None) -> dict[str, pa.Table]:
+    """All tables of these runs. ``workers``: how many processes; None: as many as there are cores.
+
+    Raises HarnessError: a worker died.
+    """
+    pieces = [part for task in tasks for part in split(task)]
+    workers = workers or len(os.sched_getaffinity(0))
+    if workers == 1 or len(pieces) == 1 or sum(task.size for task in pieces) <= HERE_BYTES:
+        return joined([judge_batch(pieces)])
+    batches = packed(pieces, workers * BATCHES_A_WORKER)
+    context = multiprocessing.get_context("spawn")
+    try:
+        with ProcessPoolExecutor(min(workers, len(batches)), context) as pool:
+            return joined(pool.map(judge_batch, batches))
+    except BrokenProcessPool as error:
+        raise HarnessError(
+            "a worker that judged runs died; `shalott report --engine spark` may tell of which"
+        ) from error
+
+
+def judge_batch(tasks: Sequence[Task]) -> dict[str, pa.Table]:
+    """One after the other, by one thread."""
+    prepare_worker()
+    return judge_tasks((task, files_here(task)) for task in tasks)

@@ -1,13 +1,12 @@
 """Messages and order of replicated logs, by queue: checkers/logs, as its checker counts them.
 
-A send is an attempt. What counts places there (an offset that holds what nobody sent) counts
+A send is an attempt. What counts places there (an offset that holds what no client sent) counts
 places here. ``lost`` is what certainly is: a final read that is not whole proves no loss.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -25,9 +24,7 @@ from shalott.checkers.logs.values import (
     too_early,
 )
 from shalott.core.history import History
-from shalott.spark_analysis.columns.tables import OPERATIONS_MAX
-
-Row = dict[str, Any]
+from shalott.spark_analysis.kernels.tables import OPERATIONS_MAX, Row
 
 
 def log_rows(run: str, history: History, around: Surroundings) -> tuple[list[Row], list[Row]]:

@@ -1,26 +1,26 @@
-"""Two masters at once, queues that were not drained, elections and truncations: a run's own.
+"""Two masters at once, queues that were not drained, elections, truncations, and availability.
 
 The overlaps are those of checkers/mastership/mastership.py, all of them: a checker lists only some.
+Times without an acknowledgement, by queue and by fault, are those of checkers/runs/availability.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from shalott.checkers.base import Anomaly
-from shalott.checkers.history.columns import Operations
+from shalott.checkers.history.columns import BETWEEN, UNANSWERED, Operations
 from shalott.checkers.history.tenures import Overlap
 from shalott.checkers.mastership.elections.logs import cut_by_themselves
 from shalott.checkers.mastership.elections.regressions import breaches
 from shalott.checkers.mastership.elections.told import elections_of
 from shalott.checkers.mastership.mastership import acting_tenures, rival_masters
 from shalott.checkers.queues.total_queue import undrained_queues
-from shalott.spark_analysis.kernels.reading import RunData
-
-Row = dict[str, Any]
+from shalott.checkers.runs.availability import Service
+from shalott.spark_analysis.kernels.run_data import RunData
+from shalott.spark_analysis.kernels.tables import Row
 
 
 def master_rows(
@@ -76,13 +76,13 @@ def tenure_times(run: str, found: Sequence[Row]) -> Iterator[Row]:
 
 def undrained_rows(run: str, data: RunData) -> Iterator[Row]:
     """Rows of UNDRAINED."""
-    some = telling_of_the_drain(data)
+    some = drain_phases(data)
     complete = data.history.complete
     for queue, why in undrained_queues(some, data.around, complete).items():
         yield {"run": run, "queue": queue, "why": why}
 
 
-def telling_of_the_drain(data: RunData) -> Operations:
+def drain_phases(data: RunData) -> Operations:
     """The rows that ``undrained_queues`` goes by: what failed, and declarations, from the drain on;
     and one row for each queue, node and f there is, since it asks which were ever used."""
     ops, drain = data.ops, data.around.phase("drain")
@@ -132,7 +132,47 @@ def election_rows(run: str, data: RunData, tolerance_ns: int) -> Iterator[Row]:
         }  # fmt: skip
 
 
-def _truncated(detail: dict[str, Any]) -> int:
-    """By how much a log became shorter, in the units of its offsets; 0 where nobody says."""
+def _truncated(detail: Row) -> int:
+    """By how much a log became shorter, in the units of its offsets; 0 where no event says."""
     begin, end = detail.get("to"), detail.get("from")
     return max(0, end - begin) if isinstance(begin, int) and isinstance(end, int) else 0
+
+
+def availability_rows(run: str, data: RunData) -> Iterator[Row]:
+    """Rows of UNAVAILABILITY."""
+    ops = data.ops
+    passed_over = ops.f.among((*BETWEEN, *UNANSWERED))
+    if passed_over.any():
+        ops = ops.take(~passed_over)
+    service = Service.read(ops, data.around)
+    for gap in service.gaps_in(service.begin_ns, service.end_ns):
+        yield _row(run, "load", gap.queue, gap.begin_ns, gap.end_ns, gap.length_ns)
+    for fault in data.around.injected:
+        told = service.around_fault(fault)
+        gap_, recovery_ms = told["longest_gap"], told["recovery_ms"]
+        queue = gap_["queue"] if gap_ else ""
+        begin_ns, end_ns = (gap_["begin_ns"], gap_["end_ns"]) if gap_ else (None, None)
+        yield _row(run, "fault", queue, begin_ns, end_ns, _ns(told["longest_gap_ms"])) | {
+            "fault": fault.kind,
+            "target": "+".join(fault.nodes) or fault.target,
+            "fault_id": fault.id,
+            "effective_ns": fault.effective_ns,
+            "healed_ns": fault.end_ns,
+            "recovery_ns": None if recovery_ms is None else _ns(recovery_ms),
+            "operations": told["operations"],
+            "acknowledged": told["acknowledged"],
+        }
+
+
+def _ns(ms: float) -> int:
+    return round(ms * 1e6)
+
+
+def _row(
+    run: str, kind: str, queue: str, begin_ns: int | None, end_ns: int | None, gap_ns: int
+) -> Row:
+    return {
+        "run": run, "kind": kind, "fault": "", "target": "", "queue": queue, "fault_id": None,
+        "effective_ns": None, "healed_ns": None, "begin_ns": begin_ns, "end_ns": end_ns,
+        "gap_ns": gap_ns, "recovery_ns": None, "operations": None, "acknowledged": None,
+    }  # fmt: skip

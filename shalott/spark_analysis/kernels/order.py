@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -13,11 +12,9 @@ from shalott.checkers.history.columns import Operations
 from shalott.checkers.linearizability.checking import check
 from shalott.checkers.linearizability.run_checker import repeated_deliveries
 from shalott.checkers.queues.fifo_order import queue_order
-from shalott.spark_analysis.columns.tables import OPERATIONS_MAX
-from shalott.spark_analysis.kernels.reading import RunData
 from shalott.spark_analysis.kernels.rules import ObjectRules
-
-Row = dict[str, Any]
+from shalott.spark_analysis.kernels.run_data import RunData
+from shalott.spark_analysis.kernels.tables import OPERATIONS_MAX, Row
 
 TIME_LIMIT_S = 60.0  # for one object: what takes longer is unknown
 MEMORY_LIMIT_BYTES = 1 << 30

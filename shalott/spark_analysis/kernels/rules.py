@@ -37,7 +37,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_plain(self) -> bool:
-        """Whether its messages go through queues that nobody but dequeues empties."""
+        """Whether its messages go through queues that only dequeues empty."""
         return self.consume is None and self.group is None and not self.log
 
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from shalott.spark_analysis.columns import schema
-from shalott.spark_analysis.columns.tables import OPERATIONS_MAX
+from shalott.spark_analysis.kernels.tables import OPERATIONS_MAX
+from shalott.spark_analysis.sql import schema
 from shalott.spark_analysis.sql.lost_messages import NEVER
 
 _SAID = (
@@ -101,7 +101,7 @@ def _deliveries(rows: DataFrame) -> DataFrame:
 
 
 def _at_home(deliveries: DataFrame, published: DataFrame) -> DataFrame:
-    """With ``lane``: the queue that the message was published to; null if nobody did."""
+    """With ``lane``: the queue that the message was published to; null if no client did."""
     lanes = published.groupBy("run", "value").agg(F.collect_set("lane").alias("lanes"))
     known = deliveries.join(lanes, ["run", "value"], "left")
     died = F.filter(F.col("deaths.queue"), lambda queue: F.array_contains("lanes", queue))

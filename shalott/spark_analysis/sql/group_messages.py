@@ -2,7 +2,7 @@
 them in one run, in the columns of CONSUMED.
 
 A group's messages are those of the topics that its members were assigned, with a tag that they
-subscribe to. ``unsure``: behind the group's offset, and nobody saw how a delivery of it ended.
+subscribe to. ``unsure``: behind the group's offset, and it was not seen how a delivery of it ended.
 ``gone``: acknowledged, and neither that, nor consumed (a listener returned success), nor in the
 group's dead letters at the end. Of these are ``lost``: those that no final read of their queue
 has, and that do not wait in the retry topic; and ``skipped``: those that lie before the group's
@@ -168,7 +168,7 @@ def _of_messages(ends: DataFrame) -> DataFrame:
 
 
 def _of_deliveries(deliveries: DataFrame, rows: DataFrame) -> DataFrame:
-    """``again``: all but the first of a message that somebody sent; of broadcasts by member."""
+    """``again``: all but the first of a message that a client sent; of broadcasts by member."""
     sent = _sends(rows).select("run", "value").distinct().withColumn("sent", F.lit(True))
     known = deliveries.join(sent, ["run", "value"], "left")
     known = known.join(F.broadcast(_groups(rows)), ["run", "group"], "left")

@@ -16,7 +16,7 @@ from shalott.checkers.base import Anomaly, Result
 from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
 from shalott.checkers.queues.total_queue import TotalQueue
 from shalott.checkers.queues.windows import REPLICA_WINDOWS
-from shalott.harness.report.words import headline
+from shalott.harness.report.verdict_words import headline
 from tests.checkers.histories import NODES, Story
 
 pytestmark = pytest.mark.unit

@@ -7,7 +7,7 @@ import pytest
 from shalott.checkers.base import Result
 from shalott.checkers.runs.noticed import Noticed
 from shalott.checkers.runs.stats import Stats
-from shalott.harness.report.words import summaries
+from shalott.harness.report.verdict_words import summaries
 from tests.checkers.histories import NODES, Story
 
 pytestmark = pytest.mark.unit

@@ -10,7 +10,7 @@ import pytest
 from shalott.checkers.base import Result
 from shalott.checkers.runs.rates import Rates
 from shalott.core.history import History
-from shalott.harness.report.words import headline, summaries
+from shalott.harness.report.verdict_words import headline, summaries
 from tests.checkers.histories import Story, ns
 
 pytestmark = pytest.mark.unit

@@ -12,7 +12,7 @@ from shalott.checkers.mastership.mastership import Mastership
 from shalott.checkers.runs.availability import Availability
 from shalott.checkers.runs.liveness import Liveness
 from shalott.checkers.runs.stalls import Stalls
-from shalott.harness.report.words import headline, summaries
+from shalott.harness.report.verdict_words import headline, summaries
 from tests.checkers.histories import Story
 
 pytestmark = pytest.mark.unit

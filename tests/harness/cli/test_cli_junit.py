@@ -15,7 +15,7 @@ import pytest
 
 from shalott.core.errors import HarnessError
 from shalott.harness.cli.main import run_command
-from shalott.harness.report.junit_document import NOT_ENDED
+from shalott.harness.report.junit import NOT_ENDED
 from tests.harness.report.junit_schema import faults_of
 from tests.world.harness.memory import Trap
 from tests.world.harness.memory_cli import install

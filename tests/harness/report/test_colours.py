@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-import shalott.harness.report.page as page
+import shalott.harness.report.report_page as page
 
 pytestmark = pytest.mark.unit
 

@@ -11,8 +11,13 @@ import pytest
 from shalott.checkers.base import Anomaly, Result
 from shalott.core.errors import UsageError
 from shalott.core.plan import FaultAction
-from shalott.harness.report.junit import render_junit, render_unended
-from shalott.harness.report.junit_document import NOT_ENDED, combine, render_refusal
+from shalott.harness.report.junit import (
+    NOT_ENDED,
+    combine,
+    render_junit,
+    render_refusal,
+    render_unended,
+)
 from shalott.harness.report.meta import ReportMeta, Tested
 from shalott.harness.report.results import RunResults, read_results, render_results
 from tests.harness.report.junit_schema import faults_of

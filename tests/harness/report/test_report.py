@@ -16,10 +16,10 @@ from shalott.checkers.runs.compose import check_all
 from shalott.checkers.runs.standard import standard_checkers
 from shalott.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
 from shalott.core.plan import Plan, SystemPlan
-from shalott.harness.report.data import read_timeline
+from shalott.harness.report.cluster_timeline import read_timeline
 from shalott.harness.report.meta import ReportMeta
-from shalott.harness.report.page import render_report
-from shalott.harness.report.words import findings, headline
+from shalott.harness.report.report_page import render_report
+from shalott.harness.report.verdict_words import findings, headline
 from tests.checkers.histories import Story
 from tests.world.harness.report_run import MS, NODES, S, example_history, example_plan
 

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from shalott.checkers.base import Result
-from shalott.harness.report.losses import loss_lanes, told_losses
+from shalott.harness.report.losses import loss_accounts, loss_lanes
 from shalott.harness.report.meta import ReportMeta
-from shalott.harness.report.page import render_report
-from shalott.harness.report.second_lines import availability_line, cause_lines
+from shalott.harness.report.report_head import availability_line, cause_lines
+from shalott.harness.report.report_page import render_report
 from shalott.harness.run.planning import Request, make_plan
 from shalott.harness.run.simulate import SimOutcome, simulate
 from tests.harness.report.test_report import Page
@@ -127,7 +127,7 @@ def test_lost_has_a_lane_and_a_story(isolated: SimOutcome) -> None:
     assert [lane.name for lane in lanes] == ["log/1", "log/2", "log/0"]
     assert sum(lane.lost for lane in lanes) == 180
     assert all("acknowledged by n2" in bar.title for lane in lanes for bar in lane.bars)
-    assert told_losses(isolated.results)[0].title == "69 messages of log/1, acknowledged by n2"
+    assert loss_accounts(isolated.results)[0].title == "69 messages of log/1, acknowledged by n2"
     html = page_of(isolated)
     assert html.count('class="panel losses"') == len(lanes)
     assert "N2 was deposed" not in words_of(html) and "n2 was deposed" in words_of(html)

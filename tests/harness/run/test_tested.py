@@ -14,7 +14,7 @@ from shalott.cluster.base import CommandResult
 from shalott.cluster.debian_packages import installed_packages, read_pins, unpinned
 from shalott.cluster.docker.images import IMAGES, build_step, pins_of
 from shalott.core.errors import HarnessError
-from shalott.harness.report.meta import Tested, facts_told
+from shalott.harness.report.meta import Tested, tested_facts
 from shalott.harness.run.planning import Request, make_plan
 from shalott.harness.run.select import make_system
 from shalott.harness.run.source import Source, source_of_project
@@ -113,8 +113,8 @@ def test_without_containers_there_is_no_image_and_the_distribution_is_what_runs(
 
 def test_no_field_is_ever_empty() -> None:
     for tested in (Tested(), facts_of(Containers()), facts_of(Containers("", HarnessError("x")))):
-        assert all(value for _, value in facts_told(tested))
-        assert len(facts_told(tested)) == len(msgspec.structs.fields(Tested))
+        assert all(value for _, value in tested_facts(tested))
+        assert len(tested_facts(tested)) == len(msgspec.structs.fields(Tested))
 
 
 def test_another_version_than_the_pinned_one_is_told() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from shalott.harness.fleet.page.build import build_page
-from shalott.harness.fleet.page.data import PageData
-from shalott.harness.fleet.runs.columns import RUNS_SCHEMA
-from shalott.spark_analysis.columns.tables import TABLES
-from shalott.spark_analysis.lines import COMPARED, FleetReport, RunLine
+from shalott.harness.fleet.page_builder import build_page
+from shalott.harness.fleet.page_data import PageData
+from shalott.harness.store.columns import RUNS_SCHEMA
+from shalott.spark_analysis.kernels.tables import TABLES
+from shalott.spark_analysis.report_rows import COMPARED, FleetReport, RunLine
 from tests.world.harness.served_store import row
 
 DAY_NS = 86_400 * 10**9

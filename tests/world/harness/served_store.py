@@ -14,10 +14,10 @@ from shalott.checkers.base import Anomaly, Result
 from shalott.checkers.runs.compose import Verdict
 from shalott.core.plan import Plan, dump_plan
 from shalott.core.recording import Record
-from shalott.harness.fleet.runs.columns import RUNS_SCHEMA, TABLE
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.run.store import RunDirectory
 from shalott.harness.run.verdict import save_verdict
+from shalott.harness.store.columns import RUNS_SCHEMA, TABLE
 from tests.world.harness.report_run import example_history, example_plan
 
 RED = "queue-mirrored/20261120T010000.000Z"

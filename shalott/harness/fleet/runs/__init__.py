@@ -1,1 +1,0 @@
-"""The table runs.parquet: a row a run."""

@@ -245,7 +245,7 @@ _POLICIES: tuple[ConsumerMutant, ...] = (
         breaks="what dies under a promoted master is no dead letter",
         edits=(
             Edit(
-                "shalott/broker/rabbit/mirrored/process/roles.py",
+                "shalott/broker/rabbit/queue_process/roles.py",
                 "    if shell.context.dead_letters is not None:\n",
                 '    if shell.context.dead_letters is not None and started_as != "promoted":\n',
             ),

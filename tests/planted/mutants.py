@@ -189,7 +189,7 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="a queue's master stops to answer consumers after a while",
         edits=(
             Edit(
-                "shalott/broker/rabbit/mirrored/process/process.py",
+                "shalott/broker/rabbit/queue_process/process.py",
                 "        answer = master.handle_call(request)\n        while answer is None",
                 "        if isinstance(request, Get) and master.queue._serial > 80:\n"
                 "            return None\n"
@@ -264,7 +264,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "                    ), request, timeout_ms=None,",
             ),
             Edit(
-                "shalott/broker/rabbit/mirrored/process/process.py",
+                "shalott/broker/rabbit/queue_process/process.py",
                 "        if not isinstance(master, Master):\n            return Failed",
                 "        head = master.queue.peek() if isinstance(master, Mirror) else None\n"
                 "        if head is not None and isinstance(request, Get):\n"
@@ -272,7 +272,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        if not isinstance(master, Master):\n            return Failed",
             ),
             Edit(
-                "shalott/broker/rabbit/mirrored/process/process.py",
+                "shalott/broker/rabbit/queue_process/process.py",
                 "from shalott.broker.rabbit.amqp.queue_protocol import ",
                 "from shalott.broker.rabbit.amqp.queue_protocol import Get, Got\n"
                 "from shalott.broker.rabbit.amqp.queue_protocol import ",

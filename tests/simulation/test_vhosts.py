@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from shalott.broker.rabbit.amqp.queue_protocol import Publish
-from shalott.broker.rabbit.mirrored.process import queue_shell
-from shalott.broker.rabbit.mirrored.replica.master import Master
+from shalott.broker.rabbit.queue_process import queue_shell
+from shalott.broker.rabbit.replica.master import Master
 from shalott.harness.run.planning import Request, make_plan
 from shalott.harness.run.simulate import SimOutcome, simulate
 

@@ -10,10 +10,10 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
+from shalott.broker.rabbit.gm import member as gm
+from shalott.broker.rabbit.gm.bugs import NO_BUGS, GmBugs
+from shalott.broker.rabbit.gm.group import LostMembership, apply_change
 from shalott.broker.rabbit.metadata.records import GroupRow, MemberId
-from shalott.broker.rabbit.mirrored.ring import gm
-from shalott.broker.rabbit.mirrored.ring.bugs import NO_BUGS, GmBugs
-from shalott.broker.rabbit.mirrored.ring.group import LostMembership, apply_change
 from shalott.broker.rabbit.processes.messages import Pid
 
 Item = (

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from shalott.broker.rabbit.amqp.queue_protocol import Content
+from shalott.broker.rabbit.gm.activity import Activity, Catchup, CheckNeighbours
 from shalott.broker.rabbit.metadata.records import GroupRow, MemberId, QueueRow
-from shalott.broker.rabbit.mirrored.ring.members import Activity, Catchup, CheckNeighbours
 from shalott.broker.rabbit.processes.messages import Message, Pid
 
 SUPERVISOR = "queues"  # the name that each node's queue supervisor is registered under

@@ -15,11 +15,11 @@ from typing import Literal
 import msgspec
 
 from shalott.broker.rabbit.amqp.bindings import drop_unused
+from shalott.broker.rabbit.gm.group import GroupChange, ReadGroup, apply_change
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.policies import in_force
 from shalott.broker.rabbit.metadata.records import BindingRow, GroupRow, QueueRow
 from shalott.broker.rabbit.mirrored import policy
-from shalott.broker.rabbit.mirrored.ring.group import GroupChange, ReadGroup, apply_change
 from shalott.broker.rabbit.processes.messages import Pid
 
 QUEUE = "queue"

@@ -11,8 +11,8 @@ import pytest
 from shalott.broker.rabbit.amqp import queue_protocol as qp
 from shalott.broker.rabbit.amqp.dead_letters import DeadLetters
 from shalott.broker.rabbit.metadata.records import PolicyRow, policy_key
-from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
 from shalott.broker.rabbit.processes.messages import Pid
+from shalott.broker.rabbit.replica.mirror import Mirror
 from tests.world.rabbit.queues import Cluster, TestNode, run, until
 
 pytestmark = pytest.mark.unit

@@ -13,7 +13,7 @@ import pytest
 
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rabbit.amqp import queue_protocol as qp
-from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
+from shalott.broker.rabbit.replica.mirror import Mirror
 from tests.world.clock.latency import Latency
 from tests.world.rabbit.queues import Cluster, TestChannel, run, until
 

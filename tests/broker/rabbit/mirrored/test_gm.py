@@ -6,9 +6,9 @@ from collections import deque
 
 import pytest
 
-from shalott.broker.rabbit.metadata.records import GroupMember, GroupRow, MemberId
-from shalott.broker.rabbit.mirrored.ring import gm
-from shalott.broker.rabbit.mirrored.ring.group import (
+from shalott.broker.rabbit.gm import member as gm
+from shalott.broker.rabbit.gm.activity import MemberState, split
+from shalott.broker.rabbit.gm.group import (
     AddMember,
     CreateGroup,
     EraseMembers,
@@ -17,7 +17,7 @@ from shalott.broker.rabbit.mirrored.ring.group import (
     apply_change,
     group_to_view,
 )
-from shalott.broker.rabbit.mirrored.ring.members import MemberState, split
+from shalott.broker.rabbit.metadata.records import GroupMember, GroupRow, MemberId
 from shalott.broker.rabbit.processes.messages import Pid
 from tests.world.rabbit.gm import Node, World
 

@@ -6,8 +6,8 @@ from collections import deque
 
 import pytest
 
-from shalott.broker.rabbit.mirrored.ring import gm
-from shalott.broker.rabbit.mirrored.ring.bugs import NO_BUGS, GmBugs, gm_bugs
+from shalott.broker.rabbit.gm import member as gm
+from shalott.broker.rabbit.gm.bugs import NO_BUGS, GmBugs, gm_bugs
 from tests.broker.rabbit.mirrored.test_gm import (
     check_delivery,
     cut_after,

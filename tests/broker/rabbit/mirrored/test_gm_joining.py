@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from shalott.broker.rabbit.gm import member as gm
+from shalott.broker.rabbit.gm.group import EraseMembers, RecordDead, apply_change
 from shalott.broker.rabbit.metadata.records import GroupMember, GroupRow, MemberId
-from shalott.broker.rabbit.mirrored.ring import gm
-from shalott.broker.rabbit.mirrored.ring.group import EraseMembers, RecordDead, apply_change
 from shalott.broker.rabbit.processes.messages import Pid
 
 pytestmark = pytest.mark.unit

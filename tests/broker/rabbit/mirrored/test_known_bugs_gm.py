@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.broker.rabbit.metadata.records import MemberId
-from shalott.broker.rabbit.mirrored.ring import gm
-from shalott.broker.rabbit.mirrored.ring.bugs import NO_BUGS, GmBugs, gm_bugs
-from shalott.broker.rabbit.mirrored.ring.group import GroupGone, RecordDead, apply_change
-from shalott.broker.rabbit.mirrored.ring.members import (
+from shalott.broker.rabbit.gm import member as gm
+from shalott.broker.rabbit.gm.activity import (
     Activity,
     ActivityItem,
     Catchup,
     MemberSnapshot,
     split,
 )
+from shalott.broker.rabbit.gm.bugs import NO_BUGS, GmBugs, gm_bugs
+from shalott.broker.rabbit.gm.group import GroupGone, RecordDead, apply_change
+from shalott.broker.rabbit.metadata.records import MemberId
 from shalott.broker.rabbit.processes.messages import Pid
 from tests.world.rabbit.gm import World
 

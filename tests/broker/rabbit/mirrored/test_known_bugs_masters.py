@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from shalott.broker.rabbit.gm.group import RecordDead, apply_change
 from shalott.broker.rabbit.metadata.records import GroupRow, QueueRow
 from shalott.broker.rabbit.mirrored.messages import StopProcess, UpdateMirroring
-from shalott.broker.rabbit.mirrored.process import starting
-from shalott.broker.rabbit.mirrored.process.process import QueueProcess
-from shalott.broker.rabbit.mirrored.replica.instructions import ProcessDeath
-from shalott.broker.rabbit.mirrored.ring.group import RecordDead, apply_change
+from shalott.broker.rabbit.queue_process import starting
+from shalott.broker.rabbit.queue_process.process import QueueProcess
+from shalott.broker.rabbit.replica.instructions import ProcessDeath
 from tests.world.clock.latency import Latency
 from tests.world.rabbit.queues import Cluster, TestNode, run, until
 

@@ -18,10 +18,10 @@ from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.records import PolicyRow, policy_key
 from shalott.broker.rabbit.mirrored import log_lines
 from shalott.broker.rabbit.mirrored.messages import Claim
-from shalott.broker.rabbit.mirrored.process import starting
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.processes.process import Process
 from shalott.broker.rabbit.processes.runtime import Runtime
+from shalott.broker.rabbit.queue_process import starting
 from tests.broker.rabbit.mirrored.test_known_bugs_masters import AUTO, Late, mirrored_queue
 from tests.world.clock.latency import sim
 from tests.world.rabbit.queues import CODEC, Cluster, run, until

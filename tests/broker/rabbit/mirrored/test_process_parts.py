@@ -12,19 +12,19 @@ import pytest
 from shalott.broker.base.errors import MetadataUnavailable
 from shalott.broker.rabbit.mirrored.messages import StopNow
 from shalott.broker.rabbit.mirrored.modes import MirrorStart
-from shalott.broker.rabbit.mirrored.process import transactions
-from shalott.broker.rabbit.mirrored.process.monitors import Monitors
-from shalott.broker.rabbit.mirrored.process.state import (
+from shalott.broker.rabbit.processes.messages import Down, Message, Pid
+from shalott.broker.rabbit.processes.process import ExitProcess
+from shalott.broker.rabbit.queue_process import transactions
+from shalott.broker.rabbit.queue_process.monitors import Monitors
+from shalott.broker.rabbit.queue_process.state import (
     Identity,
     MirrorsStop,
     MirrorSync,
     QueueState,
 )
-from shalott.broker.rabbit.mirrored.process.transactions import STOP_GRACE_MS, Transactions
-from shalott.broker.rabbit.mirrored.replica.master import Master
-from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
-from shalott.broker.rabbit.processes.messages import Down, Message, Pid
-from shalott.broker.rabbit.processes.process import ExitProcess
+from shalott.broker.rabbit.queue_process.transactions import STOP_GRACE_MS, Transactions
+from shalott.broker.rabbit.replica.master import Master
+from shalott.broker.rabbit.replica.mirror import Mirror
 
 pytestmark = pytest.mark.unit
 

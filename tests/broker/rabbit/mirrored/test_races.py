@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from shalott.broker.rabbit.amqp import queue_protocol as qp
+from shalott.broker.rabbit.gm.group import RecordDead, apply_change
 from shalott.broker.rabbit.mirrored.messages import UpdateMirroring
-from shalott.broker.rabbit.mirrored.replica.master import Master
-from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
-from shalott.broker.rabbit.mirrored.ring.group import RecordDead, apply_change
+from shalott.broker.rabbit.replica.master import Master
+from shalott.broker.rabbit.replica.mirror import Mirror
 from tests.world.rabbit.queues import Cluster, run, until
 
 pytestmark = pytest.mark.unit

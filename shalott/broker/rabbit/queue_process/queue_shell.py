@@ -1,0 +1,181 @@
+"""QueueShell: what the steps of a queue process, its master, its mirror and its ring may do to the
+world.
+
+The steps get it beside the state. It decides nothing about the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn, Protocol, TypeVar
+
+from shalott.broker.base.errors import StorageError
+from shalott.broker.rabbit.gm import member as gm
+from shalott.broker.rabbit.metadata.api import Transaction
+from shalott.broker.rabbit.metadata.records import QueueRow
+from shalott.broker.rabbit.mirrored import rows
+from shalott.broker.rabbit.mirrored.messages import StopProcess
+from shalott.broker.rabbit.processes.messages import Address, Message, Pid
+from shalott.broker.rabbit.processes.process import ExitProcess
+from shalott.broker.rabbit.processes.runtime import Runtime
+from shalott.broker.rabbit.queue_process.context import QueueContext
+from shalott.broker.rabbit.queue_process.monitors import Monitors
+from shalott.broker.rabbit.queue_process.process_rules import process_rules
+from shalott.broker.rabbit.queue_process.state import QueueState
+from shalott.broker.rabbit.queue_process.transactions import Transactions
+from shalott.broker.rabbit.replica import instructions as ins
+
+log = logging.getLogger("shalott.broker.mirrored")
+
+T = TypeVar("T")
+
+
+class Mailbox(Protocol):
+    """What the shell needs of its process. ``pid`` and ``runtime`` are set when it is spawned."""
+
+    @property
+    def pid(self) -> Pid: ...
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    def after(self, delay_ms: float, message: Message) -> asyncio.TimerHandle: ...
+
+    def deliver(self, item: Message) -> None: ...
+
+
+class QueueShell:
+    """Of one queue process: a Shell for its master or mirror, an Owner for its ring."""
+
+    def __init__(self, context: QueueContext, state: QueueState, mailbox: Mailbox) -> None:
+        self.context = context
+        self.env = context.env
+        self.config = context.config
+        self.metadata = context.metadata
+        self.key = state.key
+        self.rules = process_rules(context.env.has_bug)
+        self.monitors = Monitors(mailbox)
+        self.transactions = Transactions(context.metadata, state.key, mailbox)
+        self._state = state
+        self._mailbox = mailbox
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    # -- the process -------------------------------------------------------------------------------
+
+    @property
+    def pid(self) -> Pid:
+        return self._mailbox.pid
+
+    @property
+    def runtime(self) -> Runtime:
+        return self._mailbox.runtime
+
+    def exit(self, reason: str) -> NoReturn:
+        """End the process now (call from inside a handler). Raises ExitProcess."""
+        raise ExitProcess(reason)
+
+    def after(self, delay_ms: float, message: Message) -> asyncio.TimerHandle:
+        return self._mailbox.after(delay_ms, message)
+
+    def deliver(self, item: Message) -> None:
+        """To the process itself."""
+        self._mailbox.deliver(item)
+
+    def background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run beside the mailbox, no longer than the process."""
+        task = asyncio.create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._forget_task)
+
+    def end_background(self) -> None:
+        """The process is over."""
+        for task in list(self._tasks):
+            task.cancel()
+
+    def _forget_task(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("queue '%s': %r", self.key, error)
+            self._crash(error)
+
+    def storage_failed(self, error: StorageError) -> None:
+        """Nothing will become durable any more: what was not confirmed must not be."""
+        if self.context.fail is not None:
+            self.context.fail(f"queue '{self.key}': {type(error).__name__}: {error}")
+        self._crash(error)
+
+    async def reading(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for the disk, and the mailbox with it. If it can't be read, this process ends."""
+        try:
+            await work
+        except StorageError as error:
+            log.error("queue '%s': %s", self.key, error)
+            self.exit(f"crash: {type(error).__name__}: {error}")
+
+    def _crash(self, error: BaseException) -> None:
+        self.deliver(StopProcess(f"crash: {type(error).__name__}: {error}"))
+
+    # -- others ------------------------------------------------------------------------------------
+
+    def send(self, to: Address, message: Message) -> None:
+        self._mailbox.runtime.send(to, message)
+
+    def monitor(self, pid: Pid) -> None:
+        self.monitors.add_user(pid)
+
+    def demonitor(self, pid: Pid) -> None:
+        self.monitors.drop_user(pid)
+
+    def monitor_peer(self, pid: Pid) -> None:
+        self.monitors.add_peer(pid)
+
+    def emit(self, kind: str, **detail: Any) -> None:
+        self.env.events.emit(
+            group_of(self.key),
+            kind,
+            role=self._state.role_name,
+            epoch=self._state.epoch,
+            detail=detail or None,
+        )
+
+    # -- the row -----------------------------------------------------------------------------------
+
+    def row(self) -> QueueRow | None:
+        row = self.metadata.read(rows.QUEUE, self.key)
+        assert row is None or isinstance(row, QueueRow)
+        return row
+
+    def mirrors(self) -> tuple[Pid, ...]:
+        row = self.row()
+        recorded = () if row is None else row.slave_pids
+        return (*recorded, *(pid for pid in self._state.ring.new_mirrors if pid not in recorded))
+
+    async def transact(self, body: Callable[[Transaction], T], *, confirmed: bool = False) -> T:
+        """See Transactions.transact."""
+        return await self.transactions.transact(body, confirmed=confirmed)
+
+    # -- the ring ----------------------------------------------------------------------------------
+
+    def broadcast(self, instruction: ins.Instruction) -> None:
+        if self._state.ring.gm is not None:
+            self._state.ring.gm.feed(gm.Broadcast(ins.CODEC.encode(instruction)))
+
+    def broadcast_confirmed(self, instruction: ins.Instruction, message_id: int) -> None:
+        assert self._state.ring.gm is not None
+        self._state.ring.gm.feed(gm.ConfirmedBroadcast(ins.CODEC.encode(instruction), message_id))
+
+    def ring_mark(self) -> int:
+        ring = self._state.ring.gm
+        return 0 if ring is None else ring.member.published
+
+    def ring_is_home(self, mark: int) -> bool:
+        ring = self._state.ring.gm
+        return ring is None or ring.member.is_home(mark)
+
+
+def group_of(key: str) -> str:
+    """The queue's name in the event log: with its vhost, unless that is the default one."""
+    name, _, vhost = key.rpartition("@")
+    return name if vhost == "/" else key

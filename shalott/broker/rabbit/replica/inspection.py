@@ -1,0 +1,85 @@
+"""A master's state as an operator may look at it: the fields of RabbitMQ's #q{} under their names
+(rabbit/rabbit_amqqueue_process.erl), and what the management API shows beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shalott.broker.rabbit.metadata.records import QueueRow
+from shalott.broker.rabbit.mirrored import policy
+from shalott.broker.rabbit.processes.messages import Pid
+from shalott.broker.rabbit.replica.master import Master
+from shalott.broker.rabbit.storage.backing_queue import BackingQueue
+
+
+def inspect(master: Master, row: QueueRow, status: str, senders: Sequence[Pid]) -> dict[str, Any]:
+    """``row`` is the queue's as it is now, ``status`` what the process is doing, ``senders`` whom
+    it watches.
+    """
+    queue, consumers, limits = master.queue, master.consumers, master.limits
+    exclusive = next((c.request.tag for c in consumers if c.request.exclusive), None)
+    active = consumers.single_active
+    ready_bytes, all_bytes = queue.ready_bytes, queue.bytes
+    return {
+        "exclusive_consumer_tag": exclusive,
+        "single_active_consumer_tag": None if active is None else active[1],
+        "message_bytes": all_bytes,
+        "message_bytes_ready": ready_bytes,
+        "message_bytes_unacknowledged": all_bytes - ready_bytes,
+        "backing_queue_status": {
+            "mode": "lazy" if policy.is_lazy(row) else "default",
+            **queue.parts(),
+            "len": queue.ready,
+            "pending_acks": queue.unacked,
+            "target_ram_count": queue.pager.target,
+            "next_seq_id": queue.mark(),
+            **({"priority_lengths": _by_priority(queue)} if queue.has_priorities else {}),
+        },
+        "q": {
+            "q": row.name,
+            "exclusive_consumer": exclusive or "none",
+            "has_had_consumers": consumers.had_any,
+            "backing_queue": _backing_queue(row),
+            "backing_queue_state": {"len": queue.ready, "durable_mark": queue.durable_mark},
+            "consumers": [
+                {
+                    "consumer_tag": consumer.request.tag,
+                    "priority": consumer.request.priority,
+                    "prefetch_count": consumer.request.prefetch,
+                    "unsettled": consumer.unsettled,
+                }
+                for consumer in sorted(consumers, key=lambda c: -c.request.priority)
+            ],
+            "expires": policy.setting(row, "expires"),
+            "sync_timer_ref": queue.sync_timer_runs,
+            "rate_timer_ref": None,
+            "expiry_timer_ref": limits.waits_for_use,
+            "stats_timer": None,
+            "msg_id_to_channel": master.confirms.owed_count,
+            "ttl": policy.setting(row, "message-ttl"),
+            "ttl_timer_ref": limits.next_expiry_ns is not None,
+            "ttl_timer_expiry": limits.next_expiry_ns,
+            "senders": sorted(map(str, senders)),
+            "dlx": policy.setting(row, "dead-letter-exchange"),
+            "dlx_routing_key": policy.setting(row, "dead-letter-routing-key"),
+            "max_length": policy.setting(row, "max-length"),
+            "max_bytes": policy.setting(row, "max-length-bytes"),
+            "overflow": policy.setting(row, "overflow") or "drop-head",
+            "args_policy_version": row.policy_version,
+            "status": status,
+        },
+    }
+
+
+def _by_priority(queue: BackingQueue) -> dict[str, int]:
+    """How many ready messages there are of each priority that has some."""
+    return {str(priority): count for priority, count in enumerate(queue.lengths()) if count}
+
+
+def _backing_queue(row: QueueRow) -> str:
+    if policy.is_mirrored(row):
+        return "rabbit_mirror_queue_master"
+    has_priorities = "x-max-priority" in row.arguments
+    return "rabbit_priority_queue" if has_priorities else "rabbit_variable_queue"

@@ -254,7 +254,7 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="a consumer is served by the mirror on its node, beside the master",
         edits=(
             Edit(
-                "shalott/broker/rabbit/amqp/queue_access.py",
+                "shalott/broker/rabbit/amqp/queue_methods.py",
                 "                    row.pid, request, timeout_ms=None,",
                 "                    next(\n"
                 "                        (p for p in row.sync_slave_pids\n"

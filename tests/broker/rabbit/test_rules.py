@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shalott.broker.known_bugs import CATALOGUE
-from shalott.broker.rabbit.amqp.confirm_rules import BENIGN_ENDS, ConfirmRules, confirm_rules
+from shalott.broker.rabbit.amqp.confirms import BENIGN_ENDS, ConfirmRules, confirm_rules
 from shalott.broker.rabbit.mirrored.operator_rules import OperatorRules, operator_rules
 from shalott.broker.rabbit.mirrored.supervisor_rules import (
     SupervisorRules,

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from shalott.broker.rabbit.amqp import queue_protocol as protocol
-from shalott.broker.rabbit.amqp.bindings import drop_unused
+from shalott.broker.rabbit.amqp.exchanges import drop_unused
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.records import TABLES, BindingRow, QueueRow, Record, queue_key
 from shalott.broker.rabbit.processes.messages import Done, Down, Failed, Message, Pid

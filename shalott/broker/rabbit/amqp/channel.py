@@ -19,8 +19,6 @@ from typing import Any
 from pamqp import commands
 
 from shalott.broker.base.errors import BrokerError
-from shalott.broker.rabbit.amqp.assembler import Command
-from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.consuming import RETRY_MS, CancelDone, Consumers
 from shalott.broker.rabbit.amqp.errors import (
     COMMAND_INVALID,
@@ -31,8 +29,7 @@ from shalott.broker.rabbit.amqp.errors import (
 from shalott.broker.rabbit.amqp.exchange_methods import ExchangeMethods
 from shalott.broker.rabbit.amqp.exchanges import Router
 from shalott.broker.rabbit.amqp.publishing import Publisher
-from shalott.broker.rabbit.amqp.queue_access import QueueAccess
-from shalott.broker.rabbit.amqp.queue_methods import QueueMethods
+from shalott.broker.rabbit.amqp.queue_methods import QueueAccess, QueueMethods
 from shalott.broker.rabbit.amqp.queue_protocol import (
     Confirmed,
     ConsumerCancelled,
@@ -42,6 +39,7 @@ from shalott.broker.rabbit.amqp.queue_protocol import (
 )
 from shalott.broker.rabbit.amqp.rights import check
 from shalott.broker.rabbit.amqp.services import (
+    ChannelInfo,
     CommandArrived,
     ConnectionGone,
     Context,
@@ -51,7 +49,7 @@ from shalott.broker.rabbit.amqp.services import (
     Services,
     Session,
 )
-from shalott.broker.rabbit.amqp.wire import Method
+from shalott.broker.rabbit.amqp.wire import Command, Method
 from shalott.broker.rabbit.metadata.permissions import Permissions
 from shalott.broker.rabbit.processes.messages import Down, Message, Pid
 from shalott.broker.rabbit.processes.process import Process

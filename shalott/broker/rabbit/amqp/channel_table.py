@@ -14,9 +14,7 @@ from typing import Protocol
 
 from pamqp import commands
 
-from shalott.broker.rabbit.amqp.assembler import Assembler
 from shalott.broker.rabbit.amqp.channel import Channel
-from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.errors import (
     CHANNEL_ERROR,
     COMMAND_INVALID,
@@ -24,9 +22,10 @@ from shalott.broker.rabbit.amqp.errors import (
     NOT_ALLOWED,
     AmqpError,
 )
-from shalott.broker.rabbit.amqp.services import ConnectionGone, Port
+from shalott.broker.rabbit.amqp.services import ChannelInfo, ConnectionGone, Port
 from shalott.broker.rabbit.amqp.wire import (
     METHOD,
+    Assembler,
     Frame,
     Method,
     content_frames,

@@ -22,9 +22,9 @@ import msgspec
 from pamqp import commands
 
 from shalott.broker.base.errors import BrokerError
+from shalott.broker.rabbit.amqp.alarms import Throttle
 from shalott.broker.rabbit.amqp.channel import Channel
 from shalott.broker.rabbit.amqp.channel_table import ChannelTable, blame
-from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.errors import (
     CHANNEL_ERROR,
     COMMAND_INVALID,
@@ -34,8 +34,7 @@ from shalott.broker.rabbit.amqp.errors import (
 )
 from shalott.broker.rabbit.amqp.exchanges import Router
 from shalott.broker.rabbit.amqp.handshake import Agreement, LoginRefused, shake_hands
-from shalott.broker.rabbit.amqp.services import Port, Services, Session
-from shalott.broker.rabbit.amqp.throttle import Throttle
+from shalott.broker.rabbit.amqp.services import ChannelInfo, Port, Services, Session
 from shalott.broker.rabbit.amqp.wire import (
     HEARTBEAT,
     HEARTBEAT_FRAME,

@@ -19,7 +19,6 @@ from pamqp import commands
 
 from shalott.broker.base.errors import ProcessError
 from shalott.broker.rabbit.amqp.arguments import check_consumer_arguments, plain_table
-from shalott.broker.rabbit.amqp.client_info import ConsumerInfo
 from shalott.broker.rabbit.amqp.deliveries import Deliveries, Delivery, by_process
 from shalott.broker.rabbit.amqp.errors import (
     ACCESS_REFUSED,
@@ -27,7 +26,7 @@ from shalott.broker.rabbit.amqp.errors import (
     NOT_IMPLEMENTED,
     AmqpError,
 )
-from shalott.broker.rabbit.amqp.queue_access import QueueAccess, unexpected_answer
+from shalott.broker.rabbit.amqp.queue_methods import QueueAccess, unexpected_answer
 from shalott.broker.rabbit.amqp.queue_protocol import (
     CancelConsumer,
     ChannelLimit,
@@ -41,7 +40,7 @@ from shalott.broker.rabbit.amqp.queue_protocol import (
     Returned,
     Settle,
 )
-from shalott.broker.rabbit.amqp.services import Context
+from shalott.broker.rabbit.amqp.services import ConsumerInfo, Context
 from shalott.broker.rabbit.amqp.wire import encode_deliver, encode_get_ok
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.processes.messages import Done, Failed, Message, Pid

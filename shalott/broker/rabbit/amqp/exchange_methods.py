@@ -13,13 +13,6 @@ from shalott.broker.rabbit.amqp.arguments import (
     check_same_arguments,
     plain_table,
 )
-from shalott.broker.rabbit.amqp.bindings import (
-    add_binding,
-    declare_exchange,
-    drop_exchange,
-    is_bound,
-    remove_binding,
-)
 from shalott.broker.rabbit.amqp.errors import (
     ACCESS_REFUSED,
     COMMAND_INVALID,
@@ -27,7 +20,14 @@ from shalott.broker.rabbit.amqp.errors import (
     PRECONDITION_FAILED,
     AmqpError,
 )
-from shalott.broker.rabbit.amqp.exchanges import EXCHANGE_TYPES
+from shalott.broker.rabbit.amqp.exchanges import (
+    EXCHANGE_TYPES,
+    add_binding,
+    declare_exchange,
+    drop_exchange,
+    is_bound,
+    remove_binding,
+)
 from shalott.broker.rabbit.amqp.services import Context
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.records import BindingRow, ExchangeRow

@@ -8,7 +8,7 @@ values of the properties whose flag is set, in the specification's order.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -16,7 +16,6 @@ from pamqp import commands, decode
 
 from shalott.broker.rabbit.amqp.arguments import plain_table
 from shalott.broker.rabbit.amqp.errors import PRECONDITION_FAILED, SYNTAX_ERROR, AmqpError
-from shalott.broker.rabbit.amqp.field_table import split_table
 
 _FIELDS: tuple[tuple[int, str, str], ...] = tuple(
     (flag, name, commands.Basic.Properties.amqp_type(name))
@@ -105,3 +104,87 @@ def _expiration_ms(text: str | None) -> int | None:
     if not (text.isascii() and text.isdigit()) or int(text[:12]) > _MAX_EXPIRATION_MS:
         raise AmqpError(PRECONDITION_FAILED, f"invalid expiration '{text}': not milliseconds")
     return int(text)
+
+
+# FROM shalott/broker/rabbit/amqp/properties.py:
+# Field tables and arrays in their encoded form: taken apart and put together without decoding a
+# value.
+#
+# AMQP has more types than Python: a client's 16-bit integer that was decoded and encoded again would
+# be another type at the consumer. A broker that adds a header therefore leaves the others as bytes.
+#
+# A *value* is its type octet and what follows it; a table and an array are their four octets of
+# length and what follows them.
+_LENGTH = struct.Struct(">I")
+_VARIABLE = b"SxAF"  # their length is in the four octets that follow
+_FIXED: Mapping[int, int] = {
+    ord(kind): size
+    for kinds, size in (("tbB", 1), ("su", 2), ("Iif", 4), ("D", 5), ("lLdT", 8), ("V\x00", 0))
+    for kind in kinds
+}
+
+Field = tuple[bytes, bytes]  # name, value
+
+
+def split_table(data: bytes) -> list[Field]:
+    """Raises ValueError if ``data`` is not one table exactly."""
+    _check_length(data)
+    fields = []
+    offset = _LENGTH.size
+    while offset < len(data):
+        name_end = offset + 1 + data[offset]
+        value_end = name_end + _value_size(data, name_end)
+        fields.append((data[offset + 1 : name_end], data[name_end:value_end]))
+        offset = value_end
+    return fields
+
+
+def join_table(fields: Iterable[Field]) -> bytes:
+    body = b"".join(bytes((len(name),)) + name + value for name, value in fields)
+    return _LENGTH.pack(len(body)) + body
+
+
+def split_array(data: bytes) -> list[bytes]:
+    """Its values. Raises ValueError if ``data`` is not one array exactly."""
+    _check_length(data)
+    values = []
+    offset = _LENGTH.size
+    while offset < len(data):
+        end = offset + _value_size(data, offset)
+        values.append(data[offset:end])
+        offset = end
+    return values
+
+
+def join_array(values: Iterable[bytes]) -> bytes:
+    body = b"".join(values)
+    return _LENGTH.pack(len(body)) + body
+
+
+def long_string(text: str | bytes) -> bytes:
+    """As a value."""
+    data = text.encode() if isinstance(text, str) else text
+    return b"S" + _LENGTH.pack(len(data)) + data
+
+
+def _check_length(data: bytes) -> None:
+    if len(data) < _LENGTH.size or _LENGTH.unpack_from(data)[0] != len(data) - _LENGTH.size:
+        raise ValueError("a table's length is not its own")
+
+
+def _value_size(data: bytes, offset: int) -> int:
+    """Of the value that begins at ``offset``, its type octet included."""
+    if offset >= len(data):
+        raise ValueError("a table ends within a field")
+    kind = data[offset]
+    if kind in _VARIABLE:
+        if offset + 1 + _LENGTH.size > len(data):
+            raise ValueError("a table ends within a length")
+        size = _LENGTH.size + int(_LENGTH.unpack_from(data, offset + 1)[0])
+    elif kind in _FIXED:
+        size = _FIXED[kind]
+    else:
+        raise ValueError(f"unknown field type {kind:#04x}")
+    if offset + 1 + size > len(data):
+        raise ValueError("a value runs past the end of its table")
+    return 1 + size

@@ -12,9 +12,13 @@ from typing import Any
 
 import msgspec
 
-from shalott.broker.rabbit.ctl.arguments import EXIT_USAGE, CtlError
-from shalott.broker.rabbit.ctl.output import Row, as_csv, as_json, as_table
-from shalott.broker.rabbit.ctl.session import EXIT_DATA, EXIT_UNAVAILABLE, Session
+from shalott.broker.rabbit.ctl.session import (
+    EXIT_DATA,
+    EXIT_UNAVAILABLE,
+    EXIT_USAGE,
+    CtlError,
+    Session,
+)
 
 Value = Callable[[Mapping[str, Any]], Any]
 
@@ -252,3 +256,109 @@ def _row(listing: Listing, shown: Mapping[str, Any], columns: Sequence[str]) -> 
         source = listing.columns[name]
         row[name] = shown.get(source) if isinstance(source, str) else source(shown)
     return row
+
+
+# FROM shalott/broker/rabbit/ctl/listing.py:
+# Tables and JSON as rabbitmqctl 3.10 prints them (lib/rabbitmq/cli/formatters).
+Row = Mapping[str, Any]
+
+
+def as_table(rows: Sequence[Row], columns: Sequence[str], *, headers: bool) -> list[str]:
+    """A line a row, cells apart by tabs; nothing at all if there is no row."""
+    if not rows:
+        return []
+    lines = ["\t".join(columns)] if headers else []
+    return lines + ["\t".join(cell(row.get(name)) for name in columns) for row in rows]
+
+
+def as_csv(rows: Sequence[Row], columns: Sequence[str], *, headers: bool) -> list[str]:
+    """Each cell in quotes."""
+    told = [[cell(row.get(name)) for name in columns] for row in rows]
+    lines = [list(columns), *told] if headers and rows else told
+    return [",".join(_quoted(text) for text in line) for line in lines]
+
+
+def as_json(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
+    """An array, an element a line."""
+    told = [_json({name: row.get(name) for name in columns}) for row in rows]
+    return ["[", "\n,".join(told), "]"] if told else ["[", "", "]"]
+
+
+def cell(value: Any) -> str:
+    """One cell of a table. Pids and names stand as they are, without quotes, in lists too."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return value
+        case list() | tuple():
+            return f"[{', '.join(map(cell, value))}]"
+        case dict():  # as Erlang writes a list of pairs
+            pairs = (f"{{{_term(name)},{_term(inner)}}}" for name, inner in value.items())
+            return f"[{', '.join(pairs)}]"
+        case _:
+            return str(value)
+
+
+def _term(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else cell(value)
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+# FROM shalott/broker/rabbit/ctl/listing.py:
+# gm_ring: one queue's GM ring, as each node's own member has it. rabbitmqctl has no such verb.
+#
+# A row for every publisher that a member knows; a node without a member, or without an answer, has
+# one row that says so.
+COLUMNS = (
+    *("node", "role", "member", "left", "right", "aliases", "publisher", "last_pub", "last_ack"),
+    "pending_ack",
+)
+
+
+async def gm_ring(session: Session) -> None:
+    """Raises CtlError."""
+    vhost, name = session.typed.vhost, session.typed.arguments[0]
+    session.inform(f"Ring of queue '{name}' in vhost '{vhost}' ...")
+    path = ("shalott", "queues", vhost, name, "ring")
+    told = await session.ask("GET", path, missing="not_found")
+    if session.typed.formatter == "json":
+        session.say([msgspec.json.encode(told).decode()])
+        return
+    rows = [row for node in told["nodes"] for row in _rows(node)]
+    session.say(render(session, rows, COLUMNS))
+
+
+def _rows(node: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if not node["reachable"]:
+        return [{"node": node["node"], "role": "unreachable"}]
+    member = node["member"]
+    if member is None:
+        return [{"node": node["node"], "role": "silent" if node["silent"] else "none"}]
+    if member["id"] is None:
+        return [{"node": node["node"], "role": member["role"]}]
+    shared = {
+        "node": node["node"],
+        "role": member["role"],
+        "member": member["id"],
+        **{key: member[key] for key in ("left", "right", "aliases")},
+    }
+    return [
+        {
+            **shared,
+            "publisher": each["id"],
+            "last_pub": each["last_pub"],
+            "last_ack": each["last_ack"],
+            "pending_ack": [pub["number"] for pub in each["pending_ack"]],
+        }
+        for each in member["publishers"]
+    ] or [shared]

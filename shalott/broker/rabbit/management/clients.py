@@ -10,12 +10,12 @@ from typing import Any
 
 from shalott.broker.base.errors import ProcessError
 from shalott.broker.base.http.messages import Request, Response, json_response, not_found
-from shalott.broker.rabbit.amqp.client_info import ChannelInfo, ConsumerInfo
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
 from shalott.broker.rabbit.amqp.queue_protocol import Stat, Stats
+from shalott.broker.rabbit.amqp.services import ChannelInfo, ConsumerInfo
 from shalott.broker.rabbit.management.agent import Kind, Listed, of_all_nodes
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
-from shalott.broker.rabbit.management.queue_view import STAT_TIMEOUT_MS, queue_rows
+from shalott.broker.rabbit.management.queues import STAT_TIMEOUT_MS, queue_rows
 from shalott.broker.rabbit.management.vhosts import require_vhost
 from shalott.broker.rabbit.metadata.records import QueueRow
 

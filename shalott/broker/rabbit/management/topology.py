@@ -11,7 +11,7 @@ import msgspec
 from shalott.broker.base.http.messages import Request, Response, json_response, not_found
 from shalott.broker.rabbit.amqp.exchanges import predeclared_exchanges
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
-from shalott.broker.rabbit.management.queue_view import queue_rows
+from shalott.broker.rabbit.management.queues import queue_rows
 from shalott.broker.rabbit.management.vhosts import require_vhost
 from shalott.broker.rabbit.metadata import vhosts
 from shalott.broker.rabbit.metadata.policies import InForce, in_force

@@ -8,7 +8,7 @@ gives no answer is told as unreachable from here, with the reason.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,11 +17,11 @@ from shalott.broker.base.errors import CallTimeout, ProcessError
 from shalott.broker.base.http.messages import Request, Response, json_response
 from shalott.broker.rabbit.management.agent import NAME, TIMEOUT_MS, Look, LookTold
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
-from shalott.broker.rabbit.management.claims import view_claims
 from shalott.broker.rabbit.management.nodes import cluster_nodes, view_node
-from shalott.broker.rabbit.management.queue_view import count_of
-from shalott.broker.rabbit.management.ring_view import own_ring
-from shalott.broker.rabbit.processes.messages import Name
+from shalott.broker.rabbit.management.queues import count_of, is_live, queue_rows
+from shalott.broker.rabbit.metadata.records import GroupRow, MemberId, QueueRow
+from shalott.broker.rabbit.mirrored.messages import Claim, Claimed, LookRing, PubLook, RingLook
+from shalott.broker.rabbit.processes.messages import Name, Pid
 
 
 async def look(backend: ManagementBackend, wanted: Look) -> dict[str, Any]:
@@ -68,4 +68,175 @@ async def list_views(
     return json_response(shown)
 
 
-ROUTES: tuple[Route, ...] = (Route("GET", "/api/shalott/views", list_views),)
+# FROM shalott/broker/rabbit/management/views.py:
+# A queue's GM ring as one node has it: the group's row, this node's own member, and what that one
+# remembers of every publisher (gm.erl's #gm_group, #view_member and #member).
+RING_TIMEOUT_MS = 1000
+GROUP = "gm_group"
+
+
+async def own_ring(backend: ManagementBackend, key: str) -> dict[str, Any]:
+    """``group`` is null if this node has no such row; ``member``, if it has no process of the
+    queue, or one that does not answer (``silent``)."""
+    row = backend.metadata.read(GROUP, key)
+    pid = backend.local_queues().get(key)
+    answer = None
+    if pid is not None:
+        try:
+            answer = await backend.runtime.call(pid, LookRing(), timeout_ms=RING_TIMEOUT_MS)
+        except ProcessError:
+            pass
+    return {
+        "group": view_group(row) if isinstance(row, GroupRow) else None,
+        "member": view_member(answer) if isinstance(answer, RingLook) else None,
+        "silent": pid is not None and not isinstance(answer, RingLook),
+    }
+
+
+def view_group(row: GroupRow) -> dict[str, Any]:
+    members = [
+        {"id": name_of(each.id), "node": each.id.pid.node, "alive": each.alive}
+        for each in row.members
+    ]
+    return {"name": row.name, "version": row.version, "members": members}
+
+
+def view_member(look: RingLook) -> dict[str, Any]:
+    """``id`` is null if the queue has no ring, for it has no mirrors."""
+    shown: dict[str, Any] = {"id": None, "role": look.role, "state": look.state}
+    if look.member is None:
+        return shown
+    places = {each.id: each for each in look.places}
+    own = places.get(look.member)
+    return {
+        **shown,
+        "id": name_of(look.member),
+        "pid": str(look.member.pid),
+        "version": look.version,
+        "ready": look.is_ready,
+        "left": None if own is None else name_of(own.left),
+        "right": None if own is None else name_of(own.right),
+        "aliases": [] if own is None else [name_of(each) for each in own.aliases],
+        "view": [
+            {
+                "id": name_of(each.id),
+                "node": each.id.pid.node,
+                "left": name_of(each.left),
+                "right": name_of(each.right),
+                "aliases": [name_of(dead) for dead in each.aliases],
+            }
+            for each in look.places
+        ],
+        "publishers": [
+            {
+                "id": name_of(each.id),
+                "node": each.id.pid.node,
+                "last_pub": each.last_pub,
+                "last_ack": each.last_ack,
+                "pending_count": each.pending_count,
+                "pending_ack": _pubs(each.pending),
+            }
+            for each in look.publishers
+        ],
+        "buffer": _pubs(look.buffered),
+    }
+
+
+def _pubs(looks: Sequence[PubLook]) -> list[dict[str, Any]]:
+    return [
+        {"number": each.number, "kind": each.kind, "bytes": each.bytes, "text": each.text}
+        for each in looks
+    ]
+
+
+def name_of(member: MemberId) -> str:
+    """As Erlang writes the pair."""
+    return f"{{{member.version},{member.pid}}}"
+
+
+# FROM shalott/broker/rabbit/management/views.py:
+# /api/shalott/claims: what this node, and it alone, believes of its own role for each queue.
+#
+# Every other view of a queue is assembled from replicated rows; two masters of a split cluster may
+# both be hidden by them. Here the queue processes of this node are asked themselves, and the rows
+# only fill in what a node without such a process knows. It answers in every phase of the node, also
+# paused or booting.
+CLAIM_TIMEOUT_MS = 1000
+
+
+async def own_claim(backend: ManagementBackend, key: str, pid: Pid) -> Claimed:
+    """What the process says; if it is too busy to answer, what the row says of it."""
+    try:
+        answer = await backend.runtime.call(pid, Claim(), timeout_ms=CLAIM_TIMEOUT_MS)
+    except ProcessError:
+        answer = None
+    if isinstance(answer, Claimed):
+        return answer
+    row = backend.metadata.read("queue", key)
+    is_member = isinstance(row, QueueRow) and pid in (row.pid, *row.slave_pids)
+    role = "none"
+    if is_member and backend.runtime.is_alive(pid):
+        role = "master" if isinstance(row, QueueRow) and row.pid == pid else "mirror"
+    epoch = backend.metadata.version("queue", key)
+    return Claimed(key, role, epoch, "unresponsive", 0, 0, False)
+
+
+async def own_claims(backend: ManagementBackend) -> dict[str, Claimed]:
+    processes = backend.local_queues()
+    answers = await asyncio.gather(*(own_claim(backend, *item) for item in processes.items()))
+    return dict(zip(processes, answers, strict=True))
+
+
+def view_claim(
+    backend: ManagementBackend, key: str, row: QueueRow | None, own: Claimed | None
+) -> dict[str, Any]:
+    name, _, vhost = key.rpartition("@")
+    role = own.role if own is not None and own.role in ("master", "mirror") else "none"
+    live = row is not None and backend.metadata.read("queue", key) is not None
+    if role == "master":
+        master = backend.config.name
+    else:
+        master = row.pid.node if live and row is not None and row.pid is not None else ""
+    if own is not None:
+        state = own.state
+    else:
+        state = "running" if row is not None and is_live(backend, row) else "down"
+    return {
+        "group": name if vhost == "/" else key,
+        "role": role,
+        "epoch": backend.metadata.version("queue", key) if own is None else own.epoch,
+        "master": master,
+        "mirrors": [pid.node for pid in row.slave_pids] if live and row is not None else [],
+        "synchronised": [pid.node for pid in row.sync_slave_pids]
+        if live and row is not None
+        else [],
+        "state": state,
+        "messages": 0 if own is None else own.ready + own.unacknowledged,
+    }
+
+
+async def view_claims(backend: ManagementBackend) -> dict[str, Any]:
+    """The node's own view of the cluster, and of each queue."""
+    own = await own_claims(backend)
+    rows = {row.key: row for row in queue_rows(backend)}
+    keys = sorted(dict.fromkeys([*rows, *own]))
+    return {
+        "node": backend.config.name,
+        "status": backend.phase,
+        "incarnation": backend.env.incarnation,
+        "running_nodes": backend.metadata.running_nodes(),
+        "partitions": list(backend.partitions().get(backend.config.name, ())),
+        "claims": [view_claim(backend, key, rows.get(key), own.get(key)) for key in keys],
+    }
+
+
+async def claims(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    return json_response(await view_claims(backend))
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/api/shalott/views", list_views),
+    Route("GET", "/api/shalott/claims", claims),
+)

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from shalott.broker.rabbit.amqp.bindings import drop_unused
+from shalott.broker.rabbit.amqp.exchanges import drop_unused
 from shalott.broker.rabbit.gm.group import GroupChange, ReadGroup, apply_change
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.policies import in_force

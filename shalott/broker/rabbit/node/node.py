@@ -30,7 +30,7 @@ from shalott.broker.rabbit.management.agent import NAME as CLIENTS
 from shalott.broker.rabbit.management.agent import ClientsAgent
 from shalott.broker.rabbit.management.api import respond
 from shalott.broker.rabbit.management.clients import clients_of_node, send_away
-from shalott.broker.rabbit.management.members import admit, forget
+from shalott.broker.rabbit.management.nodes import admit, forget
 from shalott.broker.rabbit.management.views import look
 from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
 from shalott.broker.rabbit.metadata.messages import SERVER

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from shalott.broker.base.env import Env
 from shalott.broker.rabbit.amqp.alarms import Alarms
-from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
-from shalott.broker.rabbit.amqp.queues import Queues
+from shalott.broker.rabbit.amqp.services import ChannelInfo, Queues
 from shalott.broker.rabbit.config import NodeConfig
-from shalott.broker.rabbit.management.rates import Rates
+from shalott.broker.rabbit.management.backend import Rates
 from shalott.broker.rabbit.metadata.api import Metadata
 from shalott.broker.rabbit.node.clustering import Clustering
 from shalott.broker.rabbit.processes.messages import Pid

@@ -9,7 +9,7 @@ from shalott.broker.base.env import Clock, Rng, never
 from shalott.broker.base.events import EventLog
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.node.node import Node
-from shalott.broker.rabbit.node.standing import MEMBER, Standing
+from shalott.broker.rabbit.node.node_state import MEMBER, Standing
 from shalott.broker.rocket.config import RocketConfig
 from shalott.broker.rocket.node.node import RocketNode
 

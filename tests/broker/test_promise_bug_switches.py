@@ -16,7 +16,7 @@ from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.messages import SERVER, Commit, Committed, Conflicted
 from shalott.broker.rabbit.metadata.records import PolicyRow, QueueRow
 from shalott.broker.rabbit.metadata.tables import Change
-from shalott.broker.rabbit.node import messages
+from shalott.broker.rabbit.node import node as messages
 from shalott.broker.rabbit.node.application import Application
 from shalott.broker.rabbit.processes.messages import Codec, Name, Pid
 from shalott.broker.rabbit.processes.runtime import Runtime

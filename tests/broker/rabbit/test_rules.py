@@ -11,13 +11,16 @@ import pytest
 
 from shalott.broker.known_bugs import CATALOGUE
 from shalott.broker.rabbit.amqp.confirms import BENIGN_ENDS, ConfirmRules, confirm_rules
-from shalott.broker.rabbit.mirrored.operator_rules import OperatorRules, operator_rules
-from shalott.broker.rabbit.mirrored.supervisor_rules import (
+from shalott.broker.rabbit.mirrored.bug_rules import (
+    MasterRules,
+    OperatorRules,
+    ProcessRules,
     SupervisorRules,
+    master_rules,
+    operator_rules,
+    process_rules,
     supervisor_rules,
 )
-from shalott.broker.rabbit.queue_process.process_rules import ProcessRules, process_rules
-from shalott.broker.rabbit.replica.master_rules import MasterRules, master_rules
 from tests.tidy.sources import ROOT, Source, parse
 
 pytestmark = pytest.mark.unit
@@ -144,9 +147,7 @@ def test_queues_and_channels_read_switches_in_rules_only() -> None:
 def test_a_switch_that_is_read_inline_is_found() -> None:
     text = "def f(env):\n    if env.has_bug('KB-RMQ-01'):\n        raise ValueError\n"
     assert list(inline_switches(parse("shalott/broker/rabbit/queue_process/starting.py", text)))
-    assert not list(
-        inline_switches(parse("shalott/broker/rabbit/queue_process/process_rules.py", text))
-    )
+    assert not list(inline_switches(parse("shalott/broker/rabbit/mirrored/bug_rules.py", text)))
     handed_on = "def f(env):\n    return process_rules(env.has_bug)\n"
     assert not list(
         inline_switches(parse("shalott/broker/rabbit/queue_process/starting.py", handed_on))

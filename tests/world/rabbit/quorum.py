@@ -27,9 +27,9 @@ from shalott.broker.rabbit.metadata.raft_log import Command, Outcome
 from shalott.broker.rabbit.metadata.raft_server import LOG_PATH, MajorityServer
 from shalott.broker.rabbit.metadata.server import MetadataServer
 from shalott.broker.rabbit.metadata.tables import StoredRow, Tables
+from shalott.broker.rabbit.processes.link import Frame
 from shalott.broker.rabbit.processes.messages import MESSAGES, Codec
 from shalott.broker.rabbit.processes.runtime import Runtime
-from shalott.broker.rabbit.processes.wire import Frame
 from shalott.broker.raft.journal_log import JournalLog
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess

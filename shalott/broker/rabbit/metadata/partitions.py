@@ -27,7 +27,7 @@ from typing import Protocol
 from shalott.broker.base.env import Env
 from shalott.broker.base.errors import ProcessError
 from shalott.broker.rabbit.config import NodeConfig
-from shalott.broker.rabbit.metadata.healing import choose_winner, is_majority, sides_of
+from shalott.broker.rabbit.metadata.membership import choose_winner, is_majority, sides_of
 from shalott.broker.rabbit.metadata.serving import TableServer
 from shalott.broker.rabbit.processes.messages import Done, Message, Name, NodeDownEvent, NodeUp
 from shalott.broker.rabbit.processes.process import Caller, Process

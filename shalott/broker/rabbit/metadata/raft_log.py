@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from shalott.broker.rabbit.metadata.healing import is_majority
+from shalott.broker.rabbit.metadata.membership import is_majority
 from shalott.broker.rabbit.metadata.messages import Member
 from shalott.broker.rabbit.metadata.tables import Change, StoredRow, Tables
 

@@ -18,8 +18,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from shalott.broker.rabbit.config import NodeConfig
-from shalott.broker.rabbit.metadata.healing import is_majority
-from shalott.broker.rabbit.metadata.membership import refusal
+from shalott.broker.rabbit.metadata.membership import is_majority, refusal
 from shalott.broker.rabbit.metadata.messages import JoinRefused, Member
 from shalott.broker.rabbit.metadata.raft_log import AddMember, DropMember
 from shalott.broker.rabbit.processes.mesh import linked_within_ms

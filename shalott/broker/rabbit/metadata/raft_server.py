@@ -25,8 +25,7 @@ from shalott.broker.base.env import Env
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata import raft_log
 from shalott.broker.rabbit.metadata.api import TableChanged
-from shalott.broker.rabbit.metadata.healing import is_majority
-from shalott.broker.rabbit.metadata.membership import belonging
+from shalott.broker.rabbit.metadata.membership import belonging, is_majority
 from shalott.broker.rabbit.metadata.messages import (
     Applied,
     Commit,

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shalott.broker.rabbit.metadata.records import PolicyRow, QueueRow
-from shalott.broker.rabbit.processes.messages import Pid
-from shalott.broker.rabbit.processes.terms import atom, pid_anywhere, pid_here, term
+from shalott.broker.rabbit.processes.messages import Pid, atom, pid_anywhere, pid_here, term
 
 # How a match that failed is told when the peer's queue supervisor was not there (KB-RMQ-01).
 NO_SUPERVISOR = (

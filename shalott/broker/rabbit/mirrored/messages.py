@@ -4,6 +4,7 @@ payloads).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from shalott.broker.rabbit.amqp.queue_protocol import Content
 from shalott.broker.rabbit.gm.activity import Activity, Catchup, CheckNeighbours
 from shalott.broker.rabbit.metadata.records import GroupRow, MemberId, QueueRow
 from shalott.broker.rabbit.processes.messages import Message, Pid
+from shalott.broker.rabbit.processes.process import Caller
 
 SUPERVISOR = "queues"  # the name that each node's queue supervisor is registered under
 
@@ -282,3 +284,31 @@ MESSAGES: tuple[type[Message], ...] = (
     StartMirror,
     LookAgain,
 )
+
+
+# FROM shalott/broker/rabbit/mirrored/messages.py:
+# Why a queue process was started.
+@dataclass(frozen=True, slots=True)
+class DeclareStart:
+    """``row`` is what was declared, without a pid."""
+
+    row: QueueRow
+    caller: Caller
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverStart:
+    """``seen``: the dead master in whose place it shall be. ``snapshot`` is the row as it was then,
+    under KB-RMQ-02 only.
+    """
+
+    seen: Pid | None
+    snapshot: QueueRow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorStart:
+    caller: Caller | None
+
+
+Start = DeclareStart | RecoverStart | MirrorStart

@@ -14,8 +14,8 @@ from shalott.broker.rabbit.metadata.api import Metadata, Transaction
 from shalott.broker.rabbit.metadata.policies import in_force
 from shalott.broker.rabbit.metadata.records import QueueRow, queue_key
 from shalott.broker.rabbit.mirrored import policy, rows
+from shalott.broker.rabbit.mirrored.bug_rules import operator_rules
 from shalott.broker.rabbit.mirrored.messages import SUPERVISOR, Declared, DeclareQueue
-from shalott.broker.rabbit.mirrored.operator_rules import operator_rules
 from shalott.broker.rabbit.processes.messages import Failed, Name, Pid
 from shalott.broker.rabbit.processes.runtime import Runtime
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from shalott.broker.base.env import pause_ms
 from shalott.broker.base.errors import BrokerError, ProcessError
 from shalott.broker.rabbit.management.agent import NAME, Admit, Forget
-from shalott.broker.rabbit.node.standing import Standing, write_standing
+from shalott.broker.rabbit.node.node_state import Standing, write_standing
 from shalott.broker.rabbit.processes.messages import Failed, Message, Name
 
 if TYPE_CHECKING:

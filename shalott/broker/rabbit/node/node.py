@@ -25,7 +25,9 @@ from shalott.broker.base.events import EventLog
 from shalott.broker.base.http.server import ManagementServer
 from shalott.broker.base.lives import begin_life
 from shalott.broker.rabbit.amqp.alarms import Alarms
+from shalott.broker.rabbit.amqp.queue_protocol import MESSAGES as QUEUE_MESSAGES
 from shalott.broker.rabbit.config import NodeConfig
+from shalott.broker.rabbit.management.agent import MESSAGES as AGENT_MESSAGES
 from shalott.broker.rabbit.management.agent import NAME as CLIENTS
 from shalott.broker.rabbit.management.agent import ClientsAgent
 from shalott.broker.rabbit.management.api import respond
@@ -33,17 +35,22 @@ from shalott.broker.rabbit.management.clients import clients_of_node, send_away
 from shalott.broker.rabbit.management.nodes import admit, forget
 from shalott.broker.rabbit.management.views import look
 from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
+from shalott.broker.rabbit.metadata.messages import MESSAGES as METADATA_MESSAGES
 from shalott.broker.rabbit.metadata.messages import SERVER
 from shalott.broker.rabbit.metadata.opening import Store, make_server, open_store
+from shalott.broker.rabbit.metadata.partitions import MESSAGES as PARTITION_MESSAGES
 from shalott.broker.rabbit.metadata.partitions import NAME as PARTITIONS
 from shalott.broker.rabbit.metadata.partitions import PartitionHandler
-from shalott.broker.rabbit.node import messages
+from shalott.broker.rabbit.metadata.raft_transport import MESSAGES as CONSENSUS_MESSAGES
+from shalott.broker.rabbit.mirrored.messages import MESSAGES as MIRROR_MESSAGES
+from shalott.broker.rabbit.node import node as messages
 from shalott.broker.rabbit.node.application import Application
 from shalott.broker.rabbit.node.clustering import Clustering
-from shalott.broker.rabbit.node.standing import MEMBER, BeginAgain, Standing
+from shalott.broker.rabbit.node.node_state import MEMBER, BeginAgain, Standing
 from shalott.broker.rabbit.node.view import NodeView
 from shalott.broker.rabbit.processes.mesh import Mesh
-from shalott.broker.rabbit.processes.messages import Codec
+from shalott.broker.rabbit.processes.messages import MESSAGES as PROCESS_MESSAGES
+from shalott.broker.rabbit.processes.messages import Codec, Message
 from shalott.broker.rabbit.processes.runtime import Runtime
 from shalott.broker.rabbit.storage.memory import MemoryMonitor
 
@@ -296,3 +303,16 @@ class Node:
             self.metadata_server.leave()
         self.phase = phase
         self.env.events.emit("", "role", role="paused" if phase == "paused" else "stopped")
+
+
+# FROM shalott/broker/rabbit/node/node.py:
+# Every message that may travel between nodes: what the node's codec is made of.
+ALL: tuple[type[Message], ...] = (
+    *PROCESS_MESSAGES,
+    *METADATA_MESSAGES,
+    *PARTITION_MESSAGES,
+    *CONSENSUS_MESSAGES,
+    *QUEUE_MESSAGES,
+    *MIRROR_MESSAGES,
+    *AGENT_MESSAGES,
+)

@@ -18,6 +18,16 @@ import logging
 from collections.abc import Callable
 
 from shalott.broker.base.errors import CallTimeout, NodeDown, NoProcess
+from shalott.broker.rabbit.processes.link import (
+    CallFrame,
+    DemonitorFrame,
+    DownFrame,
+    Frame,
+    MonitorFrame,
+    ReplyFrame,
+    SendFrame,
+    address_of,
+)
 from shalott.broker.rabbit.processes.messages import (
     Address,
     Codec,
@@ -28,19 +38,9 @@ from shalott.broker.rabbit.processes.messages import (
     NodeDownEvent,
     NodeUp,
     Pid,
+    to_an_old_life,
 )
 from shalott.broker.rabbit.processes.process import Caller, Envelope, ExitProcess, Process
-from shalott.broker.rabbit.processes.terms import to_an_old_life
-from shalott.broker.rabbit.processes.wire import (
-    CallFrame,
-    DemonitorFrame,
-    DownFrame,
-    Frame,
-    MonitorFrame,
-    ReplyFrame,
-    SendFrame,
-    address_of,
-)
 
 log = logging.getLogger("shalott.broker.processes")
 

@@ -18,8 +18,7 @@ from shalott.broker.rabbit.gm import member as gm
 from shalott.broker.rabbit.metadata.policies import POLICY
 from shalott.broker.rabbit.metadata.records import PolicyRow, QueueRow, policy_key
 from shalott.broker.rabbit.mirrored import log_lines, policy, rows
-from shalott.broker.rabbit.mirrored.messages import Declared, StopProcess, StopTimeout
-from shalott.broker.rabbit.mirrored.modes import RecoverStart
+from shalott.broker.rabbit.mirrored.messages import Declared, RecoverStart, StopProcess, StopTimeout
 from shalott.broker.rabbit.processes.messages import Failed, Message, Pid
 from shalott.broker.rabbit.processes.process import Caller
 from shalott.broker.rabbit.queue_process import roles

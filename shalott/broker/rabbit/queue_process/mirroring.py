@@ -17,12 +17,11 @@ from shalott.broker.rabbit.mirrored import log_lines, policy, rows
 from shalott.broker.rabbit.mirrored.messages import (
     SUPERVISOR,
     Declared,
+    DeclareStart,
     StartMirror,
     StopProcess,
 )
-from shalott.broker.rabbit.mirrored.modes import DeclareStart
-from shalott.broker.rabbit.processes.messages import Failed, Name, Pid
-from shalott.broker.rabbit.processes.terms import atom
+from shalott.broker.rabbit.processes.messages import Failed, Name, Pid, atom
 from shalott.broker.rabbit.queue_process import ending, roles, syncing
 from shalott.broker.rabbit.queue_process.queue_shell import QueueShell
 from shalott.broker.rabbit.queue_process.state import Identity, QueueState

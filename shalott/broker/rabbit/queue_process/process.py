@@ -26,28 +26,27 @@ from shalott.broker.rabbit.mirrored.messages import (
     LookRing,
     ReadOn,
     SenderDeathTimer,
+    Start,
     StopNow,
     StopProcess,
     StopTimeout,
     UpdateMirroring,
 )
-from shalott.broker.rabbit.mirrored.modes import Start
 from shalott.broker.rabbit.processes.messages import Down, Failed, Message, Pid
 from shalott.broker.rabbit.processes.process import Caller, Envelope, Process
 from shalott.broker.rabbit.queue_process import (
     ending,
-    looks,
     mirroring,
-    promotion,
     ring_events,
     roles,
     starting,
     syncing,
 )
-from shalott.broker.rabbit.queue_process.context import QueueContext
+from shalott.broker.rabbit.queue_process import inspection as looks
+from shalott.broker.rabbit.queue_process import ring_events as promotion
+from shalott.broker.rabbit.queue_process.inspection import inspect
 from shalott.broker.rabbit.queue_process.queue_shell import QueueShell
-from shalott.broker.rabbit.queue_process.state import Identity, QueueState
-from shalott.broker.rabbit.replica.inspection import inspect
+from shalott.broker.rabbit.queue_process.state import Identity, QueueContext, QueueState
 from shalott.broker.rabbit.replica.master import Master
 from shalott.broker.rabbit.replica.mirror import Mirror
 

@@ -9,21 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, Literal, NoReturn, Protocol, TypeVar
 
 from shalott.broker.base.errors import StorageError
 from shalott.broker.rabbit.gm import member as gm
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.mirrored import rows
+from shalott.broker.rabbit.mirrored.bug_rules import process_rules
 from shalott.broker.rabbit.mirrored.messages import StopProcess
-from shalott.broker.rabbit.processes.messages import Address, Message, Pid
+from shalott.broker.rabbit.processes.messages import Address, Down, Message, Pid
 from shalott.broker.rabbit.processes.process import ExitProcess
 from shalott.broker.rabbit.processes.runtime import Runtime
-from shalott.broker.rabbit.queue_process.context import QueueContext
-from shalott.broker.rabbit.queue_process.monitors import Monitors
-from shalott.broker.rabbit.queue_process.process_rules import process_rules
-from shalott.broker.rabbit.queue_process.state import QueueState
+from shalott.broker.rabbit.queue_process.state import QueueContext, QueueState
 from shalott.broker.rabbit.queue_process.transactions import Transactions
 from shalott.broker.rabbit.replica import instructions as ins
 
@@ -179,3 +177,57 @@ def group_of(key: str) -> str:
     """The queue's name in the event log: with its vhost, unless that is the default one."""
     name, _, vhost = key.rpartition("@")
     return name if vhost == "/" else key
+
+
+# FROM shalott/broker/rabbit/queue_process/queue_shell.py:
+# Monitors: the processes that a queue process watches: its users (channels and owners), and its
+# peers (other processes of the queue).
+#
+# Each is watched once, however often that is asked for, and apart in either part.
+Part = Literal["peer", "user"]
+
+
+class Watcher(Protocol):
+    """Who gets the Downs."""
+
+    @property
+    def pid(self) -> Pid: ...
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+
+class Monitors:
+    """Of one process."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._users: dict[Pid, int] = {}  # -> the monitor's reference
+        self._peers: dict[Pid, int] = {}
+
+    @property
+    def users(self) -> list[Pid]:
+        return list(self._users)
+
+    def add_user(self, pid: Pid) -> None:
+        if pid not in self._users:
+            self._users[pid] = self._watcher.runtime.monitor(pid, self._watcher.pid)
+
+    def drop_user(self, pid: Pid) -> None:
+        ref = self._users.pop(pid, None)
+        if ref is not None:
+            self._watcher.runtime.demonitor(ref)
+
+    def add_peer(self, pid: Pid) -> None:
+        if pid not in self._peers:
+            self._peers[pid] = self._watcher.runtime.monitor(pid, self._watcher.pid)
+
+    def take(self, down: Down) -> Part | None:
+        """What the process that ended was watched as; None if it is watched no more."""
+        if self._peers.get(down.pid) == down.ref:
+            del self._peers[down.pid]
+            return "peer"
+        if self._users.get(down.pid) == down.ref:
+            del self._users[down.pid]
+            return "user"
+        return None

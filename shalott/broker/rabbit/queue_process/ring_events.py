@@ -4,10 +4,15 @@ over; and what a process says first when the ring would carry it.
 
 from __future__ import annotations
 
+import logging
+
+from shalott.broker.base.env import pause_ms
 from shalott.broker.rabbit.gm import member as gm
 from shalott.broker.rabbit.metadata.records import GroupRow
-from shalott.broker.rabbit.mirrored import rows
-from shalott.broker.rabbit.queue_process import ending, promotion, starting, syncing
+from shalott.broker.rabbit.mirrored import log_lines, rows
+from shalott.broker.rabbit.processes.messages import Pid
+from shalott.broker.rabbit.queue_process import ending, mirroring, roles, starting, syncing
+from shalott.broker.rabbit.queue_process import ring_events as promotion
 from shalott.broker.rabbit.queue_process.queue_shell import QueueShell
 from shalott.broker.rabbit.queue_process.ring_shell import GmShell
 from shalott.broker.rabbit.queue_process.state import QueueState
@@ -90,3 +95,101 @@ def _report_stale(state: QueueState, shell: QueueShell, ring: GmShell) -> None:
     grouped = [member.id.pid for member in group.members]
     stale = [pid for pid in row.gm_pids if pid not in grouped and pid not in present]
     ring.feed(gm.ValidateMembers((*present, *stale)))
+
+
+# FROM shalott/broker/rabbit/queue_process/ring_events.py:
+# What a queue process does when others of its ring died; above all, how a mirror becomes the
+# master.
+#
+# After rabbit/rabbit_mirror_queue_slave.erl (gm_deaths, promote_me) and rabbit_mirror_queue_misc.erl
+# (remove_from_queue). Deaths come from the ring, so everything that the dead master told has been
+# applied before. The decision is made in a transaction on the row (rows.remove_dead): every mirror
+# comes to the same one.
+log = logging.getLogger("shalott.broker.mirrored")
+
+PROMOTION_LATE_MS = 500
+
+
+async def master_down(state: QueueState, shell: QueueShell, master: Pid) -> None:
+    """The master that this mirror follows is dead or out of reach."""
+    # The ring is lazy: without some traffic its members wouldn't hear of the death. It tells the
+    # death when all that the master said has come round. Who took it for dead before that, on the
+    # occasion of another death, would be promoted without what others hold already.
+    shell.broadcast(ins.ProcessDeath())
+    assert state.ring.gm is not None
+    view = state.ring.gm.member.view
+    if view is None or all(member.pid != master for member in view.known()):
+        # It never got into the ring, or is out of it already: the ring will not report it.
+        await members_died(state, shell, (master,))
+
+
+async def members_died(state: QueueState, shell: QueueShell, deaths: tuple[Pid, ...]) -> None:
+    if state.role is None:
+        return
+    if shell.env.buggify("promotion.late"):  # others may have decided by then
+        await pause_ms(shell.env.rng.random() * PROMOTION_LATE_MS)
+    # All that ever died: a master that stays recorded because nobody may replace it is still dead.
+    state.ring.known_dead.update(dict.fromkeys(deaths))
+    dead = tuple(state.ring.known_dead)
+    unsynced = not shell.rules.obeys_promote_on_failure
+    removal = await shell.transact(
+        lambda tx: rows.remove_dead(tx, state.key, shell.pid, dead, promotes_unsynced=unsynced)
+    )
+    is_master = isinstance(state.role, Master)
+    log.info(log_lines.saw_deaths(state.key, shell.pid, deaths, is_master=is_master))
+    if isinstance(state.role, Master) and not shell.rules.expects_other_masters:
+        recorded = shell.pid if removal.row is None else removal.row.pid
+        assert recorded == shell.pid, f"case_clause in gm_deaths: {recorded} is the master"
+    match removal.outcome:
+        case "gone" | "not_member":
+            await ending.out_of_place(state, shell)
+        case "not_synced":
+            # ha-promote-on-failure=when-synced: the queue waits for its old master instead.
+            assert isinstance(state.role, Mirror)
+            shell.emit("not_promoted", depth=state.role.queue.depth)
+            await shell.context.storage.wipe(state.key)
+            shell.exit("shutdown")
+        case "same":
+            assert removal.row is not None
+            if isinstance(state.role, Master):
+                if await ending.yields(state, shell, stops_mirrors=True):
+                    return
+                shell.emit("set_changed", removed=[pid.node for pid in deaths])
+            mirroring.replace_dead(state, shell, removal.row, deaths)
+        case "other":
+            _follow(state, shell, removal)
+        case "promoted":
+            _promote(state, shell, removal)
+            assert removal.row is not None
+            mirroring.replace_dead(state, shell, removal.row, deaths)
+
+
+def _follow(state: QueueState, shell: QueueShell, removal: rows.Removal) -> None:
+    if not isinstance(state.role, Mirror):
+        shell.exit("shutdown")
+    assert removal.master is not None
+    roles.follow(shell, state.role, removal.master)
+    shell.broadcast(ins.ProcessDeath())
+
+
+def _promote(state: QueueState, shell: QueueShell, removal: rows.Removal) -> None:
+    mirror, row = state.role, removal.row
+    if isinstance(mirror, Master):
+        return  # it is the master already, and was just put back into the row
+    assert mirror is not None and row is not None
+    log.info(log_lines.promoting(state.key, shell.pid))
+    mirror.flush()
+    master = roles.become_master(
+        state, shell, mirror.queue, row, mirror.inheritance(), started_as="promoted"
+    )
+    shell.emit(
+        "promoted",
+        synchronised=removal.was_synchronised,
+        master_was=None if removal.master_was is None else removal.master_was.node,
+        depth=master.queue.depth,
+        reason="" if removal.was_synchronised else "L1: an unsynchronised mirror was promoted",
+    )
+    master.requeue_all()
+    master.tell_depth()
+    master.take_deliveries()
+    syncing.maybe_auto_sync(state, shell, None)

@@ -13,7 +13,7 @@ from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.queue_process.queue_shell import QueueShell
 from shalott.broker.rabbit.queue_process.ring_shell import GmShell
 from shalott.broker.rabbit.queue_process.state import QueueState
-from shalott.broker.rabbit.replica.inheritance import Inheritance
+from shalott.broker.rabbit.replica.confirms import Inheritance
 from shalott.broker.rabbit.replica.master import Master
 from shalott.broker.rabbit.replica.mirror import Mirror
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue

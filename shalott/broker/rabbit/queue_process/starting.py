@@ -15,13 +15,18 @@ from shalott.broker.base.env import pause_ms
 from shalott.broker.base.errors import MetadataUnavailable
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.mirrored import log_lines, rows
-from shalott.broker.rabbit.mirrored.messages import AutoSync, Declared
-from shalott.broker.rabbit.mirrored.modes import DeclareStart, MirrorStart, RecoverStart
+from shalott.broker.rabbit.mirrored.messages import (
+    AutoSync,
+    Declared,
+    DeclareStart,
+    MirrorStart,
+    RecoverStart,
+)
 from shalott.broker.rabbit.processes.messages import Done, Failed
 from shalott.broker.rabbit.queue_process import mirroring, roles
 from shalott.broker.rabbit.queue_process.queue_shell import QueueShell
 from shalott.broker.rabbit.queue_process.state import QueueState
-from shalott.broker.rabbit.replica.inheritance import Inheritance
+from shalott.broker.rabbit.replica.confirms import Inheritance
 from shalott.broker.rabbit.replica.master import Master
 
 log = logging.getLogger("shalott.broker.mirrored")

@@ -6,13 +6,18 @@ process and its shell read it. Nothing here acts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from shalott.broker.base.env import Env
+from shalott.broker.rabbit.config import NodeConfig
+from shalott.broker.rabbit.metadata.api import Metadata
 from shalott.broker.rabbit.metadata.records import QueueRow
-from shalott.broker.rabbit.mirrored.messages import Claimed
-from shalott.broker.rabbit.mirrored.modes import Start
+from shalott.broker.rabbit.mirrored.messages import Claimed, Start
+from shalott.broker.rabbit.mirrored.storage import QueueStorage
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.queue_process.ring_shell import GmShell
+from shalott.broker.rabbit.replica.limits import DeadLetter
 from shalott.broker.rabbit.replica.master import Master
 from shalott.broker.rabbit.replica.mirror import Mirror
 from shalott.broker.rabbit.replica.sync import MasterSync
@@ -133,3 +138,22 @@ class QueueState:
             synchronised=isinstance(role, Master) or (role is not None and role.is_synchronised),
             detail={} if sync is None else {"sync_messages": sync.sent},
         )
+
+
+# FROM shalott/broker/rabbit/queue_process/state.py:
+# QueueContext: what all queue processes of a node share.
+@dataclass(frozen=True)
+class QueueContext:
+    """A node, as its queue processes see it.
+
+    ``fail`` ends the node: its disk failed. ``restarted``: this is not the node's first broker
+    since its process began.
+    """
+
+    env: Env
+    config: NodeConfig
+    metadata: Metadata
+    storage: QueueStorage
+    dead_letters: Callable[[QueueRow], DeadLetter] | None = None
+    fail: Callable[[str], None] | None = None
+    restarted: bool = False

@@ -30,16 +30,14 @@ from shalott.broker.rabbit.amqp.queue_protocol import (
     Stats,
 )
 from shalott.broker.rabbit.metadata.records import QueueRow
+from shalott.broker.rabbit.mirrored.bug_rules import master_rules
 from shalott.broker.rabbit.mirrored.messages import FlushAcked
 from shalott.broker.rabbit.processes.messages import Done, Failed, Message, Pid
 from shalott.broker.rabbit.replica import instructions as ins
+from shalott.broker.rabbit.replica.confirms import Inheritance, MasterConfirms
 from shalott.broker.rabbit.replica.consumers import Consumers
-from shalott.broker.rabbit.replica.counts import Counts
-from shalott.broker.rabbit.replica.inheritance import Inheritance
 from shalott.broker.rabbit.replica.limits import Limits
-from shalott.broker.rabbit.replica.master_confirms import MasterConfirms
-from shalott.broker.rabbit.replica.master_rules import master_rules
-from shalott.broker.rabbit.replica.shell import Shell
+from shalott.broker.rabbit.replica.shell import Counts, Shell
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue, Fetched
 
 

@@ -21,8 +21,7 @@ from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.mirrored.messages import SenderDeathTimer, Synced
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.replica import instructions as ins
-from shalott.broker.rabbit.replica.confirms import DurableMarks, Outbox
-from shalott.broker.rabbit.replica.inheritance import Inheritance
+from shalott.broker.rabbit.replica.confirms import DurableMarks, Inheritance, Outbox
 from shalott.broker.rabbit.replica.shell import Shell
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
 from shalott.broker.rabbit.storage.entries import Expiry

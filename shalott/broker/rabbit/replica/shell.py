@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from shalott.broker.base.env import Env
@@ -71,3 +72,44 @@ class Shell(Protocol):
     def emit(self, kind: str, **detail: Any) -> None:
         """A node event of this queue, with its role and epoch."""
         ...
+
+
+# FROM shalott/broker/rabbit/replica/shell.py:
+# Counts: what clients have done with a queue since this process serves it, as RabbitMQ's
+# message_stats count it (rabbit_core_metrics.erl).
+@dataclass(slots=True)
+class Counts:
+    """Messages. ``redeliver``: those of the deliveries and gets that are marked so."""
+
+    publish: int = 0
+    deliver: int = 0
+    deliver_no_ack: int = 0
+    get: int = 0
+    get_no_ack: int = 0
+    get_empty: int = 0
+    redeliver: int = 0
+    ack: int = 0
+
+    def delivered(self, *, no_ack: bool, redelivered: bool) -> None:
+        self.deliver += not no_ack
+        self.deliver_no_ack += no_ack
+        self.redeliver += redelivered
+
+    def got(self, *, no_ack: bool, redelivered: bool) -> None:
+        self.get += not no_ack
+        self.get_no_ack += no_ack
+        self.redeliver += redelivered
+
+    def told(self) -> dict[str, int]:
+        """By the names of the management API."""
+        return {
+            "publish": self.publish,
+            "deliver": self.deliver,
+            "deliver_no_ack": self.deliver_no_ack,
+            "get": self.get,
+            "get_no_ack": self.get_no_ack,
+            "get_empty": self.get_empty,
+            "deliver_get": self.deliver + self.deliver_no_ack + self.get + self.get_no_ack,
+            "redeliver": self.redeliver,
+            "ack": self.ack,
+        }

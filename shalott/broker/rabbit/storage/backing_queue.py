@@ -32,11 +32,11 @@ from shalott.broker.rabbit.amqp.queue_protocol import Content
 from shalott.broker.rabbit.storage import recovery
 from shalott.broker.rabbit.storage.entries import Entry, Expiry, Place
 from shalott.broker.rabbit.storage.flusher import Flusher
-from shalott.broker.rabbit.storage.lines import Line, Lines, Order
 from shalott.broker.rabbit.storage.memory import MemoryMonitor
+from shalott.broker.rabbit.storage.message_order import Line, Lines, Order
 from shalott.broker.rabbit.storage.pager import Pager
 from shalott.broker.rabbit.storage.pages import Opens, PageFiles
-from shalott.broker.rabbit.storage.queue_records import (
+from shalott.broker.rabbit.storage.recovery import (
     Closed,
     Published,
     Purged,

@@ -28,8 +28,8 @@ from shalott.broker.rabbit.storage.entries import (
     encode_page,
     entry_of,
 )
-from shalott.broker.rabbit.storage.lines import Line, Order
 from shalott.broker.rabbit.storage.memory import UNLIMITED, MemoryMonitor, Traffic
+from shalott.broker.rabbit.storage.message_order import Line, Order
 from shalott.broker.rabbit.storage.pages import HEADER, Page, PageFiles, PageReader, Run, runs_of
 
 log = logging.getLogger("shalott.broker.storage")

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from shalott.broker.base.errors import MetadataUnavailable
-from shalott.broker.rabbit.mirrored.messages import StopNow
-from shalott.broker.rabbit.mirrored.modes import MirrorStart
+from shalott.broker.rabbit.mirrored.messages import MirrorStart, StopNow
 from shalott.broker.rabbit.processes.messages import Down, Message, Pid
 from shalott.broker.rabbit.processes.process import ExitProcess
 from shalott.broker.rabbit.queue_process import transactions
-from shalott.broker.rabbit.queue_process.monitors import Monitors
+from shalott.broker.rabbit.queue_process.queue_shell import Monitors
 from shalott.broker.rabbit.queue_process.state import (
     Identity,
     MirrorsStop,

@@ -9,7 +9,8 @@ import pytest
 
 from shalott.broker.rabbit.metadata.records import BindingRow, QueueRow
 from shalott.broker.rabbit.metadata.tables import LocalTransaction, Tables
-from shalott.broker.rabbit.mirrored import placement, rows
+from shalott.broker.rabbit.mirrored import policy as placement
+from shalott.broker.rabbit.mirrored import rows
 from shalott.broker.rabbit.processes.messages import Pid
 
 pytestmark = pytest.mark.unit

@@ -12,6 +12,7 @@ import pytest
 from shalott.broker.base.env import Env, SystemClock, seeded_rng
 from shalott.broker.base.errors import CallTimeout, NodeDown, NoProcess
 from shalott.broker.rabbit.config import NodeConfig, Peer
+from shalott.broker.rabbit.processes.link import CallFrame
 from shalott.broker.rabbit.processes.mesh import Mesh
 from shalott.broker.rabbit.processes.messages import (
     MESSAGES,
@@ -24,7 +25,6 @@ from shalott.broker.rabbit.processes.messages import (
 )
 from shalott.broker.rabbit.processes.process import Caller, Process
 from shalott.broker.rabbit.processes.runtime import Runtime
-from shalott.broker.rabbit.processes.wire import CallFrame
 
 pytestmark = pytest.mark.unit
 

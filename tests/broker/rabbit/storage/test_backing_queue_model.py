@@ -33,7 +33,7 @@ from shalott.broker.base.errors import StorageError
 from shalott.broker.rabbit.amqp.queue_protocol import Content
 from shalott.broker.rabbit.storage import backing_queue as backing_queue_module
 from shalott.broker.rabbit.storage import flusher as flusher_module
-from shalott.broker.rabbit.storage import lines as lines_module
+from shalott.broker.rabbit.storage import message_order as lines_module
 from shalott.broker.rabbit.storage import pager as pager_module
 from shalott.broker.rabbit.storage import pages as pages_module
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue, Fetched

@@ -55,7 +55,7 @@ SCENARIOS: dict[str, tuple[str, ...]] = {
     ),
 }
 
-_REPLICA = "shalott/broker/rabbit/mirrored/replica"
+_REPLICA = "shalott/broker/rabbit/replica"
 _STORAGE = "shalott/broker/rabbit/storage"
 
 # A mirror that ends by no assertion when it holds other messages than its master.
@@ -90,11 +90,11 @@ MUTANTS: tuple[Mutant, ...] = (
         edits=(
             Edit(
                 f"{_STORAGE}/backing_queue.py",
-                "        assert content.id not in self._entries,",
+                "        assert content.id not in self.messages.entries,",
                 "        if self._serial == 60:\n"
                 "            import os\n\n"
                 "            os.kill(os.getpid(), 9)\n"
-                "        assert content.id not in self._entries,",
+                "        assert content.id not in self.messages.entries,",
             ),
         ),
         scenario="calm",
@@ -110,7 +110,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 f"{_REPLICA}/mirror.py",
                 "                    mark = self.queue.publish(content, redelivered=True,"
                 " expiry=expiry)\n",
-                "                    mark = self.queue.mark()\n"
+                "                    mark = self.queue.index.mark\n"
                 "                    if content.id % 5:\n"
                 "                        mark = self.queue.publish(content)\n",
             ),
@@ -126,8 +126,8 @@ MUTANTS: tuple[Mutant, ...] = (
         edits=(
             Edit(
                 f"{_STORAGE}/backing_queue.py",
-                "        entries = self._unacked_among(ids)\n        for entry in entries:\n",
-                "        entries = self._unacked_among(())\n        for entry in entries:\n",
+                "        entries = self.messages.unacked_among(ids)\n        for entry in entries:\n",
+                "        entries = self.messages.unacked_among(())\n        for entry in entries:\n",
             ),
         ),
         scenario="kill",
@@ -140,8 +140,8 @@ MUTANTS: tuple[Mutant, ...] = (
         edits=(
             Edit(
                 f"{_STORAGE}/backing_queue.py",
-                "        return Fetched(content, redelivered, self._ready)\n",
-                "        return Fetched(content, False, self._ready)\n",
+                "        return Fetched(content, redelivered, self.messages.ready)\n",
+                "        return Fetched(content, False, self.messages.ready)\n",
             ),
         ),
         scenario="kill-one",
@@ -208,7 +208,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 f"{_STORAGE}/backing_queue.py",
                 "        redelivered, content = entry.redelivered, entry.content\n",
                 "        if entry.serial % 50 == 0:\n"
-                "            self._to_unacked(entry)\n"
+                "            self.messages.await_ack(entry)\n"
                 "            self._remove([entry])\n"
                 "            return self.fetch(no_ack=no_ack)\n"
                 "        redelivered, content = entry.redelivered, entry.content\n",
@@ -266,7 +266,7 @@ MUTANTS: tuple[Mutant, ...] = (
             Edit(
                 "shalott/broker/rabbit/queue_process/process.py",
                 "        if not isinstance(master, Master):\n            return Failed",
-                "        head = master.queue.peek() if isinstance(master, Mirror) else None\n"
+                "        head = master.queue.messages.peek() if isinstance(master, Mirror) else None\n"
                 "        if head is not None and isinstance(request, Get):\n"
                 "            return Got(0, head.redelivered, head.content, 0)\n"
                 "        if not isinstance(master, Master):\n            return Failed",

@@ -357,7 +357,7 @@ class TestNode:
         """(body, unacknowledged) of all that this node's process holds."""
         process = self.process(queue)
         assert process is not None and process.role is not None
-        return [(h.content.body, h.unacked) for h in process.role.queue.contents()]
+        return [(h.content.body, h.unacked) for h in process.role.queue.messages.contents()]
 
     def is_synchronised(self, queue: str) -> bool:
         row, process = self.row(queue), self.process(queue)

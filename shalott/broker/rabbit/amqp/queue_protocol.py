@@ -183,7 +183,7 @@ class Stats(Message):
 
 class Inspect(Message):
     """call -> Stats whose detail is all that the management API shows of a master
-    (mirrored/replica/inspection.py). Channels ask for Stat.
+    (broker/rabbit/queue_process/inspection.py). Channels ask for Stat.
     """
 
 

@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from shalott.broker.base.env import Env
+from shalott.broker.base.http.messages import not_found, unavailable
 from shalott.broker.base.http.router import RouteOf
 from shalott.broker.rabbit.amqp.alarms import Alarms
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
 from shalott.broker.rabbit.amqp.services import ChannelInfo, Queues
 from shalott.broker.rabbit.config import NodeConfig
+from shalott.broker.rabbit.metadata import vhosts
 from shalott.broker.rabbit.metadata.api import Metadata
+from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.processes.runtime import Runtime
 from shalott.broker.rabbit.storage.memory import MemoryMonitor
@@ -177,3 +180,23 @@ def summed(stats: list[dict[str, Any]]) -> dict[str, Any]:
             else:
                 total[name] = total.get(name, 0) + value
     return total
+
+
+def require_vhost(backend: ManagementBackend, vhost: str) -> None:
+    """Raises ApiError(404)."""
+    if not vhosts.exists(backend.metadata, vhost):
+        raise not_found()
+
+
+def running_queues(backend: ManagementBackend) -> Queues:
+    """Raises ApiError(503) while the broker doesn't run."""
+    if backend.queues is None:
+        raise unavailable(f"the broker on this node is {backend.phase}")
+    return backend.queues
+
+
+def queue_rows(backend: ManagementBackend) -> list[QueueRow]:
+    """Every queue, by key: the live row, or the durable one of a queue that waits for its node."""
+    rows = dict(backend.metadata.rows("durable_queue"))
+    rows.update(backend.metadata.rows("queue"))
+    return [row for _, row in sorted(rows.items()) if isinstance(row, QueueRow)]

@@ -14,9 +14,13 @@ from shalott.broker.rabbit.amqp.connection import ConnectionInfo
 from shalott.broker.rabbit.amqp.queue_protocol import Stat, Stats
 from shalott.broker.rabbit.amqp.services import ChannelInfo, ConsumerInfo
 from shalott.broker.rabbit.management.agent import Kind, Listed, of_all_nodes
-from shalott.broker.rabbit.management.backend import ManagementBackend, Route
-from shalott.broker.rabbit.management.queues import STAT_TIMEOUT_MS, queue_rows
-from shalott.broker.rabbit.management.vhosts import require_vhost
+from shalott.broker.rabbit.management.backend import (
+    ManagementBackend,
+    Route,
+    queue_rows,
+    require_vhost,
+)
+from shalott.broker.rabbit.management.queues import STAT_TIMEOUT_MS
 from shalott.broker.rabbit.metadata.records import QueueRow
 
 

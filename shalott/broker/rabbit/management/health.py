@@ -19,10 +19,14 @@ from shalott.broker.base.http.messages import (
 )
 from shalott.broker.rabbit.amqp.queue_protocol import Confirmed, Content, Get, Got, Publish
 from shalott.broker.rabbit.amqp.services import Queues
-from shalott.broker.rabbit.management.backend import ManagementBackend, Route
+from shalott.broker.rabbit.management.backend import (
+    ManagementBackend,
+    Route,
+    queue_rows,
+    require_vhost,
+    running_queues,
+)
 from shalott.broker.rabbit.management.nodes import is_disk_alarm, listeners
-from shalott.broker.rabbit.management.queues import queue_rows, running_queues
-from shalott.broker.rabbit.management.vhosts import require_vhost
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.processes.messages import Message
 from shalott.broker.rabbit.processes.process import Process

@@ -19,8 +19,8 @@ from shalott.broker.base.http.messages import (
     not_found,
     unavailable,
 )
-from shalott.broker.rabbit.management.backend import ManagementBackend, Route, summed
-from shalott.broker.rabbit.management.queues import queue_rows, view_queues
+from shalott.broker.rabbit.management.backend import ManagementBackend, Route, queue_rows, summed
+from shalott.broker.rabbit.management.queues import view_queues
 from shalott.broker.rabbit.management.topology import exchange_rows
 from shalott.broker.rabbit.metadata import membership
 from shalott.broker.rabbit.metadata.api import Transaction

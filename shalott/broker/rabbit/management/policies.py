@@ -20,9 +20,12 @@ from shalott.broker.base.http.messages import (
     json_response,
     not_found,
 )
-from shalott.broker.rabbit.management.backend import ManagementBackend, Route
-from shalott.broker.rabbit.management.queues import running_queues
-from shalott.broker.rabbit.management.vhosts import require_vhost
+from shalott.broker.rabbit.management.backend import (
+    ManagementBackend,
+    Route,
+    require_vhost,
+    running_queues,
+)
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.policies import OPERATOR_POLICY, POLICY, policy_rows
 from shalott.broker.rabbit.metadata.records import PolicyRow, policy_key

@@ -25,9 +25,13 @@ from shalott.broker.rabbit.amqp.arguments import (
     check_same_queue_arguments,
 )
 from shalott.broker.rabbit.amqp.queue_protocol import Count, Delete, Inspect, Purge, Stats
-from shalott.broker.rabbit.amqp.services import Queues
-from shalott.broker.rabbit.management.backend import ManagementBackend, Route
-from shalott.broker.rabbit.management.vhosts import require_vhost
+from shalott.broker.rabbit.management.backend import (
+    ManagementBackend,
+    Route,
+    queue_rows,
+    require_vhost,
+    running_queues,
+)
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.policies import in_force
 from shalott.broker.rabbit.metadata.records import QueueRow, Record, queue_key
@@ -53,13 +57,6 @@ class QueueBody(msgspec.Struct, kw_only=True):
 
 class ActionBody(msgspec.Struct):
     action: str = ""
-
-
-def running_queues(backend: ManagementBackend) -> Queues:
-    """Raises ApiError(503) while the broker doesn't run."""
-    if backend.queues is None:
-        raise unavailable(f"the broker on this node is {backend.phase}")
-    return backend.queues
 
 
 def find_row(backend: ManagementBackend, parameters: Mapping[str, str]) -> QueueRow:
@@ -205,13 +202,6 @@ ROUTES: tuple[Route, ...] = (
 # FROM shalott/broker/rabbit/management/queues.py:
 # A queue as the management API shows it: its row, and what its master says of itself.
 STAT_TIMEOUT_MS = 1000
-
-
-def queue_rows(backend: ManagementBackend) -> list[QueueRow]:
-    """Every queue, by key: the live row, or the durable one of a queue that waits for its node."""
-    rows = dict(backend.metadata.rows("durable_queue"))
-    rows.update(backend.metadata.rows("queue"))
-    return [row for _, row in sorted(rows.items()) if isinstance(row, QueueRow)]
 
 
 def is_live(backend: ManagementBackend, row: QueueRow) -> bool:

@@ -10,9 +10,12 @@ import msgspec
 
 from shalott.broker.base.http.messages import Request, Response, json_response, not_found
 from shalott.broker.rabbit.amqp.exchanges import predeclared_exchanges
-from shalott.broker.rabbit.management.backend import ManagementBackend, Route
-from shalott.broker.rabbit.management.queues import queue_rows
-from shalott.broker.rabbit.management.vhosts import require_vhost
+from shalott.broker.rabbit.management.backend import (
+    ManagementBackend,
+    Route,
+    queue_rows,
+    require_vhost,
+)
 from shalott.broker.rabbit.metadata import vhosts
 from shalott.broker.rabbit.metadata.policies import InForce, in_force
 from shalott.broker.rabbit.metadata.records import BindingRow, ExchangeRow, exchange_key

@@ -20,18 +20,17 @@ from shalott.broker.base.http.messages import (
 )
 from shalott.broker.rabbit.amqp.exchanges import predeclared_exchanges
 from shalott.broker.rabbit.management.agent import NAME, TIMEOUT_MS, CloseVhost
-from shalott.broker.rabbit.management.backend import ManagementBackend, Route
-from shalott.broker.rabbit.management.queues import queue_rows, running_queues
+from shalott.broker.rabbit.management.backend import (
+    ManagementBackend,
+    Route,
+    queue_rows,
+    require_vhost,
+    running_queues,
+)
 from shalott.broker.rabbit.metadata import permissions, vhosts
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.records import PermissionRow
 from shalott.broker.rabbit.processes.messages import Name
-
-
-def require_vhost(backend: ManagementBackend, vhost: str) -> None:
-    """Raises ApiError(404)."""
-    if not vhosts.exists(backend.metadata, vhost):
-        raise not_found()
 
 
 def view_vhost(backend: ManagementBackend, vhost: str) -> dict[str, Any]:

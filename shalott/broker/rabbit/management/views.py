@@ -16,9 +16,9 @@ import msgspec
 from shalott.broker.base.errors import CallTimeout, ProcessError
 from shalott.broker.base.http.messages import Request, Response, json_response
 from shalott.broker.rabbit.management.agent import NAME, TIMEOUT_MS, Look, LookTold
-from shalott.broker.rabbit.management.backend import ManagementBackend, Route
+from shalott.broker.rabbit.management.backend import ManagementBackend, Route, queue_rows
 from shalott.broker.rabbit.management.nodes import cluster_nodes, view_node
-from shalott.broker.rabbit.management.queues import count_of, is_live, queue_rows
+from shalott.broker.rabbit.management.queues import count_of, is_live
 from shalott.broker.rabbit.metadata.records import GroupRow, MemberId, QueueRow
 from shalott.broker.rabbit.mirrored.messages import Claim, Claimed, LookRing, PubLook, RingLook
 from shalott.broker.rabbit.processes.messages import Name, Pid

@@ -47,9 +47,9 @@ async def delete(
     assert isinstance(master, Master)
     if request.if_unused and len(master.consumers):
         return Failed("in_use")
-    if request.if_empty and master.queue.ready:
+    if request.if_empty and master.queue.messages.ready:
         return Failed("not_empty")
-    count = master.queue.ready
+    count = master.queue.messages.ready
     await _delete(state, shell, master, lambda: caller.reply(Count(count)))
     return None
 

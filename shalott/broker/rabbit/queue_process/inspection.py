@@ -32,7 +32,7 @@ def inspect(master: Master, row: QueueRow, status: str, senders: Sequence[Pid]) 
     queue, consumers, limits = master.queue, master.consumers, master.limits
     exclusive = next((c.request.tag for c in consumers if c.request.exclusive), None)
     active = consumers.single_active
-    ready_bytes, all_bytes = queue.ready_bytes, queue.bytes
+    ready_bytes, all_bytes = queue.messages.ready_bytes, queue.messages.bytes
     return {
         "exclusive_consumer_tag": exclusive,
         "single_active_consumer_tag": None if active is None else active[1],
@@ -41,19 +41,22 @@ def inspect(master: Master, row: QueueRow, status: str, senders: Sequence[Pid]) 
         "message_bytes_unacknowledged": all_bytes - ready_bytes,
         "backing_queue_status": {
             "mode": "lazy" if policy.is_lazy(row) else "default",
-            **queue.parts(),
-            "len": queue.ready,
-            "pending_acks": queue.unacked,
+            **queue.messages.parts(),
+            "len": queue.messages.ready,
+            "pending_acks": queue.messages.unacked,
             "target_ram_count": queue.pager.target,
-            "next_seq_id": queue.mark(),
-            **({"priority_lengths": _by_priority(queue)} if queue.has_priorities else {}),
+            "next_seq_id": queue.index.mark,
+            **({"priority_lengths": _by_priority(queue)} if queue.messages.has_priorities else {}),
         },
         "q": {
             "q": row.name,
             "exclusive_consumer": exclusive or "none",
             "has_had_consumers": consumers.had_any,
             "backing_queue": _backing_queue(row),
-            "backing_queue_state": {"len": queue.ready, "durable_mark": queue.durable_mark},
+            "backing_queue_state": {
+                "len": queue.messages.ready,
+                "durable_mark": queue.index.durable_mark,
+            },
             "consumers": [
                 {
                     "consumer_tag": consumer.request.tag,
@@ -64,7 +67,7 @@ def inspect(master: Master, row: QueueRow, status: str, senders: Sequence[Pid]) 
                 for consumer in sorted(consumers, key=lambda c: -c.request.priority)
             ],
             "expires": policy.setting(row, "expires"),
-            "sync_timer_ref": queue.sync_timer_runs,
+            "sync_timer_ref": queue.index.sync_timer_runs,
             "rate_timer_ref": None,
             "expiry_timer_ref": limits.waits_for_use,
             "stats_timer": None,
@@ -86,7 +89,9 @@ def inspect(master: Master, row: QueueRow, status: str, senders: Sequence[Pid]) 
 
 def _by_priority(queue: BackingQueue) -> dict[str, int]:
     """How many ready messages there are of each priority that has some."""
-    return {str(priority): count for priority, count in enumerate(queue.lengths()) if count}
+    return {
+        str(priority): count for priority, count in enumerate(queue.messages.lengths()) if count
+    }
 
 
 def _backing_queue(row: QueueRow) -> str:
@@ -147,7 +152,7 @@ def count_operations(state: QueueState) -> Operations:
     role, sync = state.role, state.sync.as_master
     return Operations(
         counts=role.counts.told() if isinstance(role, Master) else {},
-        message_bytes=0 if role is None else role.queue.bytes,
+        message_bytes=0 if role is None else role.queue.messages.bytes,
         sync_messages=None if sync is None else sync.sent,
         sync_total=None if sync is None else sync.total,
     )

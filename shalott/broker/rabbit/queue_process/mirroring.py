@@ -49,7 +49,7 @@ async def update(state: QueueState, shell: QueueShell, *, announce: bool = False
             await ending.out_of_place(state, shell)
         return
     state.role.limits.update(row)
-    state.role.queue.set_lazy(policy.is_lazy(row))
+    state.role.queue.pager.set_lazy(policy.is_lazy(row))
     if not state.is_blocked:
         state.role.limits.trim()
     if policy.is_mirrored(row) and state.ring.gm is None:
@@ -119,7 +119,7 @@ async def _check_place(state: QueueState, shell: QueueShell) -> None:
     row = shell.row()
     if row is None or shell.pid not in (row.pid, *row.slave_pids):
         await ending.out_of_place(state, shell)
-    state.role.queue.set_lazy(policy.is_lazy(row))
+    state.role.queue.pager.set_lazy(policy.is_lazy(row))
     if isinstance(state.role, Mirror) and row.pid != state.role.master:
         assert row.pid is not None
         roles.follow(shell, state.role, row.pid)

@@ -212,8 +212,8 @@ class QueueProcess(Process):
         if isinstance(request, Delete):
             return await ending.delete(self.state, self.shell, request, caller)
         answer = master.handle_call(request)
-        while answer is None and master.queue.is_head_away and isinstance(request, Get):
-            await self.shell.reading(master.queue.read_ahead())
+        while answer is None and master.queue.messages.is_head_away and isinstance(request, Get):
+            await self.shell.reading(master.queue.ahead.read())
             answer = master.handle_call(request)
         if answer is None:
             return Failed("unsupported", type(request).__name__)
@@ -286,7 +286,7 @@ class QueueProcess(Process):
                 master.is_deletable = master.limits.is_unused = False
                 await ending.delete_unused(self.state, self.shell)
             case Master() as master if not self.state.is_blocked:
-                await self.shell.reading(master.queue.read_ahead())
+                await self.shell.reading(master.queue.ahead.read())
                 master.go_on()
                 if master.waits_for_head:  # others have their turn first
                     self.deliver(ReadOn())

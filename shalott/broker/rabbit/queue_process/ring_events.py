@@ -35,7 +35,7 @@ async def take_all(state: QueueState, shell: QueueShell) -> None:
                     assert isinstance(instruction, ins.Instruction)
                     if isinstance(state.role, Mirror) and isinstance(instruction, ins.CONTENTS):
                         mirror = state.role
-                        if mirror.queue.pager.in_delta and isinstance(instruction, ins.Dropped):
+                        if mirror.queue.messages.in_delta and isinstance(instruction, ins.Dropped):
                             await shell.reading(mirror.drop_from_disk(instruction))
                         else:
                             mirror.apply(instruction)
@@ -146,7 +146,7 @@ async def members_died(state: QueueState, shell: QueueShell, deaths: tuple[Pid, 
         case "not_synced":
             # ha-promote-on-failure=when-synced: the queue waits for its old master instead.
             assert isinstance(state.role, Mirror)
-            shell.emit("not_promoted", depth=state.role.queue.depth)
+            shell.emit("not_promoted", depth=state.role.queue.messages.depth)
             await shell.context.storage.wipe(state.key)
             shell.exit("shutdown")
         case "same":
@@ -186,7 +186,7 @@ def _promote(state: QueueState, shell: QueueShell, removal: rows.Removal) -> Non
         "promoted",
         synchronised=removal.was_synchronised,
         master_was=None if removal.master_was is None else removal.master_was.node,
-        depth=master.queue.depth,
+        depth=master.queue.messages.depth,
         reason="" if removal.was_synchronised else "L1: an unsynchronised mirror was promoted",
     )
     master.requeue_all()

@@ -33,7 +33,7 @@ def become_master(
     state.identity.first_row = row
     if shell.context.dead_letters is not None:
         master.limits.dead_letters = shell.context.dead_letters(row)
-    _take_role(state, shell, master, {"started_as": started_as, "depth": queue.depth})
+    _take_role(state, shell, master, {"started_as": started_as, "depth": queue.messages.depth})
     if policy.is_mirrored(row) and state.ring.gm is None:
         join_ring(state, shell)
     return master
@@ -51,10 +51,10 @@ def _take_role(
 ) -> None:
     state.role = role
     state.epoch = shell.metadata.version(rows.QUEUE, state.key)
-    role.queue.on_durable(lambda mark: _tell_durable(state, shell))
+    role.queue.index.on_durable(lambda mark: _tell_durable(state, shell))
     role.queue.on_failure(shell.storage_failed)
     shell.emit("role", **detail)
-    if role.queue.durable_mark:
+    if role.queue.index.durable_mark:
         _tell_durable(state, shell)
 
 

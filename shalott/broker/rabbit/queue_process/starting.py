@@ -102,7 +102,7 @@ async def _recover(state: QueueState, shell: QueueShell, recovery: RecoverStart)
     if row is None:
         shell.exit("shutdown")
     queue = await shell.context.storage.recover(row)
-    log.info("queue '%s': recovered %d messages", state.key, queue.depth)
+    log.info("queue '%s': recovered %d messages", state.key, queue.messages.depth)
     roles.become_master(state, shell, queue, row, Inheritance(), started_as="recovered")
 
 

@@ -127,7 +127,9 @@ class QueueState:
     def claim(self) -> Claimed:
         """What this process believes to be."""
         role, sync = self.role, self.sync.as_master
-        ready, unacked = (0, 0) if role is None else (role.queue.ready, role.queue.unacked)
+        ready, unacked = (
+            (0, 0) if role is None else (role.queue.messages.ready, role.queue.messages.unacked)
+        )
         return Claimed(
             queue=self.key,
             role="starting" if role is None else role.role,

@@ -164,7 +164,7 @@ def mirror_starts(state: QueueState, shell: QueueShell, start: ins.SyncStart) ->
     wanted = not mirror.is_synchronised
     shell.send(start.syncer, SyncAnswer(shell.pid, start.ref, wanted))
     if wanted:
-        shell.emit("sync_started", discarded=mirror.queue.depth)
+        shell.emit("sync_started", discarded=mirror.queue.messages.depth)
         mirror.begin_sync()
         state.sync.as_mirror = MirrorSync(start.ref, start.syncer)
         shell.monitor_peer(start.syncer)
@@ -184,7 +184,7 @@ def _mirror_handle(
         case SyncComplete():
             state.sync.as_mirror = None
             mirror.finish_sync()
-            shell.emit("sync_done", outcome="complete", messages=mirror.queue.depth)
+            shell.emit("sync_done", outcome="complete", messages=mirror.queue.messages.depth)
         case SyncAborted():
             _abort(state, shell, "cancelled", master_lives=True)
 
@@ -197,7 +197,7 @@ def _syncer_down(state: QueueState, shell: QueueShell, pid: Pid) -> None:
 def _abort(state: QueueState, shell: QueueShell, outcome: str, *, master_lives: bool) -> None:
     assert isinstance(state.role, Mirror)
     state.sync.as_mirror = None
-    shell.emit("sync_done", outcome=outcome, discarded=state.role.queue.depth)
+    shell.emit("sync_done", outcome=outcome, discarded=state.role.queue.messages.depth)
     state.role.abort_sync(master_lives=master_lives)
 
 
@@ -209,7 +209,7 @@ async def record_synchronised(state: QueueState, shell: QueueShell) -> None:
     row = await shell.transact(lambda tx: rows.record_synchronised(tx, state.key, shell.pid))
     if row is None:
         await ending.out_of_place(state, shell)
-    shell.emit("synchronised", depth=mirror.queue.depth)
+    shell.emit("synchronised", depth=mirror.queue.messages.depth)
     if mirror.master is not None:
         # The policy may have waited for this to move the master elsewhere.
         shell.send(mirror.master, UpdateMirroring())

@@ -179,7 +179,7 @@ class MasterConfirms:
 
     def await_durable(self, mark: int, message_id: int) -> None:
         """It is safe here when the queue's durable mark reaches ``mark``."""
-        if mark <= self._queue.durable_mark:
+        if mark <= self._queue.index.durable_mark:
             self._safe(message_id)
         else:
             self._marks.add(mark, message_id)
@@ -190,7 +190,7 @@ class MasterConfirms:
         self._shell.broadcast_confirmed(instruction, message_id)
 
     def durable_advanced(self) -> None:
-        for message_id in self._marks.reached(self._queue.durable_mark):
+        for message_id in self._marks.reached(self._queue.index.durable_mark):
             self._safe(message_id)
         self.flush()
 

@@ -73,26 +73,26 @@ class Limits:
 
     def expire(self) -> None:
         """Drop what is overdue at the head."""
-        if not self._queue.expiring:
+        if not self._queue.messages.expiring:
             return
         expired: list[Entry] = []
         now = self._now_ns()
-        head = self._queue.peek()
+        head = self._queue.messages.peek()
         while head is not None and head.expiry is not None and head.expiry.at_ns <= now:
             if not self._may_drop(head):
                 break
             expired += self._queue.drop(1)
-            head = self._queue.peek()
+            head = self._queue.messages.peek()
         self._dropped(expired, "expired")
         self.watch_head()
 
     def watch_head(self) -> None:
         """See that it expires in time, though nobody may ask for it."""
-        if not self._queue.expiring:
+        if not self._queue.messages.expiring:
             return
-        head = self._queue.peek()
+        head = self._queue.messages.peek()
         if head is None:
-            self.waits_for_head = self._queue.ready > 0
+            self.waits_for_head = self._queue.messages.ready > 0
         elif head.expiry is not None:
             self._arm(head.expiry.at_ns)
 
@@ -124,8 +124,10 @@ class Limits:
         """Whether the queue is full and refuses publishes (x-overflow reject-publish)."""
         if self._overflow not in REFUSING:
             return False
-        size = self._queue.ready_bytes + len(content.body)
-        too_many = self._max_length is not None and self._queue.ready + 1 > self._max_length
+        size = self._queue.messages.ready_bytes + len(content.body)
+        too_many = (
+            self._max_length is not None and self._queue.messages.ready + 1 > self._max_length
+        )
         return too_many or (self._max_bytes is not None and size > self._max_bytes)
 
     def refused(self, content: Content) -> None:
@@ -138,16 +140,16 @@ class Limits:
         if self._overflow in REFUSING:
             return
         dropped: list[Entry] = []
-        while self._queue.ready and self._is_over():
-            if not self._may_drop(self._queue.peek()):
+        while self._queue.messages.ready and self._is_over():
+            if not self._may_drop(self._queue.messages.peek()):
                 break
             dropped += self._queue.drop(1)
         self._dropped(dropped, "maxlen")
 
     def _is_over(self) -> bool:
-        if self._max_length is not None and self._queue.ready > self._max_length:
+        if self._max_length is not None and self._queue.messages.ready > self._max_length:
             return True
-        return self._max_bytes is not None and self._queue.ready_bytes > self._max_bytes
+        return self._max_bytes is not None and self._queue.messages.ready_bytes > self._max_bytes
 
     def _may_drop(self, head: Entry | None) -> bool:
         """Not before it is known which one it is; and what is passed on is read before."""
@@ -158,8 +160,8 @@ class Limits:
 
     def _dropped(self, entries: list[Entry], reason: str) -> None:
         if entries:
-            ids = tuple(e.id for e in entries) if self._queue.has_priorities else ()
-            self._shell.broadcast(ins.Dropped(self._queue.ready, len(entries), False, ids))
+            ids = tuple(e.id for e in entries) if self._queue.messages.has_priorities else ()
+            self._shell.broadcast(ins.Dropped(self._queue.messages.ready, len(entries), False, ids))
             self._dead_letter([e.content for e in entries if e.content is not None], reason)
 
     # -- dead letters ------------------------------------------------------------------------------
@@ -173,7 +175,7 @@ class Limits:
         """These are about to be dropped: pass them on, if the queue says where."""
         if not self.passes_on:
             return
-        held = [self._queue.get(message_id) for message_id in ids]
+        held = [self._queue.messages.get(message_id) for message_id in ids]
         self._dead_letter([h.content for h in held if h is not None], reason)
 
     def _dead_letter(self, contents: list[Content], reason: str) -> None:

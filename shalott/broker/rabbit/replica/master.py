@@ -104,7 +104,7 @@ class Master:
         it hands it over."""
         if not isinstance(message, Settle) or message.outcome != "reject":
             return []
-        if not self.queue.pager.has_paged or not self.limits.passes_on:
+        if not self.queue.messages.has_paged or not self.limits.passes_on:
             return []
         return self.consumers.messages_of(message.channel, message.ack_ids)
 
@@ -154,7 +154,13 @@ class Master:
     def stats(self, state: str) -> Stats:
         active = self.consumers.single_active
         detail = {} if active is None else {"single_active": [str(active[0]), active[1]]}
-        return Stats(self.queue.ready, self.queue.unacked, len(self.consumers), state, detail)
+        return Stats(
+            self.queue.messages.ready,
+            self.queue.messages.unacked,
+            len(self.consumers),
+            state,
+            detail,
+        )
 
     # -- publishing --------------------------------------------------------------------------------
 
@@ -186,11 +192,11 @@ class Master:
         content = message.content
         status = self.confirms.take_seen(content.id)
         if status is None:
-            if content.id not in self.queue:
+            if content.id not in self.queue.messages:
                 return False
             # It came with a synchronisation, and again from its channel.
             self.confirms.owe(message)
-            self.confirms.await_durable(self.queue.mark(), content.id)
+            self.confirms.await_durable(self.queue.index.mark, content.id)
             return True
         if status == "refused":
             self.confirms.refuse(message)
@@ -203,7 +209,7 @@ class Master:
 
     def _deliver_at_once(self, message: Publish, ttl_ms: int | None, redelivered: bool) -> bool:
         """To a consumer that is waiting, past the queue, if there is nothing in it."""
-        if self.queue.ready:
+        if self.queue.messages.ready:
             return False
         consumer = self.consumers.next_ready()
         if consumer is None:
@@ -256,7 +262,7 @@ class Master:
         self.shell.monitor(request.channel)
         self.limits.touch()
         self._expire()
-        if self.queue.is_head_away:
+        if self.queue.messages.is_head_away:
             return None
         fetched = self._fetch(request.no_ack)
         if fetched is None:
@@ -275,8 +281,8 @@ class Master:
     def _fetch(self, no_ack: bool) -> Fetched | None:
         fetched = self.queue.fetch(no_ack=no_ack)
         if fetched is not None:
-            ids = (fetched.content.id,) if self.queue.has_priorities else ()
-            self.shell.broadcast(ins.Dropped(self.queue.ready, 1, not no_ack, ids))
+            ids = (fetched.content.id,) if self.queue.messages.has_priorities else ()
+            self.shell.broadcast(ins.Dropped(self.queue.messages.ready, 1, not no_ack, ids))
         return fetched
 
     def consume(self, request: Consume) -> Message:
@@ -313,9 +319,9 @@ class Master:
     def _has_head(self) -> bool:
         """Whether a message can be handed out now. If it must be read first, the process hears of
         it, should there be somebody to have it."""
-        if not self.queue.ready:
+        if not self.queue.messages.ready:
             return False
-        if not self.queue.is_head_away:
+        if not self.queue.messages.is_head_away:
             return True
         self._waits_for_head = self.consumers.has_ready()
         return False
@@ -357,10 +363,10 @@ class Master:
     def requeue_all(self) -> None:
         """After a promotion: the consumers that held these are the old master's."""
         if not self._rules.tells_requeued:
-            self.queue.requeue(self.queue.unacked_ids())
+            self.queue.requeue(self.queue.messages.unacked_ids())
             self.limits.trim()
         else:
-            self._requeue(self.queue.unacked_ids())
+            self._requeue(self.queue.messages.unacked_ids())
         self._expire()
 
     def purge(self) -> int:
@@ -411,4 +417,4 @@ class Master:
                     self.shell.monitor(channel)
 
     def tell_depth(self) -> None:
-        self.shell.broadcast(ins.Depth(self.queue.depth))
+        self.shell.broadcast(ins.Depth(self.queue.messages.depth))

@@ -101,12 +101,12 @@ class Mirror:
             self.shell.send(channel, letter)
 
     def durable_advanced(self) -> None:
-        for message_id in self._marks.reached(self.queue.durable_mark):
+        for message_id in self._marks.reached(self.queue.index.durable_mark):
             self._safe(message_id)
         self.flush()
 
     def _await(self, mark: int, message_id: int) -> None:
-        if mark <= self.queue.durable_mark:
+        if mark <= self.queue.index.durable_mark:
             self._safe(message_id)
         else:
             self._marks.add(mark, message_id)
@@ -151,7 +151,7 @@ class Mirror:
             case ins.Requeued(ids):
                 self.queue.requeue(ids)
             case ins.Depth(depth):
-                self._set_delta(depth - self.queue.depth)
+                self._set_delta(depth - self.queue.messages.depth)
             case ins.SenderDeath(channel):
                 self._sender_down(channel, "gm")
 
@@ -170,19 +170,19 @@ class Mirror:
     async def drop_from_disk(self, instruction: ins.Dropped) -> None:
         """``apply``, where some of them may be in no memory. Raises StorageError."""
         queue, needed = self.queue, instruction.ack_required
-        wanted = max(0, queue.ready - instruction.remaining)
+        wanted = max(0, queue.messages.ready - instruction.remaining)
         count = 0
         if instruction.ids:
             for message_id in instruction.ids:
-                await queue.find_head()
-                head = queue.peek()
+                await queue.ahead.find_head()
+                head = queue.messages.peek()
                 if head is not None and head.id == message_id:
                     count += len(queue.drop(1, ack_required=needed))
         elif not instruction.remaining and not needed:
             count = queue.purge()
         else:
             while count < wanted:
-                await queue.find_head()
+                await queue.ahead.find_head()
                 count += len(queue.drop(wanted - count, ack_required=needed))
         if not needed:
             self._change_delta(count - instruction.count)
@@ -190,7 +190,7 @@ class Mirror:
     def _drop(self, instruction: ins.Dropped) -> None:
         # An unsynchronised mirror holds the tail of the master's messages, so it may have less to
         # drop.
-        count = max(0, self.queue.ready - instruction.remaining)
+        count = max(0, self.queue.messages.ready - instruction.remaining)
         if instruction.ids:
             count = self._drop_those(instruction)
         else:
@@ -203,7 +203,7 @@ class Mirror:
         head here, or is not here. Returns how many were."""
         count = 0
         for message_id in instruction.ids:
-            head = self.queue.peek()
+            head = self.queue.messages.peek()
             if head is not None and head.id == message_id:
                 count += len(self.queue.drop(1, ack_required=instruction.ack_required))
         return count
@@ -273,7 +273,7 @@ class Mirror:
         self.flush()
 
     def _master_depth(self) -> int | None:
-        return None if self.depth_delta is None else self.depth_delta + self.queue.depth
+        return None if self.depth_delta is None else self.depth_delta + self.queue.messages.depth
 
     def take_synced(self, messages: tuple[Synced, ...]) -> None:
         """A batch, in the master's order."""
@@ -287,7 +287,7 @@ class Mirror:
     def finish_sync(self) -> None:
         """What the master didn't send has been consumed: a confirm for it waits for nothing."""
         self._set_delta(0)
-        for message_id in [i for i in self._statuses if i not in self.queue]:
+        for message_id in [i for i in self._statuses if i not in self.queue.messages]:
             self._safe(message_id)
 
     # -- promotion ---------------------------------------------------------------------------------

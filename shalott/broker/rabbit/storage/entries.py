@@ -16,7 +16,7 @@ import msgspec
 
 from shalott.broker.base.env import Clock
 from shalott.broker.rabbit.amqp.queue_protocol import Content
-from shalott.broker.rabbit.storage.pages import Page, Run, runs_of
+from shalott.broker.rabbit.storage.pages import HEADER, Page, PageReader, Run, runs_of
 
 # What an entry, and the content that it may have, take beside the bytes of a message.
 ENTRY_BYTES = 300
@@ -187,3 +187,14 @@ class Segment:
         self.expiring = sum(entry.expiry is not None for entry in entries)
         self.unrecorded = sum(e.redelivered and not e.is_flag_recorded for e in entries)
         self.ids = array("Q", sorted(entry.id for entry in entries if entry.copy_may_come))
+
+
+async def read_run(reader: PageReader | None, run: Run) -> list[tuple[Paged, Page]]:
+    """What is there, record by record. Raises StorageError."""
+    assert reader is not None
+    read, offset = [], run.offset
+    for record in await reader.read(run):
+        page = Page(run.file, offset, offset + HEADER.size + len(record))
+        read.append((decode_page(record), page))
+        offset = page.end
+    return read

@@ -125,7 +125,7 @@ async def end_channels(cluster: Cluster) -> None:
     master = cluster[cluster.master("q")].process("q")
     assert master is not None and master.role is not None
     queue = master.role.queue
-    await until(lambda: queue.unacked == 0, "everything is requeued")
+    await until(lambda: queue.messages.unacked == 0, "everything is requeued")
 
 
 async def run_chaos(seed: int, down_max: int, steps: int = 8) -> None:

@@ -32,9 +32,7 @@ from shalott.broker.rabbit.metadata.records import (
 )
 from shalott.broker.rabbit.metadata.tables import LocalTransaction, StoredRow, Tables
 from shalott.broker.rabbit.mirrored import messages as mm
-from shalott.broker.rabbit.mirrored.queues_service import QueuesService
 from shalott.broker.rabbit.mirrored.storage import QueueStorage
-from shalott.broker.rabbit.mirrored.supervisor import QueueSupervisor
 from shalott.broker.rabbit.processes import messages as pm
 from shalott.broker.rabbit.processes.link import Frame
 from shalott.broker.rabbit.processes.messages import Codec, Down, Message, Pid
@@ -42,6 +40,8 @@ from shalott.broker.rabbit.processes.process import Process
 from shalott.broker.rabbit.processes.runtime import Runtime
 from shalott.broker.rabbit.queue_process.process import QueueProcess
 from shalott.broker.rabbit.queue_process.state import QueueContext
+from shalott.broker.rabbit.supervision.queues_service import QueuesService
+from shalott.broker.rabbit.supervision.supervisor import QueueSupervisor
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from tests.world.clock.latency import Latency, Steady, sim

@@ -21,15 +21,15 @@ from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.records import exchange_key
-from shalott.broker.rabbit.mirrored.maintenance import drop_orphans, hand_over
 from shalott.broker.rabbit.mirrored.messages import SUPERVISOR
-from shalott.broker.rabbit.mirrored.queues_service import QueuesService
 from shalott.broker.rabbit.mirrored.storage import QueueStorage
-from shalott.broker.rabbit.mirrored.supervisor import QueueSupervisor
 from shalott.broker.rabbit.processes.runtime import Runtime
 from shalott.broker.rabbit.queue_process.state import QueueContext
 from shalott.broker.rabbit.storage.lazy_sync import LazySyncDisk
 from shalott.broker.rabbit.storage.memory import MemoryMonitor
+from shalott.broker.rabbit.supervision.maintenance import drop_orphans, hand_over
+from shalott.broker.rabbit.supervision.queues_service import QueuesService
+from shalott.broker.rabbit.supervision.supervisor import QueueSupervisor
 
 log = logging.getLogger("shalott.broker.application")
 

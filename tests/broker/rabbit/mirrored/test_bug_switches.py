@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from shalott.broker.base.errors import MetadataUnavailable
-from shalott.broker.rabbit.mirrored import maintenance, queues_service
-from shalott.broker.rabbit.mirrored.maintenance import hand_over
 from shalott.broker.rabbit.replica.master import Master
+from shalott.broker.rabbit.supervision import maintenance, queues_service
+from shalott.broker.rabbit.supervision.maintenance import hand_over
 from tests.world.rabbit.queues import Cluster, run, until
 
 pytestmark = pytest.mark.unit

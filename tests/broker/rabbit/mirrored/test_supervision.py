@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from shalott.broker.rabbit.mirrored.supervisor import RESTARTS_MAX, QueueSup
+from shalott.broker.rabbit.supervision.supervisor import RESTARTS_MAX, QueueSup
 from tests.world.rabbit.queues import Cluster, run, until
 
 pytestmark = pytest.mark.unit

@@ -232,7 +232,7 @@ def test_publishes_survive_and_transient_ones_do_not(tmp_path: Path) -> None:
 
         again = await BackingQueue.recover(disk, DIRECTORY)
         assert fetch_all(again) == [(1, True), (2, True), (3, True)]
-        assert again.get(3) is not None
+        assert again.messages.get(3) is not None
         await again.abandon()
         await disk.close()
 
@@ -253,11 +253,11 @@ def test_a_clean_close_keeps_the_redelivered_flags() -> None:
         await queue.close()
         again = await BackingQueue.recover(disk, DIRECTORY)
         expected = [(0, True), (1, True), (2, False), (5, True), (6, True)]
-        assert [(h.content.id, h.redelivered) for h in again.contents()] == expected
+        assert [(h.content.id, h.redelivered) for h in again.messages.contents()] == expected
         # Killed in this life: what the last one knew of deliveries does not hold any more.
         third = await BackingQueue.recover(disk.after_kill(), DIRECTORY)
-        assert all(held.redelivered for held in third.contents())
-        assert third.depth == 5
+        assert all(held.redelivered for held in third.messages.contents())
+        assert third.messages.depth == 5
         await third.abandon()
         await again.abandon()
 

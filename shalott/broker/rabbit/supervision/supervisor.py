@@ -392,7 +392,7 @@ def is_asked_for(start: Start) -> bool:
     return isinstance(start, MirrorStart) and start.caller is not None
 
 
-# FROM shalott/broker/rabbit/mirrored/supervisor.py:
+# FROM shalott/broker/rabbit/supervision/supervisor.py:
 # QueueSup: the supervisor of one process of one queue on one node (rabbit_amqqueue_sup).
 #
 # The tree is that of the original: the node's QueueSupervisor (rabbit_amqqueue_sup_sup) has one of

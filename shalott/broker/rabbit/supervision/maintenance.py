@@ -31,7 +31,7 @@ from shalott.broker.rabbit.processes.runtime import Runtime
 from shalott.broker.rabbit.queue_process.state import QueueContext
 
 
-# FROM shalott/broker/rabbit/mirrored/maintenance.py:
+# FROM shalott/broker/rabbit/supervision/maintenance.py:
 # Exclusive queues that outlived their connection: it was on this node, and ended with it.
 #
 # A connection deletes its exclusive queues when it ends, and so does their master. After a crash of

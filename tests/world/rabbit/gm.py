@@ -65,7 +65,7 @@ class World:
 
     def broadcast(self, name: str, payload: str) -> None:
         node = self.nodes[name]
-        if node.member.states is not None:  # the machine drops what it is given before that
+        if node.member.publishers.states is not None:  # the machine drops what it is given before that
             node.published.append(payload)
             self.feed(node, gm.Broadcast(payload.encode()))
 
@@ -209,7 +209,7 @@ class World:
 
     def _take_part(self, node: Node) -> None:
         """From now on this node must hear everything."""
-        if node.is_joined and node.member.states is not None and not node.joined_after:
+        if node.is_joined and node.member.publishers.states is not None and not node.joined_after:
             node.joined_after = {o.name: len(o.published) for o in self.nodes.values()}
 
     def _monitor(self, node: Node, side: str, member: MemberId) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from shalott.broker.rabbit.gm.bugs import GmBugs
 from shalott.broker.rabbit.metadata.records import MemberId
 from shalott.broker.rabbit.processes.messages import Message
 
@@ -79,7 +80,8 @@ class MemberState:
     def acked(self) -> int:
         """The last message that this member, which does not stand in for the publisher, needs no
         acknowledgement of. A newcomer begins without those whose acknowledgements were under way
-        then: they may have died with somebody, and nobody would miss them, or the dead publisher.
+        then: they may have died with another member, and no member would miss them, or the dead
+        publisher.
         """
         return self.pending[0][0] - 1 if self.pending else self.last_pub
 
@@ -196,3 +198,81 @@ def _common(a: list[Pub], b: list[Pub], *, strict: bool = False) -> tuple[list[P
         else:
             at_b += 1
     return common, b[at_b:]
+
+
+class MembersState:
+    """What one member, ``id``, remembers of every publisher: gm.erl's ``members_state``.
+
+    ``states`` is None before the first catchup: a newcomer knows nothing.
+    """
+
+    def __init__(self, id: MemberId, bugs: GmBugs) -> None:
+        self.states: dict[MemberId, MemberState] | None = None
+        self._id = id
+        self._bugs = bugs
+
+    def of(self, publisher: MemberId) -> MemberState:
+        assert self.states is not None
+        state = self.states.get(publisher)
+        if state is None:
+            state = self.states[publisher] = MemberState()
+        return state
+
+    @property
+    def own_pending(self) -> Sequence[Pub]:
+        """Messages of this member itself that have not come home."""
+        return () if self.states is None else self.of(self._id).pending
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is under way."""
+        return self.states is None or all(state.is_settled for state in self.states.values())
+
+    def account(
+        self, item: ActivityItem, aliases: tuple[MemberId, ...]
+    ) -> tuple[ActivityItem, tuple[int, ...]]:
+        """Record one item; returns what goes on to the right, and which of this member's own
+        messages are home."""
+        state = self.of(item.publisher)
+        if item.publisher != self._id and item.publisher not in aliases:
+            state.publish(item.pubs)
+            state.acknowledge(item.acks)
+            return item, ()
+        acks = state.come_home(item.pubs, item.acks, strict=self._bugs.strict_common)
+        return ActivityItem(item.publisher, (), acks), acks if item.publisher == self._id else ()
+
+    def erasable(self, aliases: tuple[MemberId, ...]) -> tuple[MemberId, ...]:
+        """The dead for whom this member stands in and of whom nothing is in flight."""
+        assert self.states is not None
+        states = self.states
+        return aliases and tuple(a for a in aliases if states.get(a, MemberState()).is_settled)
+
+    def forget_erased(self, known: Iterable[MemberId]) -> None:
+        """Keep the states of ``known``, the members of a new view."""
+        if self._bugs.blank_member_crash:
+            # KB-RMQ-31: the original looks its members up in states that a newcomer hasn't got
+            # before its first catchup (badmap in find_member_or_blank).
+            assert self.states is not None, "badmap: a member without states was told of a new view"
+        if self.states is not None:
+            kept = dict.fromkeys(known)
+            self.states = {m: state for m, state in self.states.items() if m in kept}
+
+    # -- catchup -----------------------------------------------------------------------------------
+
+    def catchup(self, to: MemberId, version: int) -> Catchup:
+        """All of it, for a new right neighbour."""
+        assert self.states is not None
+        snapshots = tuple(state.snapshot(member) for member, state in self.states.items())
+        return Catchup(to, self._id, version, snapshots)
+
+    def adopt(self, snapshots: Iterable[MemberSnapshot]) -> None:
+        """A newcomer's left neighbour has told what it knows."""
+        self.states = {snapshot.id: restore(snapshot) for snapshot in snapshots}
+
+    def missed(
+        self, snapshots: Iterable[MemberSnapshot], aliases: tuple[MemberId, ...]
+    ) -> list[ActivityItem]:
+        """What of an established member's left neighbour's state is news."""
+        assert self.states is not None
+        ours = (self._id, *aliases)
+        return missed(self.states, snapshots, ours, strict=self._bugs.strict_common)

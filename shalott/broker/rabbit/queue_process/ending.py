@@ -115,8 +115,8 @@ async def ring_stopped(state: QueueState, shell: QueueShell, reason: str) -> Non
         reason == "shutdown"
         and isinstance(state.role, Master)
         and gm_shell is not None
-        and gm_shell.member.view is not None
-        and gm_shell.member.is_alone
+        and gm_shell.member.ring.view is not None
+        and gm_shell.member.ring.is_alone
         and row is not None
         and row.pid == shell.pid
     ):

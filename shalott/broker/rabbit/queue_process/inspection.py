@@ -114,12 +114,12 @@ def look_ring(state: QueueState) -> RingLook:
     if shell is None:
         return RingLook(state.role_name, state.activity)
     member = shell.member
-    places = {} if member.view is None else member.view.members
+    places = {} if member.ring.view is None else member.ring.view.members
     return RingLook(
         state.role_name,
         state.activity,
         member=member.id,
-        version=0 if member.view is None else member.view.version,
+        version=0 if member.ring.view is None else member.ring.view.version,
         is_ready=shell.is_ready,
         places=tuple(
             PlaceLook(each.id, each.left, each.right, each.aliases) for each in places.values()
@@ -128,9 +128,9 @@ def look_ring(state: QueueState) -> RingLook:
             PublisherLook(
                 publisher, each.last_pub, each.last_ack, len(each.pending), _looks(each.pending)
             )
-            for publisher, each in sorted((member.states or {}).items())
+            for publisher, each in sorted((member.publishers.states or {}).items())
         ),
-        buffered=_looks(member.outgoing.pubs),
+        buffered=_looks(member.broadcasts.pubs),
     )
 
 

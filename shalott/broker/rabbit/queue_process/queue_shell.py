@@ -166,11 +166,11 @@ class QueueShell:
 
     def ring_mark(self) -> int:
         ring = self._state.ring.gm
-        return 0 if ring is None else ring.member.published
+        return 0 if ring is None else ring.member.broadcasts.last
 
     def ring_is_home(self, mark: int) -> bool:
         ring = self._state.ring.gm
-        return ring is None or ring.member.is_home(mark)
+        return ring is None or ring.member.broadcasts.is_home(mark)
 
 
 def group_of(key: str) -> str:

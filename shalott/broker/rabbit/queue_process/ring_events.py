@@ -86,7 +86,7 @@ def request_depth(state: QueueState, shell: QueueShell) -> None:
 
 def _report_stale(state: QueueState, shell: QueueShell, ring: GmShell) -> None:
     """Ring members in the queue's row that the group has forgotten, or never knew, are dead."""
-    row, view = shell.row(), ring.member.view
+    row, view = shell.row(), ring.member.ring.view
     group = shell.metadata.read(rows.GROUP, state.key)
     if row is None or view is None or not isinstance(group, GroupRow):
         return
@@ -117,7 +117,7 @@ async def master_down(state: QueueState, shell: QueueShell, master: Pid) -> None
     # occasion of another death, would be promoted without what others hold already.
     shell.broadcast(ins.ProcessDeath())
     assert state.ring.gm is not None
-    view = state.ring.gm.member.view
+    view = state.ring.gm.member.ring.view
     if view is None or all(member.pid != master for member in view.known()):
         # It never got into the ring, or is out of it already: the ring will not report it.
         await members_died(state, shell, (master,))

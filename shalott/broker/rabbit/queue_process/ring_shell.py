@@ -80,7 +80,7 @@ class GmShell:
     @property
     def is_ready(self) -> bool:
         """Whether a broadcast would reach the others."""
-        return self.member.states is not None and not self.member.is_stopped
+        return self.member.publishers.states is not None and not self.member.is_stopped
 
     def feed(self, given: gm.Input) -> None:
         row = self._metadata.read(rows.GROUP, self._key)
@@ -95,7 +95,7 @@ class GmShell:
                 self._perform(output)
 
     def idle(self) -> None:
-        if self.member.outgoing.pubs and self.member.has_unsent:
+        if self.member.broadcasts.pubs and self.member.has_unsent:
             self.feed(gm.Idle())
 
     def handle(self, message: Message) -> bool:

@@ -76,7 +76,7 @@ def maybe_auto_sync(state: QueueState, shell: QueueShell, mirror: Pid | None) ->
         state.sync.again = True
         return
     mirrors = _unsynchronised(shell, mirror)
-    if mirrors and state.ring.gm.member.is_alone:
+    if mirrors and state.ring.gm.member.ring.is_alone:
         # Mirrors enter the ring first: these are in another one, or dead. They would not hear that
         # a synchronisation begins, and all would wait for them.
         state.ring.gm.feed(gm.CheckMembership())

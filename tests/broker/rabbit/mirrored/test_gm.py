@@ -42,7 +42,7 @@ def ring(seed: int, names: str) -> World:
 
 
 def right_of(world: World, name: str) -> str:
-    return world.nodes[name].member.right.pid.node
+    return world.nodes[name].member.ring.right.pid.node
 
 
 def ring_order(world: World, start: str) -> str:
@@ -143,8 +143,8 @@ def test_each_member_delivers_once_and_all_forget() -> None:
     for node in world.alive():
         assert payloads(node, "a") == [f"a{n}" for n in range(5)]
         assert payloads(node, "c") == [f"c{n}" for n in range(5)]
-        assert node.member.states is not None
-        assert all(not state.pending for state in node.member.states.values())
+        assert node.member.publishers.states is not None
+        assert all(not state.pending for state in node.member.publishers.states.values())
 
 
 def test_c_dies_between_b_and_d_after_receiving_so_b_resends_to_d() -> None:
@@ -172,7 +172,7 @@ def test_c_dies_between_b_and_d_after_receiving_so_b_resends_to_d() -> None:
     assert payloads(world.nodes["d"], "a") == ["m"]
     assert payloads(b, "a") == ["m"]
     assert ring_order(world, "a") == "abd"
-    assert all(not s.pending for s in (a.member.states or {}).values())
+    assert all(not s.pending for s in (a.member.publishers.states or {}).values())
     assert ((), ("c",)) in list(world.nodes["d"].changes)
 
 
@@ -193,14 +193,14 @@ def test_e_joins_between_b_and_c_while_a_message_is_under_way_and_can_replace_b(
     world._do_transact(world.nodes[first])
     while world.links[(first, "e")]:
         world._do_link((first, "e"))
-    assert node.member.states is not None
-    held = node.member.states[world.nodes["a"].member.id].pending
+    assert node.member.publishers.states is not None
+    held = node.member.publishers.states[world.nodes["a"].member.id].pending
     assert [payload for _, payload in held] == [b"m"], "B must send to E what has passed it"
     assert in_flight  # and B's own copy for C is lost together with B:
     world.crash(first, keep={})
     world.settle()
     assert payloads(world.nodes[second], "a") == ["m"]
-    assert all(not s.pending for s in (world.nodes["a"].member.states or {}).values())
+    assert all(not s.pending for s in (world.nodes["a"].member.publishers.states or {}).values())
 
 
 def test_confirmed_broadcast_is_answered_when_it_came_round() -> None:
@@ -240,7 +240,7 @@ def test_who_is_alone_and_was_recorded_dead_stops_when_it_speaks() -> None:
     world.feed(world.nodes["a"], gm.ConfirmedBroadcast(b"m", 11))
     assert world.nodes["a"].confirmed == [11]
     assert world.nodes["a"].stopped == "shutdown"
-    assert world.nodes["a"].member.is_alone
+    assert world.nodes["a"].member.ring.is_alone
 
 
 def test_who_asks_whether_it_is_still_a_member_is_not_content_with_what_its_node_knows() -> None:
@@ -382,7 +382,7 @@ def test_an_acknowledgement_that_died_with_its_bearer_is_not_waited_for() -> Non
     world.feed(b, gm.Idle())
     world._do_link(("b", "x"))
     world._do_link(("x", "b"))
-    assert b.member.is_home(0)
+    assert b.member.broadcasts.is_home(0)
     world.crash("x", keep={"b": 1})
     world.add("n")
     world.nodes["n"].question = gm.AskToJoin((b.member.id,))
@@ -417,7 +417,7 @@ def test_survivors_agree_whatever_happens(block: int) -> None:
         assert all(n.stopped is None or not n.joined_after for n in world.nodes.values()), seed
         check_delivery(world)
         for node in world.alive():
-            assert not any(s.pending for s in (node.member.states or {}).values()), seed
+            assert not any(s.pending for s in (node.member.publishers.states or {}).values()), seed
         check_burials(world)
 
 

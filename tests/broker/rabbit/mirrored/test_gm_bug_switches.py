@@ -100,7 +100,7 @@ def neighbours_again(bugs: GmBugs) -> Node:
     for timer in list(b.timers):
         world._do_timer((b, timer))
     world._do_transact(b)
-    assert b.member.left == world.nodes["a"].member.id
+    assert b.member.ring.left == world.nodes["a"].member.id
     world.links[("a", "b")].extendleft(reversed(late))
     drain(world, "a", "b")
     world.broadcast("a", "n")

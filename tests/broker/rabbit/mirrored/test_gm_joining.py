@@ -35,4 +35,4 @@ def test_who_was_added_by_the_only_member_just_before_its_death_forgets_it() -> 
     assert asked == gm.Transact(EraseMembers((LEFT,), by=member.id))
     row = apply_change(EraseMembers((LEFT,), by=member.id), row)
     assert only(member.step(gm.Transacted(row), row)) == gm.Joined((member.id.pid,))
-    assert member.states == {}
+    assert member.publishers.states == {}

@@ -54,7 +54,7 @@ def test_04_a_member_stops_before_its_last_words_came_round(on: bool) -> None:
     """The right neighbour of who stops is dead, and nobody knows yet: the words went to it."""
     world = ring("abcd", GmBugs(stops_undrained=on))
     stopping = world.nodes["a"]
-    right = stopping.member.right.pid.node
+    right = stopping.member.ring.right.pid.node
     world.broadcast("a", "delete_and_terminate")
     world.feed(stopping, gm.Idle())
     world.feed(stopping, gm.Stop("normal"))
@@ -76,15 +76,15 @@ def test_06_a_member_that_was_recorded_dead_hears_and_says_what_it_likes(on: boo
     lost = world.nodes["b"]
     world.rows.append(apply_change(RecordDead(lost.member.id, by=None), world.rows[-1]))
     lost.row_index = len(world.rows) - 1
-    news = ActivityItem(lost.member.left, pubs(7), ())
-    assert lost.member.view is not None
-    version = lost.member.view.version
-    activity = Activity(lost.member.id, lost.member.left, version, (news,))
+    news = ActivityItem(lost.member.ring.left, pubs(7), ())
+    assert lost.member.ring.view is not None
+    version = lost.member.ring.view.version
+    activity = Activity(lost.member.id, lost.member.ring.left, version, (news,))
     world.feed(lost, gm.Received(activity))
     assert (lost.stopped == "shutdown") is not on
     assert (len(lost.delivered) == 1) is on
     if on:  # until it has to find its place in the ring
-        onward = Activity(lost.member.id, lost.member.left, version + 9, ())
+        onward = Activity(lost.member.id, lost.member.ring.left, version + 9, ())
         with pytest.raises(KeyError):
             world.feed(lost, gm.Received(onward))
             world.settle()
@@ -107,9 +107,9 @@ def test_07_the_original_knew_no_holes() -> None:
 def test_07_a_member_crashes_on_a_hole_in_its_neighbours_catchup(on: bool) -> None:
     world = ring("ab", GmBugs(strict_common=on))
     node = world.nodes["b"]
-    machine, left = node.member, node.member.left
-    assert machine.view is not None
-    version = machine.view.version
+    machine, left = node.member, node.member.ring.left
+    assert machine.ring.view is not None
+    version = machine.ring.view.version
     seen = ActivityItem(left, pubs(1, 2, 3), ())
     world.feed(node, gm.Received(Activity(machine.id, left, version, (seen,))))
     holey = Catchup(machine.id, left, version, (MemberSnapshot(left, pubs(1, 3, 4), 4, 0),))
@@ -151,6 +151,6 @@ def test_10_a_member_does_not_look_for_its_group_before_it_buries(on: bool) -> N
     node = world.nodes["a"]
     world.rows.append(None)
     node.row_index = len(world.rows) - 1
-    world.feed(node, gm.NeighbourDown("left", node.member.left, "noconnection"))
+    world.feed(node, gm.NeighbourDown("left", node.member.ring.left, "noconnection"))
     assert (node.stopped == "shutdown") is not on
     assert bool(node.timers) is on  # it will ask to record a death in a group that is not there

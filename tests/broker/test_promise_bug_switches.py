@@ -16,8 +16,8 @@ from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.messages import SERVER, Commit, Committed, Conflicted
 from shalott.broker.rabbit.metadata.records import PolicyRow, QueueRow
 from shalott.broker.rabbit.metadata.tables import Change
-from shalott.broker.rabbit.node import node as messages
 from shalott.broker.rabbit.node.application import Application
+from shalott.broker.rabbit.node.node import MESSAGES
 from shalott.broker.rabbit.processes.messages import Codec, Name, Pid
 from shalott.broker.rabbit.processes.runtime import Runtime
 from shalott.broker.rabbit.storage import lazy_sync
@@ -147,7 +147,7 @@ def test_our_03_queues_get_the_lazy_disk_only_if_it_is_on(on: bool) -> None:
     async def body() -> None:
         disk: Any = MemoryDisk()
         env = env_with(*(["OUR-03"] if on else []), disk=disk)
-        runtime = Runtime("a", 1, Codec(messages.ALL))
+        runtime = Runtime("a", 1, Codec(MESSAGES))
         application = Application(
             env,
             NodeConfig(name="a", data_dir=""),

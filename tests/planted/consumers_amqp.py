@@ -44,7 +44,8 @@ _RETURNS: tuple[ConsumerMutant, ...] = (
         edits=(
             Edit(
                 f"{_REPLICA}/master.py",
-                "            self._requeue(self.queue.messages.unacked_ids())\n        self._expire()\n",
+                "            self._requeue(self.queue.messages.unacked_ids())\n"
+                "        self._expire()\n",
                 "            self._requeue(self.queue.messages.unacked_ids())\n"
                 "        for entry in self.queue.messages.entries.values():\n"
                 "            entry.redelivered = False\n"
@@ -295,8 +296,10 @@ _POLICIES: tuple[ConsumerMutant, ...] = (
         edits=(
             Edit(
                 f"{_REPLICA}/limits.py",
-                "        if not self._queue.messages.expiring:\n            return\n        expired",
-                "        if self._queue.messages.expiring >= 0:\n            return\n        expired",
+                "        if not self._queue.messages.expiring:\n"
+                "            return\n        expired",
+                "        if self._queue.messages.expiring >= 0:\n"
+                "            return\n        expired",
             ),
         ),
         checkers=("ttl",),
@@ -351,7 +354,8 @@ _POLICIES: tuple[ConsumerMutant, ...] = (
                 f"{_REPLICA}/limits.py",
                 "            dropped += self._queue.drop(1)\n"
                 '        self._dropped(dropped, "maxlen")\n',
-                "            held = self._queue.drop(self._queue.messages.ready, ack_required=True)\n"
+                "            held = self._queue.drop(self._queue.messages.ready,"
+                " ack_required=True)\n"
                 "            self._queue.requeue([e.id for e in held[:-1]], redelivered=False)\n"
                 "            self._queue.ack([held[-1].id])\n"
                 "            dropped += held[-1:]\n"
@@ -359,7 +363,8 @@ _POLICIES: tuple[ConsumerMutant, ...] = (
             ),
             Edit(
                 f"{_REPLICA}/limits.py",
-                "            ids = tuple(e.id for e in entries) if self._queue.messages.has_priorities"
+                "            ids = tuple(e.id for e in entries) if"
+                " self._queue.messages.has_priorities"
                 " else ()\n",
                 "            ids = tuple(e.id for e in entries)\n",
             ),
@@ -518,7 +523,8 @@ _SERVED: tuple[ConsumerMutant, ...] = (
         edits=(
             Edit(
                 f"{_REPLICA}/master.py",
-                "            self._requeue(self.queue.messages.unacked_ids())\n        self._expire()\n",
+                "            self._requeue(self.queue.messages.unacked_ids())\n"
+                "        self._expire()\n",
                 "            self._requeue([])\n        self._expire()\n",
             ),
         ),

@@ -126,8 +126,10 @@ MUTANTS: tuple[Mutant, ...] = (
         edits=(
             Edit(
                 f"{_STORAGE}/backing_queue.py",
-                "        entries = self.messages.unacked_among(ids)\n        for entry in entries:\n",
-                "        entries = self.messages.unacked_among(())\n        for entry in entries:\n",
+                "        entries = self.messages.unacked_among(ids)\n"
+                "        for entry in entries:\n",
+                "        entries = self.messages.unacked_among(())\n"
+                "        for entry in entries:\n",
             ),
         ),
         scenario="kill",
@@ -266,7 +268,8 @@ MUTANTS: tuple[Mutant, ...] = (
             Edit(
                 "shalott/broker/rabbit/queue_process/process.py",
                 "        if not isinstance(master, Master):\n            return Failed",
-                "        head = master.queue.messages.peek() if isinstance(master, Mirror) else None\n"
+                "        head = master.queue.messages.peek() if isinstance(master, Mirror) else"
+                " None\n"
                 "        if head is not None and isinstance(request, Get):\n"
                 "            return Got(0, head.redelivered, head.content, 0)\n"
                 "        if not isinstance(master, Master):\n            return Failed",

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
-UNKNOWN_MEMORY_BYTES = 8 << 30  # of a machine that nobody can ask: a simulated one
+UNKNOWN_MEMORY_BYTES = 8 << 30  # of a machine that cannot be asked: a simulated one
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -28,7 +28,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     data_dir: str
     peers: tuple[Peer, ...] = ()  # the other nodes of the cluster, not this one
     bind_host: str = "0.0.0.0"
-    # Nobody but this machine unless told otherwise: its users have well-known passwords.
+    # Only this machine unless told otherwise: its users have well-known passwords.
     management_host: str = "127.0.0.1"
     amqp_port: Port = 5672
     cluster_port: Port = 25672

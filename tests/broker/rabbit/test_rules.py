@@ -136,7 +136,8 @@ def inline_switches(source: Source) -> Iterator[str]:
 
 
 def test_queues_and_channels_read_switches_in_rules_only() -> None:
-    folders = (ROOT / "shalott/broker/rabbit/mirrored", ROOT / "shalott/broker/rabbit/amqp")
+    rooms = ("amqp", "gm", "mirrored", "queue_process", "replica", "supervision")
+    folders = [ROOT / "shalott/broker/rabbit" / room for room in rooms]
     files = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
     sources = [parse(path.relative_to(ROOT).as_posix(), path.read_text()) for path in files]
     assert len(sources) > 50

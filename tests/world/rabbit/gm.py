@@ -65,7 +65,9 @@ class World:
 
     def broadcast(self, name: str, payload: str) -> None:
         node = self.nodes[name]
-        if node.member.publishers.states is not None:  # the machine drops what it is given before that
+        if (
+            node.member.publishers.states is not None
+        ):  # the machine drops what it is given before that
             node.published.append(payload)
             self.feed(node, gm.Broadcast(payload.encode()))
 

@@ -36,8 +36,8 @@ from shalott.broker.rabbit.metadata.tables import LocalTransaction, Tables
 from shalott.broker.rabbit.mirrored.messages import MESSAGES as MIRRORED_MESSAGES
 from shalott.broker.rabbit.mirrored.messages import CancelSync, Claim, Claimed, SyncQueue
 from shalott.broker.rabbit.processes.messages import MESSAGES, Codec, Done, Failed, Message, Pid
-from shalott.broker.rabbit.processes.process import Caller, Process
-from shalott.broker.rabbit.processes.runtime import Runtime
+from shalott.broker.rabbit.processes.process import Process
+from shalott.broker.rabbit.processes.runtime import Caller, Runtime
 from shalott.broker.rabbit.storage.memory import MemoryMonitor
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.env import NoEvents

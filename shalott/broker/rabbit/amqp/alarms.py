@@ -75,13 +75,16 @@ class Alarms:
 MESSAGES: tuple[type[Message], ...] = (AlarmChanged,)
 
 
-# FROM shalott/broker/rabbit/amqp/alarms.py:
+# -- throttle --------------------------------------------------------------------------------------
+
 # Throttle: stops a connection that publishes while an alarm is in effect.
 #
 # After rabbit_reader. While there is an alarm a connection is *blocking*; the first content that it
 # sends makes it *blocked*: a client that knows connection.blocked is told, and nothing more is read
 # from it, acknowledgements neither, until no alarm is left. What the node sends it goes on. Clients
 # that only consume never notice.
+
+
 class Throttle:
     """Of one connection. ``send``: to its client, if that understands these."""
 
@@ -113,6 +116,6 @@ class Throttle:
             send(commands.Connection.Unblocked())
 
     def release(self) -> None:
-        """The connection ends: nobody is to wait any more."""
+        """The connection ends: no task is to wait any more."""
         if self._waiting is not None:
             self._waiting.cancel()

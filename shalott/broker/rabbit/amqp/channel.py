@@ -5,7 +5,7 @@ confirms from queue processes; the ends of those processes. The work is done by 
 (Publisher, Consumers, ExchangeMethods, QueueMethods); this file passes on and ends the channel.
 
 A refusal (AmqpError) ends the channel, or the connection if it is a hard one. When a channel ends,
-for whatever reason, every queue process learns it through its monitor and takes back what was
+every queue process learns it through its monitor and takes back what was
 unsettled.
 """
 
@@ -126,7 +126,7 @@ class Channel(Process):
         await self._room.wait()
 
     def make_room(self) -> None:
-        """The channel has ended: nobody need wait for it."""
+        """The channel has ended: the connection need not wait for it."""
         self._room.set()
 
     # -- the process -------------------------------------------------------------------------------

@@ -221,7 +221,7 @@ class ChannelTable:
             self._runtime.send(pid, ConnectionGone())
 
     async def all_ended(self, *, grace_ms: float) -> None:
-        """Wait for the channels, and kill those that are stuck in a call that nobody answers."""
+        """Wait for the channels, and kill those that are stuck in a call without an answer."""
         try:
             async with asyncio.timeout(grace_ms / 1000):
                 await self._none_alive.wait()

@@ -315,7 +315,7 @@ class Consumers:
         self._send_limit(row.pid)  # it may be another one than was looked up first
 
     def _send_limit(self, process: Pid | None) -> None:
-        """A queue process keeps what it was told, also while nobody consumes from it."""
+        """A queue process keeps what it was told, also while it has no consumer."""
         limit = self._channel_prefetch
         if process is not None and self._limits.get(process, 0) != limit:
             self._context.watch(process)

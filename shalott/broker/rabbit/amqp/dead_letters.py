@@ -123,18 +123,20 @@ class DeadLetters(Process):
             )
 
 
-# FROM shalott/broker/rabbit/amqp/dead_letters.py:
+# -- the headers of a dead letter ------------------------------------------------------------------
+
 # What a dead letter's headers tell of its deaths. Pure.
 #
-# After rabbit/rabbit_dead_letter.erl. The header x-death is an array with one table for each pair of
-# queue and reason, the latest first: how often (count), when first (time), and how the message had
-# been published then (exchange, routing-keys). The three x-first-death headers never change. The
-# expiration that the publisher gave goes, or the message would die again where it is sent to; the
-# table keeps it as original-expiration.
+# After rabbit/rabbit_dead_letter.erl. The header x-death is an array with one table for each pair
+# of queue and reason, the latest first: how often (count), when first (time), and how the message
+# had been published then (exchange, routing-keys). The three x-first-death headers never change.
+# The expiration that the publisher gave goes, or the message would die again where it is sent to;
+# the table keeps it as original-expiration.
 #
 # A message that comes back, by expiry or length alone, to a queue where it died before would circle
-# for ever, and is dropped. A rejection in the circle means that a client takes part in it: then it is
-# the client's business.
+# for ever, and is dropped. A rejection in the circle means that a client takes part in it: then it
+# is the client's business.
+
 X_DEATH = b"x-death"
 COUNT_MAX = 2**63 - 1
 INTEGERS = (b"b", b"B", b"s", b"u", b"I", b"i", b"l", b"L")

@@ -185,7 +185,7 @@ class Router:
         self._table = RoutingTable((), ())
 
     def exchange(self, vhost: str, name: str) -> ExchangeRow | None:
-        """The default exchange exists even where nobody predeclared it."""
+        """The default exchange exists even where it was not predeclared."""
         row = self._metadata.read("exchange", exchange_key(vhost, name))
         if isinstance(row, ExchangeRow):
             return row
@@ -218,12 +218,15 @@ class Router:
         return found
 
 
-# FROM shalott/broker/rabbit/amqp/exchanges.py:
+# -- changes, as transaction bodies ----------------------------------------------------------------
+
 # Changes to exchanges and bindings as transaction bodies: pure over a Transaction, and safe to run
 # more than once.
 #
-# An auto-delete exchange goes with its last outgoing binding, whoever removes that, and takes the
+# An auto-delete exchange goes with its last outgoing binding and takes the
 # bindings that lead to it along; so removals cascade (rabbit/rabbit_binding.erl does the same).
+
+
 def declare_exchange(tx: Transaction, row: ExchangeRow) -> ExchangeRow:
     """Create it, or return the one that exists."""
     key = exchange_key(row.vhost, row.name)

@@ -106,15 +106,18 @@ def _expiration_ms(text: str | None) -> int | None:
     return int(text)
 
 
-# FROM shalott/broker/rabbit/amqp/properties.py:
+# -- field tables ----------------------------------------------------------------------------------
+
 # Field tables and arrays in their encoded form: taken apart and put together without decoding a
 # value.
 #
-# AMQP has more types than Python: a client's 16-bit integer that was decoded and encoded again would
-# be another type at the consumer. A broker that adds a header therefore leaves the others as bytes.
+# AMQP has more types than Python: a client's 16-bit integer that was decoded and encoded again
+# would be another type at the consumer. A broker that adds a header therefore leaves the others as
+# bytes.
 #
 # A *value* is its type octet and what follows it; a table and an array are their four octets of
 # length and what follows them.
+
 _LENGTH = struct.Struct(">I")
 _VARIABLE = b"SxAF"  # their length is in the four octets that follow
 _FIXED: Mapping[int, int] = {

@@ -174,12 +174,14 @@ def _check_same_queue(
     check_same_queue_arguments(where, arguments, row.arguments)
 
 
-# FROM shalott/broker/rabbit/amqp/queue_methods.py:
+# -- queue access ----------------------------------------------------------------------------------
+
 # QueueAccess: how a channel finds a queue and talks to its master, and the errors when it can't.
 #
-# A mirrored queue whose master just died has no master for a moment; a request that comes then waits
-# for the promotion, but not for long. A queue that has no mirror is simply down, and 404 says so at
-# once.
+# A mirrored queue whose master just died has no master for a moment; a request that comes then
+# waits for the promotion, but not for long. A queue that has no mirror is simply down, and 404 says
+# so at once.
+
 PROMOTION_WAIT_MS = 2000  # how long a request waits for a mirror to be promoted
 POLL_MS = 30
 

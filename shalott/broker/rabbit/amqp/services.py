@@ -87,7 +87,7 @@ class CommandArrived(Message, frozen=True):
 
 
 class ConnectionGone(Message, frozen=True):
-    """connection -> channel: nobody is there any more; end."""
+    """connection -> channel: the client is gone; end."""
 
 
 class RetryConfirms(Message, frozen=True):
@@ -98,8 +98,9 @@ class RetryConsumers(Message, frozen=True):
     """channel -> itself: see whether queues without a master have one by now."""
 
 
-# FROM shalott/broker/rabbit/amqp/services.py:
-# What is shown of a channel and of its consumers.
+# -- channels and consumers as they are shown ------------------------------------------------------
+
+
 class ConsumerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A consumer of a channel. ``prefetch`` 0: no limit of its own."""
 
@@ -124,11 +125,14 @@ class ChannelInfo(msgspec.Struct, frozen=True, kw_only=True):
     consumers: tuple[ConsumerInfo, ...]
 
 
-# FROM shalott/broker/rabbit/amqp/services.py:
+# -- queues ----------------------------------------------------------------------------------------
+
 # Queues: what a channel needs of the queues behind it. Implemented by broker/rabbit/mirrored/.
 #
-# The AMQP layer never touches masters, mirrors or policies: it declares, looks up and deletes through
-# this.
+# The AMQP layer never touches masters, mirrors or policies: it declares, looks up and deletes
+# through this.
+
+
 class Queues(Protocol):
     def lookup(self, vhost: str, name: str) -> QueueRow | None:
         """The live row as this node sees it; ``pid`` is the master, ``slave_pids`` the mirrors."""

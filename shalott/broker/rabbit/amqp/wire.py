@@ -1,8 +1,8 @@
 """Frames on the wire: read with every limit checked, written within the client's frame_max.
 
 pamqp knows the methods, their fields and the field encodings; this module adds what a server that
-trusts nobody needs: sizes are checked before anything is read into memory, a field may not run past
-its frame, and names may hold any UTF-8 (pamqp refuses to build methods with names that the
+trusts no client needs: sizes are checked before anything is read into memory, a field may not run
+past its frame, and names may hold any UTF-8 (pamqp refuses to build methods with names that the
 specification frowns upon but that brokers accept).
 """
 
@@ -197,11 +197,13 @@ def content_frames(channel: int, properties: bytes, body: bytes, frame_max: int)
         yield encode_frame(BODY, channel, body[start : start + step])
 
 
-# FROM shalott/broker/rabbit/amqp/wire.py:
+# -- assembler -------------------------------------------------------------------------------------
+
 # Assembler: puts the frames of one channel back together into commands. Pure.
 #
-# A command is a method, and for basic.publish a content header and body frames after it. Anything out
-# of that order is 505 UNEXPECTED_FRAME, which the specification makes the connection's end.
+# A command is a method, and for basic.publish a content header and body frames after it. Anything
+# out of that order is 505 UNEXPECTED_FRAME, which the specification makes the connection's end.
+
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024
 
 

@@ -103,11 +103,13 @@ async def _act(session: Session, action: str, banner: str) -> None:
     await session.ask("POST", path, {"action": action}, missing="not_found")
 
 
-# FROM shalott/broker/rabbit/ctl/cluster.py:
+# -- stopping, starting, joining -------------------------------------------------------------------
+
 # stop_app and start_app; and, of a node whose broker is stopped: reset, force_reset, join_cluster
 # and force_boot.
 #
 # Source: rabbitmqctl(8) of RabbitMQ 3.10, Nodes and Cluster management.
+
 AGAIN_S = 0.1
 EXIT_TEMPORARY = 75  # EX_TEMPFAIL: what was begun is not done yet
 MEMBER = "The node is already a member of this cluster"
@@ -148,7 +150,7 @@ async def start_app(session: Session) -> None:
 
 
 async def _turn(session: Session, action: str, phase: str) -> None:
-    """Nobody tells when a node is there, so it is asked. Raises CtlError when time is up."""
+    """A node does not tell when it is there, so it is asked. Raises CtlError when time is up."""
     await session.ask("POST", APP, {"action": action})
     await _until(session, lambda told: bool(told["phase"] == phase))
 
@@ -217,8 +219,10 @@ async def _begin_again(session: Session, body: dict[str, str]) -> dict[str, Any]
     )
 
 
-# FROM shalott/broker/rabbit/ctl/cluster.py:
+# -- the memory limit ------------------------------------------------------------------------------
+
 # set_vm_memory_high_watermark, with the units and refusals of rabbitmqctl 3.10.
+
 _UNITS: Mapping[str, int] = {
     "": 1,
     **dict.fromkeys(("k", "ki", "kiB"), 1 << 10),

@@ -258,8 +258,10 @@ def _row(listing: Listing, shown: Mapping[str, Any], columns: Sequence[str]) -> 
     return row
 
 
-# FROM shalott/broker/rabbit/ctl/listing.py:
+# -- formats ---------------------------------------------------------------------------------------
+
 # Tables and JSON as rabbitmqctl 3.10 prints them (lib/rabbitmq/cli/formatters).
+
 Row = Mapping[str, Any]
 
 
@@ -314,11 +316,13 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-# FROM shalott/broker/rabbit/ctl/listing.py:
+# -- gm_ring ---------------------------------------------------------------------------------------
+
 # gm_ring: one queue's GM ring, as each node's own member has it. rabbitmqctl has no such verb.
 #
 # A row for every publisher that a member knows; a node without a member, or without an answer, has
 # one row that says so.
+
 COLUMNS = (
     *("node", "role", "member", "left", "right", "aliases", "publisher", "last_pub", "last_ack"),
     "pending_ack",

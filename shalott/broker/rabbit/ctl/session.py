@@ -11,10 +11,12 @@ import msgspec
 
 from shalott.broker.base.http.client import Asked, Unreachable
 
-# FROM shalott/broker/rabbit/ctl/session.py:
+# -- the command line ------------------------------------------------------------------------------
+
 # What an operator typed, taken apart as rabbitmqctl does: options may stand anywhere.
 #
 # Source: rabbitmqctl(8) of RabbitMQ 3.10, OPTIONS, and lib/rabbitmq/cli/core/parser.ex.
+
 EXIT_USAGE = 64  # EX_USAGE, as rabbitmqctl has it
 FORMATTERS = ("table", "json", "csv")
 
@@ -111,7 +113,7 @@ EXIT_UNAVAILABLE = 69  # EX_UNAVAILABLE: no node answers, or the one that does r
 
 
 class NoAnswer(CtlError):
-    """Nobody is there."""
+    """No node answers."""
 
 
 @dataclass(slots=True)

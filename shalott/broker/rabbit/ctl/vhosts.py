@@ -20,7 +20,7 @@ from shalott.broker.rabbit.ctl.session import (
 
 
 async def add_vhost(session: Session) -> None:
-    """Nobody may do anything in it before set_permissions. Raises CtlError."""
+    """No user may do anything in it before set_permissions. Raises CtlError."""
     vhost = session.typed.arguments[0]
     session.inform(f'Adding vhost "{vhost}" ...')
     if any(one["name"] == vhost for one in await session.get("vhosts")):
@@ -66,10 +66,12 @@ async def _require(session: Session, user: str) -> None:
         raise CtlError(EXIT_UNAVAILABLE, f"Error:\nVirtual host {vhost} does not exist")
 
 
-# FROM shalott/broker/rabbit/ctl/vhosts.py:
+# -- policies --------------------------------------------------------------------------------------
+
 # set_policy, in both of its forms, and clear_policy; the same of operator policies.
 #
 # Source: rabbitmqctl(8) of RabbitMQ 3.10, Policies; of 3.0 and before the positional priority.
+
 APPLY_TO = ("queues", "exchanges", "all")
 
 

@@ -16,7 +16,7 @@ from shalott.broker.rabbit.metadata.records import GroupMember, GroupRow, Member
 
 
 class LostMembership(Exception):
-    """Somebody recorded this member as dead, or the group is gone: it must stop and join anew."""
+    """This member was recorded as dead, or the group is gone: it must stop and join anew."""
 
 
 class GroupGone(LostMembership):
@@ -42,7 +42,7 @@ class AddMember:
 @dataclass(frozen=True, slots=True)
 class RecordDead:
     """``by`` is None while joining: who isn't a member yet can't have lost its membership. (And in
-    every change under KB-RMQ-06: nobody asks who makes it.)
+    every change under KB-RMQ-06: who makes it is not checked.)
     """
 
     member: MemberId
@@ -123,7 +123,7 @@ def _insert_right(row: GroupRow, left: MemberId, newcomer: MemberId) -> GroupRow
 
 def _mark_dead(row: GroupRow, member: MemberId) -> GroupRow:
     if GroupMember(member) not in row.members:
-        return row  # somebody recorded it already
+        return row  # another member recorded it already
     return _with_members(
         row, (GroupMember(m.id, False) if m.id == member else m for m in row.members)
     )
@@ -152,7 +152,7 @@ class View:
     members: dict[MemberId, ViewMember]
 
     def known(self) -> list[MemberId]:
-        """Every member, the dead ones that are still somebody's alias included."""
+        """Every member, the dead ones that are still a member's alias included."""
         return [m for place in self.members.values() for m in (*place.aliases, place.id)]
 
     def alive(self) -> list[MemberId]:

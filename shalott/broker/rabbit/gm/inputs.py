@@ -80,7 +80,7 @@ class AddOnRight(msgspec.Struct, frozen=True):
 
 
 class CheckMembership(msgspec.Struct, frozen=True):
-    """Somebody does what nobody does who is in a ring with this member: is it still in its own?"""
+    """Another process does what no member of its ring does: is this one still in its ring?"""
 
 
 class ValidateMembers(msgspec.Struct, frozen=True):

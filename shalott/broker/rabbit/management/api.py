@@ -88,11 +88,13 @@ def authenticate(users: Mapping[str, str], authorization: str) -> str:
     raise ApiError(401, "not_authorised", "Login failed", challenge)
 
 
-# FROM shalott/broker/rabbit/management/api.py:
+# -- the page --------------------------------------------------------------------------------------
+
 # The management page's files. They hold nothing of the node, so anybody may have them; what they
 # show they ask of the API, with the name and password that their reader gives.
 #
 # The policy lets the page load and ask its own node only, and run no script but its files.
+
 CONTENT_TYPES: Mapping[str, str] = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",

@@ -88,7 +88,7 @@ class ManagementBackend(Protocol):
 
     @property
     def rates(self) -> Rates:
-        """What was counted when somebody asked before."""
+        """What was counted at earlier questions."""
         ...
 
     def close_connection(self, pid: Pid, text: str) -> bool:
@@ -125,14 +125,16 @@ class Clustering(Protocol):
 Route = RouteOf[ManagementBackend]
 
 
-# FROM shalott/broker/rabbit/management/backend.py:
+# -- rates -----------------------------------------------------------------------------------------
+
 # Rates: from what was counted at this question and at earlier ones, as RabbitMQ's ``*_details``.
 #
-# Nobody counts in the background: a rate is what happened between two questions, of which the older
-# one is five seconds old if anybody asked then. The first question has no rate to tell.
+# There is no counting in the background: a rate is what happened between two questions, of which
+# the older one is five seconds old if anybody asked then. The first question has no rate to tell.
+
 WINDOW_NS = 5_000_000_000
 APART_NS = 1_000_000_000  # questions that come faster share a sample
-FORGET_NS = 60_000_000_000  # a queue that nobody asked about, or that is gone
+FORGET_NS = 60_000_000_000  # a queue that was not asked about, or that is gone
 
 Counts = Mapping[str, int]
 

@@ -173,7 +173,7 @@ async def list_consumers(
 
 
 async def _active_of(backend: ManagementBackend, row: QueueRow) -> list[str]:
-    """The channel's pid and the tag; empty if there is none, or nobody to ask."""
+    """The channel's pid and the tag; empty if there is none, or no master to ask."""
     if row.pid is None:
         return []
     try:

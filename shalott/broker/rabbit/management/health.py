@@ -134,8 +134,10 @@ ROUTES: tuple[Route, ...] = (
 )
 
 
-# FROM shalott/broker/rabbit/management/health.py:
+# -- aliveness -------------------------------------------------------------------------------------
+
 # The aliveness test: a message through a queue and back, from inside the node.
+
 QUEUE = "aliveness-test"
 TIMEOUT_MS = 5000
 

@@ -139,12 +139,15 @@ async def cluster_name(
     return json_response({"name": "shalott"})
 
 
-# FROM shalott/broker/rabbit/management/nodes.py:
+# -- stopping and starting the broker --------------------------------------------------------------
+
 # /api/shalott/app: the broker on this node, stopped and started while the node stays; and what may
 # be done to the node while it is stopped.
 #
 # RabbitMQ has this in rabbitmqctl only: ``stop_app``, ``start_app``, ``reset``, ``force_reset``,
 # ``join_cluster`` and ``force_boot``.
+
+
 class AppBody(msgspec.Struct):
     action: str = ""
     node: str = ""
@@ -197,9 +200,12 @@ async def _act(backend: ManagementBackend, body: AppBody) -> None:
             raise bad_request(f"unknown action '{body.action}'")
 
 
-# FROM shalott/broker/rabbit/management/nodes.py:
+# -- the memory limit ------------------------------------------------------------------------------
+
 # /api/shalott/vm_memory_high_watermark: the operator's limit, for as long as the node's process
 # lives (``rabbitmqctl set_vm_memory_high_watermark``; RabbitMQ has no HTTP call for it).
+
+
 class Watermark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One of the two: a part of the machine's memory, or bytes."""
 
@@ -223,13 +229,15 @@ async def set_watermark(
     return Response(204)
 
 
-# FROM shalott/broker/rabbit/management/nodes.py:
+# -- members of the cluster ------------------------------------------------------------------------
+
 # /api/shalott/members: who belongs to the cluster; an operator forgets nodes, and lets them in.
 #
 # RabbitMQ has this in rabbitmqctl only: ``forget_cluster_node`` and, at the node that joins,
 # ``reset`` and ``join_cluster``. What is refused and in which words is the same. A node that joins
 # is let in by one that runs, and is started with an empty disk: it sees to that itself
 # (node/clustering.py), or the operator does, who asks a node that runs to admit it.
+
 log = logging.getLogger("shalott.broker.management")
 
 

@@ -117,7 +117,7 @@ class PolicyApi:
         self, backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
     ) -> Response:
         """404 if this node knows none: then nothing was done. 204 once there is none any more,
-        whoever was the first to delete it: what a lost answer was about is not told apart.
+        even if another request deleted it: what a lost answer was about is not told apart.
         """
         running_queues(backend)
         key = policy_key(parameters["vhost"], parameters["name"])

@@ -199,8 +199,10 @@ ROUTES: tuple[Route, ...] = (
 )
 
 
-# FROM shalott/broker/rabbit/management/queues.py:
+# -- what is shown of a queue ----------------------------------------------------------------------
+
 # A queue as the management API shows it: its row, and what its master says of itself.
+
 STAT_TIMEOUT_MS = 1000
 
 
@@ -214,8 +216,8 @@ def is_live(backend: ManagementBackend, row: QueueRow) -> bool:
 
 
 def recorded_state(backend: ManagementBackend, row: QueueRow) -> str | None:
-    """crashed or stopped, if the live row says so, whoever lives; down, if there is only the
-    durable one; else None (rabbit_amqqueue:info, list_down).
+    """crashed or stopped, if the live row says so, even beside a live process; down, if there is
+    only the durable one; else None (rabbit_amqqueue:info, list_down).
     """
     if backend.metadata.read("queue", row.key) is None:
         return "down"

@@ -35,7 +35,7 @@ def exchange_rows(backend: ManagementBackend) -> list[ExchangeRow]:
 
 
 def view_exchange(backend: ManagementBackend, row: ExchangeRow) -> dict[str, Any]:
-    # The exchange without a name is nobody's to configure.
+    # The exchange without a name can't be configured.
     policies = (
         in_force(backend.metadata, row.vhost, row.name, "exchanges") if row.name else InForce()
     )

@@ -55,7 +55,7 @@ async def add_vhost(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
     """201 if it is new, 204 if it was there. Who makes one may do everything in it; with
-    permissions=none in the query (our own) nobody may do anything, as after rabbitmqctl's
+    permissions=none in the query (our own) no user may do anything, as after rabbitmqctl's
     add_vhost."""
     vhost = parameters["vhost"]
     if backend.queues is None:
@@ -108,8 +108,11 @@ async def _close_connections(backend: ManagementBackend, vhost: str) -> None:
     await asyncio.gather(*(ask(node) for node in backend.metadata.running_nodes()))
 
 
-# FROM shalott/broker/rabbit/management/vhosts.py:
+# -- permissions -----------------------------------------------------------------------------------
+
 # /api/permissions: what users may do in vhosts. The users are those of the configuration.
+
+
 class PermissionBody(msgspec.Struct, kw_only=True):
     """Three regular expressions on names."""
 
@@ -196,10 +199,12 @@ def _require_user(backend: ManagementBackend, user: str) -> None:
         raise not_found()
 
 
-# FROM shalott/broker/rabbit/management/vhosts.py:
+# -- users -----------------------------------------------------------------------------------------
+
 # /api/users and /api/whoami: those of the node's configuration, all of them administrators.
 #
 # Password hashes are not shown: the configuration has the passwords themselves.
+
 TAGS = ("administrator",)
 
 

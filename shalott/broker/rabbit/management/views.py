@@ -68,9 +68,11 @@ async def list_views(
     return json_response(shown)
 
 
-# FROM shalott/broker/rabbit/management/views.py:
+# -- a queue's ring --------------------------------------------------------------------------------
+
 # A queue's GM ring as one node has it: the group's row, this node's own member, and what that one
 # remembers of every publisher (gm.erl's #gm_group, #view_member and #member).
+
 RING_TIMEOUT_MS = 1000
 GROUP = "gm_group"
 
@@ -154,13 +156,15 @@ def name_of(member: MemberId) -> str:
     return f"{{{member.version},{member.pid}}}"
 
 
-# FROM shalott/broker/rabbit/management/views.py:
+# -- claims ----------------------------------------------------------------------------------------
+
 # /api/shalott/claims: what this node, and it alone, believes of its own role for each queue.
 #
 # Every other view of a queue is assembled from replicated rows; two masters of a split cluster may
 # both be hidden by them. Here the queue processes of this node are asked themselves, and the rows
 # only fill in what a node without such a process knows. It answers in every phase of the node, also
 # paused or booting.
+
 CLAIM_TIMEOUT_MS = 1000
 
 

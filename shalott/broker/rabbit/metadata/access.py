@@ -25,13 +25,13 @@ DOUBTFUL = ("leader_lost", "not_running")
 
 @dataclass(frozen=True, slots=True)
 class Doubt(Generic[T]):
-    """A commit of which nobody knows whether it was done, and what the body had returned."""
+    """A commit whose outcome is unknown, and what the body had returned."""
 
     changes: tuple[Change, ...]
     result: T
 
     def is_over(self, tables: Tables) -> bool:
-        """Whether somebody has changed what it was to change: this commit, or another's.
+        """Whether what it was to change has been changed: by this commit, or another.
 
         Until then it may be tried again, since it is compare-and-set. Raises MetadataUnavailable if
         another's change is what is there now.

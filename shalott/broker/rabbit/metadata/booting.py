@@ -1,5 +1,5 @@
 """Booting: how a server becomes a member, where tables need no majority: it copies the tables from
-those that run, or loads its own when nobody can have fresher ones (boot.py).
+those that run, or loads its own when no other node can have fresher ones.
 """
 
 from __future__ import annotations
@@ -138,14 +138,17 @@ class Booting:
         server.membership_changed()
 
 
-# FROM shalott/broker/rabbit/metadata/booting.py:
+# -- which node loads ------------------------------------------------------------------------------
+
 # Which node loads its tables from its own disk when a cluster starts. Pure.
 #
 # Mnesia's rule: a node may load its own copy only if no other node can have a fresher one. A node
-# knows that another went down before it (it *saw* it down, and wrote that to disk) and need not wait
-# for that one; every other node may have gone on after it, and must be there before anybody loads.
-# Among the nodes that are there, one that another saw down while it did not see that other down is
-# *superseded*. The first of the rest, by name, loads; all the others copy from it.
+# knows that another went down before it (it *saw* it down, and wrote that to disk) and need not
+# wait for that one; every other node may have gone on after it, and must be there before anybody
+# loads. Among the nodes that are there, one that another saw down while it did not see that other
+# down is *superseded*. The first of the rest, by name, loads; all the others copy from it.
+
+
 class BootState(msgspec.Struct, frozen=True, array_like=True):
     """What a booting node tells the others: which nodes it saw go down before itself."""
 

@@ -23,7 +23,7 @@ from shalott.broker.rabbit.metadata.messages import (
 from shalott.broker.rabbit.metadata.serving import COMMIT_LATE_MS, RETRY_MS
 from shalott.broker.rabbit.metadata.tables import StoredRow
 from shalott.broker.rabbit.processes.messages import Failed, Message, Name
-from shalott.broker.rabbit.processes.process import Caller
+from shalott.broker.rabbit.processes.runtime import Caller
 
 if TYPE_CHECKING:
     from shalott.broker.rabbit.metadata.server import MetadataServer
@@ -95,7 +95,7 @@ class Leadership:
             entry.caller.reply(Committed(version))
 
     def end(self) -> None:
-        """This node leaves: nobody waits any more."""
+        """This node leaves: answer those that wait."""
         for entry in self._pending.values():
             entry.caller.reply(Failed("not_running"))
         self._pending.clear()

@@ -8,7 +8,7 @@ knows nothing of it.
 
 Raft's electorate (raft_server.py) stays the configured nodes: a forgotten one is a voter that is
 down. It may come back with an empty disk, for when it is let in again it has been forgotten by an
-entry that a majority holds without it. So whatever it had acknowledged or voted for before is held
+entry that a majority holds without it. So all that it had acknowledged or voted for before is held
 by a majority that does not need it.
 """
 
@@ -48,12 +48,15 @@ def admit(tx: Transaction, node: str) -> bool:
     return True
 
 
-# FROM shalott/broker/rabbit/metadata/membership.py:
+# -- sides of a partition --------------------------------------------------------------------------
+
 # Autoheal's decision: which side of a partition wins. Pure.
 #
-# After rabbit/rabbit_autoheal.erl: the side with the most client connections wins, then the one with
-# the most nodes, then an arbitrary one (here: the one with the first name). Every node of every other
-# side restarts and copies the winner's tables.
+# After rabbit/rabbit_autoheal.erl: the side with the most client connections wins, then the one
+# with the most nodes, then an arbitrary one (here: the one with the first name). Every node of
+# every other side restarts and copies the winner's tables.
+
+
 class Side(msgspec.Struct, frozen=True, array_like=True):
     """Nodes that share tables, and how many clients they have together."""
 

@@ -52,7 +52,8 @@ from shalott.broker.rabbit.processes.messages import (
     NodeUp,
     Pid,
 )
-from shalott.broker.rabbit.processes.process import Caller, Process
+from shalott.broker.rabbit.processes.process import Process
+from shalott.broker.rabbit.processes.runtime import Caller
 from shalott.broker.raft.api import Entry, RaftSettings, Role, Snapshot
 from shalott.broker.raft.group import Busy, NotLeader, Submitted
 from shalott.broker.raft.runner import RaftRunner

@@ -2,7 +2,7 @@
 
 A write is put into the log. When it is applied it is known whether its rows were still as the
 writer saw them; then it is answered, but not before every member says that it has applied it too.
-A leader that leads no more tells those who wait that nobody knows.
+A leader that leads no more tells those that wait that the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shalott.broker.rabbit.metadata.messages import (
 )
 from shalott.broker.rabbit.metadata.serving import COMMIT_LATE_MS
 from shalott.broker.rabbit.processes.messages import Failed, Message
-from shalott.broker.rabbit.processes.process import Caller
+from shalott.broker.rabbit.processes.runtime import Caller
 from shalott.broker.raft.api import Entry
 
 if TYPE_CHECKING:

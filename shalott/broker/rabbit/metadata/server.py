@@ -52,7 +52,8 @@ from shalott.broker.rabbit.processes.messages import (
     NodeUp,
     Pid,
 )
-from shalott.broker.rabbit.processes.process import Caller, Process
+from shalott.broker.rabbit.processes.process import Process
+from shalott.broker.rabbit.processes.runtime import Caller
 
 if TYPE_CHECKING:
     from shalott.broker.rabbit.metadata.journal import TableJournal
@@ -79,7 +80,7 @@ class MetadataServer(Process):
         self.members: dict[str, Member] = {}  # in order of joining
         self.peers: dict[str, Status] = {}  # linked nodes' latest status
         self.partitions: dict[str, None] = {}
-        self.is_forced = False  # load, whoever may have fresher tables (force_boot)
+        self.is_forced = False  # load, even if others may have fresher tables (force_boot)
         self._env = env
         self._config = config
         self._journal = journal

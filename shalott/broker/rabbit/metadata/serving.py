@@ -26,7 +26,7 @@ class TableServer(Protocol):
     members: dict[str, Member]  # who shares these tables with this node, as it sees it
     phase: Phase
     pid: Pid
-    on_status: Callable[[], None]  # somebody's status changed
+    on_status: Callable[[], None]  # a node's status changed
     on_lost: Callable[[str], None]  # this node is no member any more: it must boot anew
     on_failed: Callable[[str], None]  # its disk failed for good: the node must give itself up
     on_refused: Callable[[str], None]  # the cluster has forgotten this node: it can't start

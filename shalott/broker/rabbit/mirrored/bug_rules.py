@@ -18,18 +18,19 @@ class SupervisorRules:
     recovers_current_row: a restarted master takes over the row as it is then, not as it was when
     its start was decided (KB-RMQ-02).
     replaces_pending_only: a mirror may be started beside a process that its master has stopped in
-    vain, and beside no other. In the original it may be started beside whatever the row doesn't
+    vain, and beside no other. In the original it may be started beside any process that the row
+    doesn't
     name: the master's list of mirrors is all that counts (KB-RMQ-02).
-    looks_at_orderly_ends: where a process ended in good order, or a node came into sight, somebody
-    looks whether the queue needs a process there. In the original a queue's supervisor starts
-    again what crashed and nothing else (its child is intrinsic), and mirrors are added when a
-    master starts, a virtual host comes up, a policy changes or a member of the ring dies
+    looks_at_orderly_ends: where a process ended in good order, or a node came into sight, a
+    supervisor looks whether the queue needs a process there. In the original a queue's supervisor
+    starts again what crashed and nothing else (its child is intrinsic), and mirrors are added when
+    a master starts, a virtual host comes up, a policy changes or a member of the ring dies
     (KB-RMQ-37).
     restart_adds_mirrors: a broker that starts again in a running node adds its mirrors. Mirrors
     were added when a *node* came up: a virtual host that was started again in a running node
     recovered the masters that belong to it, and nothing else (KB-RMQ-20).
-    tells_displaced: a process that the row no longer names is told to look. In RabbitMQ nobody
-    tells it: it learns that from its ring, or never (BUGS_OF_THE_DISPLACED).
+    tells_displaced: a process that the row no longer names is told to look. In RabbitMQ it is
+    not told: it learns that from its ring, or never (BUGS_OF_THE_DISPLACED).
     """
 
     recovers_current_row: bool = True
@@ -50,8 +51,11 @@ def supervisor_rules(has_bug: Callable[[str], bool]) -> SupervisorRules:
     )
 
 
-# FROM shalott/broker/rabbit/mirrored/bug_rules.py:
+# -- operators -------------------------------------------------------------------------------------
+
 # What an operator's acts do to queues: the rules, and which known bugs break them.
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorRules:
     """One field a rule. All hold by default.
@@ -74,12 +78,15 @@ def operator_rules(has_bug: Callable[[str], bool]) -> OperatorRules:
     )
 
 
-# FROM shalott/broker/rabbit/mirrored/bug_rules.py:
+# -- queue processes -------------------------------------------------------------------------------
+
 # How a queue process deals with deaths, other masters and its own end: the rules, and which known
 # bugs break them.
 #
 # ``process_rules`` reads the switches (broker/rabbit/known_bugs) once, when a process is made; the
 # steps ask the rules only.
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessRules:
     """One field a rule. All hold by default.
@@ -88,7 +95,7 @@ class ProcessRules:
     master goes on; it crashed because {ok, Sup} did not match
     {error,{queue_supervisor_not_found,[]}} (KB-RMQ-01).
     obeys_promote_on_failure: a mirror is promoted only as ha-promote-on-failure allows. Before
-    3.7.5 there was no such policy, and whoever was left ruled (KB-RMQ-22).
+    3.7.5 there was no such policy, and the mirror that was left ruled (KB-RMQ-22).
     checks_place_on_newcomers: a master reads the row before it answers a new mirror (KB-RMQ-08).
     checks_place_on_policy: a change of policy is an occasion to read it too (KB-RMQ-02,
     KB-RMQ-08).
@@ -98,10 +105,10 @@ class ProcessRules:
     yields_as_loss: a master that finds another one recorded ends as "shutdown". It ended with
     "normal", the reason of a queue that was deleted (KB-RMQ-11).
     stops_own_mirrors_only: a master that ends leaves the mirrors of another master alone. In
-    rabbit_mirror_queue_master:terminate it stops every mirror in the row, whoever's they are, if
+    rabbit_mirror_queue_master:terminate it stops every mirror in the row, also another master's, if
     none of them is synchronised (KB-RMQ-02).
     ends_mark_own_row_only: a master that ends leaves the row of another master alone. In
-    rabbit_amqqueue_process:terminate one that ends in good order writes "stopped" into whatever row
+    rabbit_amqqueue_process:terminate one that ends in good order writes "stopped" into any row that
     it finds, and one that crashed stores the row that it has known since its start, as "crashed":
     the master that was promoted meanwhile is not in it (KB-RMQ-38).
     records_survivors: mirrors that did not end in time when their master stopped them are recorded;
@@ -134,8 +141,11 @@ def process_rules(has_bug: Callable[[str], bool]) -> ProcessRules:
     )
 
 
-# FROM shalott/broker/rabbit/mirrored/bug_rules.py:
+# -- masters ---------------------------------------------------------------------------------------
+
 # What a master tells its mirrors and waits for: the rules, and which known bugs break them.
+
+
 @dataclass(frozen=True, slots=True)
 class MasterRules:
     """One field a rule. All hold by default.

@@ -19,7 +19,7 @@ NO_SUPERVISOR = (
     " in rabbit_amqqueue_sup_sup:start_queue_process/3 line 45"
 )
 
-# The rest of the original's #q{}, of a process that has served nobody yet.
+# The rest of the original's #q{}, of a process that has served no client yet.
 _SLOTS = "{" + ",".join(["[]"] * 16) + "}"
 _UNSET = (
     "none,false,undefined,undefined,{state,{queue,[],[],0},{active,0,1.0}},undefined,undefined,"

@@ -13,7 +13,7 @@ from shalott.broker.rabbit.amqp.queue_protocol import Content
 from shalott.broker.rabbit.gm.activity import Activity, Catchup, CheckNeighbours
 from shalott.broker.rabbit.metadata.records import GroupRow, MemberId, QueueRow
 from shalott.broker.rabbit.processes.messages import Message, Pid
-from shalott.broker.rabbit.processes.process import Caller
+from shalott.broker.rabbit.processes.runtime import Caller
 
 SUPERVISOR = "queues"  # the name that each node's queue supervisor is registered under
 
@@ -286,8 +286,9 @@ MESSAGES: tuple[type[Message], ...] = (
 )
 
 
-# FROM shalott/broker/rabbit/mirrored/messages.py:
-# Why a queue process was started.
+# -- why a queue process was started ---------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class DeclareStart:
     """``row`` is what was declared, without a pid."""

@@ -169,7 +169,8 @@ def syncs_automatically(row: QueueRow) -> bool:
 
 
 def promotes_unsynced_on_failure(row: QueueRow) -> bool:
-    """RabbitMQ's default is to promote whoever is left: availability over messages (rmq#1578)."""
+    """RabbitMQ's default is to promote the mirror that is left: availability over messages
+    (rmq#1578)."""
     return str(row.definition.get("ha-promote-on-failure", "always")) == "always"
 
 
@@ -270,13 +271,15 @@ def changes(
     return add, drop
 
 
-# FROM shalott/broker/rabbit/mirrored/policy.py:
+# -- placement -------------------------------------------------------------------------------------
+
 # Whether a process of a queue belongs on this node, and as what. Pure.
 #
 # These are the rules by which a node recovers its queues when it boots and starts crashed processes
-# again (rabbit/rabbit_amqqueue.erl recover, rabbit_prequeue.erl restart, rabbit_mirror_queue_misc.erl
-# on_vhost_up). The answer is a wish only: the started process checks the row again in its first
-# transaction.
+# again (rabbit/rabbit_amqqueue.erl recover, rabbit_prequeue.erl restart,
+# rabbit_mirror_queue_misc.erl on_vhost_up). The answer is a wish only: the started process checks
+# the row again in its first transaction.
+
 Decision = Literal["master", "mirror", "wait", "nothing"]
 
 

@@ -85,7 +85,7 @@ class QueueStorage:
         return queue
 
     def forget_all(self) -> None:
-        """The broker has stopped: whatever its queues held, the node's memory is free of it."""
+        """The broker has stopped: the node's memory is free of what its queues held."""
         for queue in self._open.values():
             queue.ram.forget()
 

@@ -4,7 +4,7 @@ join_cluster, force_load_next_boot).
 
 A node's configuration names its peers, so the cluster that it can join is that one: reset takes it
 out, and join_cluster lets it in again. It comes back with an empty disk, and takes no part in the
-tables, nor in their elections, before a running node has let it in. So whatever it had acknowledged
+tables, nor in their elections, before a running node has let it in. So all that it had acknowledged
 or voted for in its life before is held by a majority that does not need it.
 """
 

@@ -43,7 +43,6 @@ from shalott.broker.rabbit.metadata.partitions import NAME as PARTITIONS
 from shalott.broker.rabbit.metadata.partitions import PartitionHandler
 from shalott.broker.rabbit.metadata.raft_transport import MESSAGES as CONSENSUS_MESSAGES
 from shalott.broker.rabbit.mirrored.messages import MESSAGES as MIRROR_MESSAGES
-from shalott.broker.rabbit.node import node as messages
 from shalott.broker.rabbit.node.application import Application
 from shalott.broker.rabbit.node.clustering import Clustering
 from shalott.broker.rabbit.node.node_state import MEMBER, BeginAgain, Standing
@@ -61,6 +60,18 @@ NodePhase = Literal["booting", "running", "stopping", "paused", "stopped"]
 _PHASES: Mapping[str, NodePhase] = {"stop": "paused", "stop app": "stopped"}
 
 
+# What may travel between nodes: what the node's codec is made of.
+MESSAGES: tuple[type[Message], ...] = (
+    *PROCESS_MESSAGES,
+    *METADATA_MESSAGES,
+    *PARTITION_MESSAGES,
+    *CONSENSUS_MESSAGES,
+    *QUEUE_MESSAGES,
+    *MIRROR_MESSAGES,
+    *AGENT_MESSAGES,
+)
+
+
 class Node:
     """Made by ``open``; ``start`` it, await ``fatal``, ``stop`` it.
 
@@ -76,7 +87,7 @@ class Node:
         self.config = config = standing.applied(configured)
         self.phase: NodePhase = "stopped"
         self.started_ns = env.clock.monotonic_ns()
-        self.runtime = Runtime(config.name, env.incarnation, Codec(messages.ALL))
+        self.runtime = Runtime(config.name, env.incarnation, Codec(MESSAGES))
         self.runtime.on_crash = self._crashed
         self.mesh = Mesh(env, config, self.runtime)
         self.metadata_server = make_server(env, config, store, connections=self.connections)
@@ -199,8 +210,7 @@ class Node:
         if not self.fatal.done():
             self.fatal.set_result(error)
 
-    # -- broker.rabbit.metadata.partitions.NodeControl
-    # ----------------------------------------------------
+    # -- broker.rabbit.metadata.partitions.NodeControl ---------------------------------------------
 
     def pause(self, reason: str) -> None:
         self._wanted.put_nowait(("stop", reason))
@@ -303,16 +313,3 @@ class Node:
             self.metadata_server.leave()
         self.phase = phase
         self.env.events.emit("", "role", role="paused" if phase == "paused" else "stopped")
-
-
-# FROM shalott/broker/rabbit/node/node.py:
-# Every message that may travel between nodes: what the node's codec is made of.
-ALL: tuple[type[Message], ...] = (
-    *PROCESS_MESSAGES,
-    *METADATA_MESSAGES,
-    *PARTITION_MESSAGES,
-    *CONSENSUS_MESSAGES,
-    *QUEUE_MESSAGES,
-    *MIRROR_MESSAGES,
-    *AGENT_MESSAGES,
-)

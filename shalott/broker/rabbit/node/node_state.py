@@ -2,7 +2,7 @@
 
 ``reset`` makes a node one that belongs to no cluster, with nothing on its disk; ``join_cluster``
 lets it into the one that its configuration names. Each ends the node's life and begins another one,
-so that nothing of the old one is left in memory: the node says so with ``BeginAgain``, and whoever
+so that nothing of the old one is left in memory: the node says so with ``BeginAgain``, and what
 runs its process sees to it (broker/__main__.py). After rabbit/rabbit_mnesia.erl, where Mnesia is
 stopped and its directory deleted.
 """
@@ -25,7 +25,7 @@ DATA = ("metadata", "queues")  # directories: all that a node has of its cluster
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """``alone``: of no cluster. ``held``: the broker waits for start_app. ``joining``: the node to
     be let in by, with no part in the cluster's tables before. ``forced``: the node's own tables
-    are the ones, whoever may have fresher ones. ``problem``: why it could not join.
+    are the ones, even if others have fresher ones. ``problem``: why it could not join.
     """
 
     alone: bool = False

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class NodeView:
-    """Everything here answers at once, whatever the node is doing."""
+    """Everything here answers at once, also while the node is busy."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

@@ -111,8 +111,10 @@ class Link(asyncio.Protocol):
             self.greeted.set_result(None)
 
 
-# FROM shalott/broker/rabbit/processes/link.py:
+# -- frames ----------------------------------------------------------------------------------------
+
 # What travels between two linked nodes: length-prefixed MessagePack frames.
+
 MAX_FRAME_BYTES = 1 << 30
 
 

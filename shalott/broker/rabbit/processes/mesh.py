@@ -129,7 +129,7 @@ class Mesh:
 
     def _abort_unless_greeted(self, link: Link) -> None:
         if link in self._ungreeted:
-            log.info("refused a link: nobody said hello")
+            log.info("refused a link: it did not say hello")
             link.abort()
 
     def _new_link(self, on_hello: Callable[[Link, Frame], None]) -> Link:

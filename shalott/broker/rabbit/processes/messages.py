@@ -104,8 +104,10 @@ class Codec:
         return data
 
 
-# FROM shalott/broker/rabbit/processes/messages.py:
+# -- Erlang's notation -----------------------------------------------------------------------------
+
 # Pids, names and values in Erlang's notation, as RabbitMQ's logs and tools print them.
+
 _CHANNELS = 30_000  # numbers of a node's links
 _PLAIN_ATOM = re.compile(r"[a-z][A-Za-z0-9_@]*\Z")
 

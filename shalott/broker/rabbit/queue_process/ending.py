@@ -2,7 +2,8 @@
 master is recorded, its ring broke, it crashed.
 
 The reason matters to others. "normal" means that the queue is deleted: channels take their
-publishes for settled, and the ring buries nobody. Everything else is a loss of this process only.
+publishes for settled, and the ring buries no member. Everything else is a loss of this process
+only.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from shalott.broker.rabbit.metadata.records import PolicyRow, QueueRow, policy_k
 from shalott.broker.rabbit.mirrored import log_lines, policy, rows
 from shalott.broker.rabbit.mirrored.messages import Declared, RecoverStart, StopProcess, StopTimeout
 from shalott.broker.rabbit.processes.messages import Failed, Message, Pid
-from shalott.broker.rabbit.processes.process import Caller
+from shalott.broker.rabbit.processes.runtime import Caller
 from shalott.broker.rabbit.queue_process import roles
 from shalott.broker.rabbit.queue_process.queue_shell import QueueShell
 from shalott.broker.rabbit.queue_process.state import Identity, MirrorsStop, QueueState
@@ -107,7 +108,8 @@ async def _end_deleted(state: QueueState, shell: QueueShell) -> NoReturn:
 
 
 async def ring_stopped(state: QueueState, shell: QueueShell, reason: str) -> None:
-    """A master that was the only one of its ring has what nobody else can have: it comes back."""
+    """A master that was the only one of its ring has what no other process can have: it comes
+    back."""
     if state.ending.is_deleting:
         await _end_deleted(state, shell)
     gm_shell, row = state.ring.gm, shell.row()
@@ -182,7 +184,7 @@ async def stop(state: QueueState, shell: QueueShell, reason: str) -> None:
         if alive and not synced:
             shell.emit("loss_window", reason="L8: unsynchronised mirrors take over on shutdown")
         if not alive and row.pid == shell.pid and shell.metadata.is_in_majority():
-            # Nobody takes its place. A node that can't write now can't say so either.
+            # No mirror takes its place. A node that can't write now can't say so either.
             await shell.transact(lambda tx: rows.mark_ended(tx, state.key, shell.pid, "stopped"))
     if reason == "dropped":
         if isinstance(role, Mirror):
@@ -236,7 +238,7 @@ async def _all_stopped(state: QueueState, shell: QueueShell, stopping: MirrorsSt
 
 
 async def stopped(state: QueueState, shell: QueueShell, reason: str) -> None:
-    """Last thing, whatever the reason (but a kill)."""
+    """Last thing, at any end but a kill."""
     _answer_starter(state.identity, reason)
     role = state.role
     if role is None:
@@ -249,7 +251,7 @@ async def stopped(state: QueueState, shell: QueueShell, reason: str) -> None:
         if reason.startswith("crash"):
             _tell_crash(state, shell, reason)
         if not shell.rules.ends_mark_own_row_only:
-            await _mark_anybodys(state, shell, reason)
+            await _mark_current_row(state, shell, reason)
     state.role = None
     shell.emit("role", was=role.role)
     shell.emit("stopped", reason=reason)
@@ -276,22 +278,22 @@ def _tell_crash(state: QueueState, shell: QueueShell, reason: str) -> None:
     log.error("** Reason for termination ==\n** %s", log_lines.in_words(reason))
 
 
-async def _mark_anybodys(state: QueueState, shell: QueueShell, reason: str) -> None:
+async def _mark_current_row(state: QueueState, shell: QueueShell, reason: str) -> None:
     """KB-RMQ-38."""
     if reason == "shutdown":
-        await shell.transact(lambda tx: rows.mark_anybodys(tx, state.key, None))
+        await shell.transact(lambda tx: rows.mark_current_row(tx, state.key, None))
     elif reason not in ("normal", "dropped"):
         known = state.identity.first_row
-        await shell.transact(lambda tx: rows.mark_anybodys(tx, state.key, known))
+        await shell.transact(lambda tx: rows.mark_current_row(tx, state.key, known))
 
 
 def _answer_starter(identity: Identity, reason: str) -> None:
-    """Whoever waits for the start, if it got no answer yet."""
+    """Answer what waits for the start, if it got no answer yet."""
     start = identity.start
     caller = None if isinstance(start, RecoverStart) else start.caller
     if caller is None:
         return
     if identity.declared is not None:
-        caller.reply(Declared(identity.declared, created=True))  # whatever became of it since
+        caller.reply(Declared(identity.declared, created=True))  # even if it has ended since
     else:
         caller.reply(Failed("ended", reason))

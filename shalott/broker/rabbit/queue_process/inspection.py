@@ -101,9 +101,11 @@ def _backing_queue(row: QueueRow) -> str:
     return "rabbit_priority_queue" if has_priorities else "rabbit_variable_queue"
 
 
-# FROM shalott/broker/rabbit/queue_process/inspection.py:
+# -- the process in its ring -----------------------------------------------------------------------
+
 # What an operator may see of a queue process: its part in the ring, as gm.erl's records have it,
 # and what it has done. Nothing here changes anything.
+
 PENDING_MAX = 50  # shown of one publisher
 TEXT_MAX = 40  # bytes of a message's body
 

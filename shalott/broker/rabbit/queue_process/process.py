@@ -1,7 +1,7 @@
 """QueueProcess: one process of one queue on one node, first a starter, then its master or a mirror.
 
 It is the mailbox: each message goes to the step that knows it, and clients' messages wait while the
-queue serves nobody. What the process knows is in state.py, what it may do to the world in
+queue serves no client. What the process knows is in state.py, what it may do to the world in
 queue_shell.py; what the queue holds is in master.py and mirror.py, which never wait.
 
 A transaction on the queue's row is awaited inside a handler: the mailbox waits with it, as the
@@ -33,7 +33,8 @@ from shalott.broker.rabbit.mirrored.messages import (
     UpdateMirroring,
 )
 from shalott.broker.rabbit.processes.messages import Down, Failed, Message, Pid
-from shalott.broker.rabbit.processes.process import Caller, Envelope, Process
+from shalott.broker.rabbit.processes.process import Process
+from shalott.broker.rabbit.processes.runtime import Caller, Envelope
 from shalott.broker.rabbit.queue_process import (
     ending,
     mirroring,
@@ -153,7 +154,7 @@ class QueueProcess(Process):
     async def stopping(self, reason: str) -> None:
         await ending.stopped(self.state, self.shell, reason)
 
-    def deliver(self, item: Message | Envelope[Message]) -> None:
+    def deliver(self, item: Message | Envelope) -> None:
         """Stops are noticed at once: a handler may be waiting for a transaction."""
         if isinstance(item, _STOPS):
             if isinstance(item, StopNow):
@@ -168,7 +169,7 @@ class QueueProcess(Process):
     # -- dispatch ----------------------------------------------------------------------------------
 
     async def _handle_own(self, message: Message) -> bool:
-        """Whether ``message`` was for the process itself, whatever its role."""
+        """Whether ``message`` was for the process itself, in any role."""
         state, shell = self.state, self.shell
         match message:
             case DurableAdvanced():
@@ -229,7 +230,7 @@ class QueueProcess(Process):
                 await self._peer_down(message.pid)
             case "user" if self.state.is_blocked:
                 # Not before what it sent: its acknowledgements would come too late, and what it
-                # acknowledged would be given to somebody else.
+                # acknowledged would be given to another consumer.
                 self._stash.append(message)
             case "user":
                 self._user_down(message.pid)

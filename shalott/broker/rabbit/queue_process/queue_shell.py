@@ -19,8 +19,7 @@ from shalott.broker.rabbit.mirrored import rows
 from shalott.broker.rabbit.mirrored.bug_rules import process_rules
 from shalott.broker.rabbit.mirrored.messages import StopProcess
 from shalott.broker.rabbit.processes.messages import Address, Down, Message, Pid
-from shalott.broker.rabbit.processes.process import ExitProcess
-from shalott.broker.rabbit.processes.runtime import Runtime
+from shalott.broker.rabbit.processes.runtime import ExitProcess, Runtime
 from shalott.broker.rabbit.queue_process.state import QueueContext, QueueState
 from shalott.broker.rabbit.queue_process.transactions import Transactions
 from shalott.broker.rabbit.replica import instructions as ins
@@ -179,11 +178,13 @@ def group_of(key: str) -> str:
     return name if vhost == "/" else key
 
 
-# FROM shalott/broker/rabbit/queue_process/queue_shell.py:
+# -- monitors --------------------------------------------------------------------------------------
+
 # Monitors: the processes that a queue process watches: its users (channels and owners), and its
 # peers (other processes of the queue).
 #
 # Each is watched once, however often that is asked for, and apart in either part.
+
 Part = Literal["peer", "user"]
 
 

@@ -97,14 +97,16 @@ def _report_stale(state: QueueState, shell: QueueShell, ring: GmShell) -> None:
     ring.feed(gm.ValidateMembers((*present, *stale)))
 
 
-# FROM shalott/broker/rabbit/queue_process/ring_events.py:
+# -- deaths and promotion --------------------------------------------------------------------------
+
 # What a queue process does when others of its ring died; above all, how a mirror becomes the
 # master.
 #
-# After rabbit/rabbit_mirror_queue_slave.erl (gm_deaths, promote_me) and rabbit_mirror_queue_misc.erl
-# (remove_from_queue). Deaths come from the ring, so everything that the dead master told has been
-# applied before. The decision is made in a transaction on the row (rows.remove_dead): every mirror
-# comes to the same one.
+# After rabbit/rabbit_mirror_queue_slave.erl (gm_deaths, promote_me) and
+# rabbit_mirror_queue_misc.erl (remove_from_queue). Deaths come from the ring, so everything that
+# the dead master told has been applied before. The decision is made in a transaction on the row
+# (rows.remove_dead): every mirror comes to the same one.
+
 log = logging.getLogger("shalott.broker.mirrored")
 
 PROMOTION_LATE_MS = 500
@@ -128,7 +130,8 @@ async def members_died(state: QueueState, shell: QueueShell, deaths: tuple[Pid, 
         return
     if shell.env.buggify("promotion.late"):  # others may have decided by then
         await pause_ms(shell.env.rng.random() * PROMOTION_LATE_MS)
-    # All that ever died: a master that stays recorded because nobody may replace it is still dead.
+    # All that ever died: a master that stays recorded because no mirror may replace it is still
+    # dead.
     state.ring.known_dead.update(dict.fromkeys(deaths))
     dead = tuple(state.ring.known_dead)
     unsynced = not shell.rules.obeys_promote_on_failure

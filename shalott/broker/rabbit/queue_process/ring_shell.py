@@ -33,8 +33,7 @@ from shalott.broker.rabbit.mirrored.messages import (
     RingJoined,
 )
 from shalott.broker.rabbit.processes.messages import Down, Failed, Message, Pid
-from shalott.broker.rabbit.processes.process import Caller
-from shalott.broker.rabbit.processes.runtime import Runtime
+from shalott.broker.rabbit.processes.runtime import Caller, Runtime
 
 RETRY_MS = 10
 

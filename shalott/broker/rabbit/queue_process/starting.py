@@ -77,7 +77,7 @@ async def _declare(state: QueueState, shell: QueueShell, declaration: DeclareSta
 
 
 async def _row_in_doubt(state: QueueState, shell: QueueShell) -> QueueRow:
-    """Somebody must own the row if it was written. If it was not, it is not to be any more."""
+    """A process must own the row if it was written. If it was not, it is not to be any more."""
     row = await shell.transact(lambda tx: rows.read_any(tx, state.key), confirmed=True)
     if row is None:
         shell.exit("shutdown")
@@ -86,8 +86,8 @@ async def _row_in_doubt(state: QueueState, shell: QueueShell) -> QueueRow:
 
 async def _recover(state: QueueState, shell: QueueShell, recovery: RecoverStart) -> None:
     if shell.env.buggify("recover.late"):
-        # A restarted process may get its turn late (0.8 s in the log of seed 003): whoever decided
-        # on a row long ago must look at it again.
+        # A restarted process may get its turn late (0.8 s in the log of seed 003): what was decided
+        # on a row long ago must be looked at again.
         await pause_ms(shell.env.rng.random() * RECOVER_LATE_MS)
     if shell.config.recovery_delay_ms:
         await pause_ms(shell.env.rng.random() * shell.config.recovery_delay_ms)

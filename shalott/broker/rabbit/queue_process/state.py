@@ -142,8 +142,9 @@ class QueueState:
         )
 
 
-# FROM shalott/broker/rabbit/queue_process/state.py:
-# QueueContext: what all queue processes of a node share.
+# -- shared by the queue processes of a node -------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class QueueContext:
     """A node, as its queue processes see it.

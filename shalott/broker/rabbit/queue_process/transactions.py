@@ -1,7 +1,7 @@
 """Transactions: how a queue process writes the metadata, and how it stops nevertheless.
 
 A transaction is awaited inside a handler, so the mailbox waits with it. A node that is cut off from
-the leader can still stop: when the grace is over, whoever waits ends its process where it stands.
+the leader can still stop: when the grace is over, a process that waits ends where it stands.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shalott.broker.base.errors import MetadataUnavailable
 from shalott.broker.rabbit.metadata.api import Metadata, Transaction
 from shalott.broker.rabbit.mirrored.messages import StopNow
 from shalott.broker.rabbit.processes.messages import Message
-from shalott.broker.rabbit.processes.process import ExitProcess
+from shalott.broker.rabbit.processes.runtime import ExitProcess
 
 log = logging.getLogger("shalott.broker.mirrored")
 

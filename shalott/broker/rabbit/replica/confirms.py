@@ -104,8 +104,9 @@ class Outbox:
         return interval
 
 
-# FROM shalott/broker/rabbit/replica/confirms.py:
-# Inheritance: what a mirror leaves to the master that it becomes.
+# -- promotion -------------------------------------------------------------------------------------
+
+
 @dataclass(slots=True)
 class Inheritance:
     """What a promoted mirror hands to the master that it becomes; empty for one that starts as
@@ -123,12 +124,14 @@ class Inheritance:
     deliveries: list[Publish] = field(default_factory=list)
 
 
-# FROM shalott/broker/rabbit/replica/confirms.py:
+# -- masters ---------------------------------------------------------------------------------------
+
 # MasterConfirms: which publishes a master still owes a confirm for, and what each waits for.
 #
-# A publish is confirmed when it is as safe here as it must be: durable, if it has to be, and carried
-# by the ring, if a mirror depends on the ring for it. A promoted mirror knows of publishes that its
-# channels have not sent it yet: those are confirmed when the channel's copy comes.
+# A publish is confirmed when it is as safe here as it must be: durable, if it has to be, and
+# carried by the ring, if a mirror depends on the ring for it. A promoted mirror knows of publishes
+# that its channels have not sent it yet: those are confirmed when the channel's copy comes.
+
 ACKED_INTERVAL_MS = 100
 
 
@@ -171,7 +174,7 @@ class MasterConfirms:
         return self._seen.pop(message_id, None)
 
     def forget_channel(self, channel: Pid) -> None:
-        """Nobody waits for its confirms any more."""
+        """Its confirms are not waited for any more."""
         for message_id in [m for m, (owed_to, _) in self._owed.items() if owed_to == channel]:
             del self._owed[message_id]
 

@@ -81,7 +81,7 @@ class Consumers:
 
     @property
     def single_active(self) -> tuple[Pid, str] | None:
-        """Who is it, channel and tag; None if nobody is, or each may be served."""
+        """Who is it, channel and tag; None if none is, or each may be served."""
         return self._active if self._single_active else None
 
     def drop_channel(self, channel: Pid) -> list[int]:
@@ -124,7 +124,7 @@ class Consumers:
         return consumer
 
     def has_ready(self) -> bool:
-        """Whether ``next_ready`` would name one. Nobody's turn is over by that."""
+        """Whether ``next_ready`` would name one. No consumer's turn is over by that."""
         if self._single_active:
             active = None if self._active is None else self._consumers[self._active]
             return active is not None and self._is_ready(active)

@@ -35,8 +35,9 @@ class Discarded(Message, frozen=True):
 
 
 class PublishRefused(Message, frozen=True):
-    """A publish that found the queue full: whoever has its copy refuses it too, should the master's
-    own refusal die with it. (The original discards it, and mirrors confirm what is discarded.)
+    """A publish that found the queue full: a mirror that has its copy refuses it too, should the
+    master's own refusal die with it. (The original discards it, and mirrors confirm what is
+    discarded.)
     """
 
     channel: Pid

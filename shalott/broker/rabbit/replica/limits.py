@@ -87,7 +87,7 @@ class Limits:
         self.watch_head()
 
     def watch_head(self) -> None:
-        """See that it expires in time, though nobody may ask for it."""
+        """See that it expires in time, though no client may ask for it."""
         if not self._queue.messages.expiring:
             return
         head = self._queue.messages.peek()

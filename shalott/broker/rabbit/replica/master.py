@@ -318,7 +318,7 @@ class Master:
 
     def _has_head(self) -> bool:
         """Whether a message can be handed out now. If it must be read first, the process hears of
-        it, should there be somebody to have it."""
+        it, should there be a consumer to have it."""
         if not self.queue.messages.ready:
             return False
         if not self.queue.messages.is_head_away:

@@ -74,9 +74,9 @@ class Shell(Protocol):
         ...
 
 
-# FROM shalott/broker/rabbit/replica/shell.py:
-# Counts: what clients have done with a queue since this process serves it, as RabbitMQ's
-# message_stats count it (rabbit_core_metrics.erl).
+# -- counts ----------------------------------------------------------------------------------------
+
+
 @dataclass(slots=True)
 class Counts:
     """Messages. ``redeliver``: those of the deliveries and gets that are marked so."""

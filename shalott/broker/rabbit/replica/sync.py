@@ -3,7 +3,7 @@
 After rabbit/rabbit_mirror_queue_sync.erl. The start is told through the ring, so every mirror has
 applied all that the master did before; then the master goes straight to those that want it, batch
 by batch, each when all have taken the one before (that is the flow control). The queue serves
-nobody until it is over: eager synchronisation stops the world. A mirror that dies is forgotten;
+no client until it is over: eager synchronisation stops the world. A mirror that dies is forgotten;
 cancelling tells the others to start again empty.
 """
 

@@ -129,7 +129,7 @@ class BackingQueue:
             queue._enter(entry)
             queue.index.count(entry, message.record_bytes)
         queue._serial = found.last_serial
-        # As if they had all come now: else a queue that nobody uses yet would never be paged.
+        # As if they had all come now: else a queue without traffic would never be paged.
         queue.pager.traffic.count = len(found.messages)
         return queue
 

@@ -34,8 +34,8 @@ class Place(enum.IntEnum):
 class Expiry(NamedTuple):
     """When a message's time to live is over.
 
-    Two clocks, for two uses. ``at_ns`` counts while this process lives: monotonic, so that nobody
-    who sets the node's clock ends a message early. ``wall_ns`` is for the disk, where no other time
+    Two clocks, for two uses. ``at_ns`` counts while this process lives: monotonic, so that setting
+    the node's clock ends no message early. ``wall_ns`` is for the disk, where no other time
     means anything after a restart. Neither means anything on another node: mirrors are told what is
     left (RabbitMQ has one wall-clock time for all three).
     """
@@ -55,7 +55,7 @@ class Expiry(NamedTuple):
 class Entry:
     """One message. ``record_bytes`` is its size in the journal, 0 if it isn't there.
 
-    ``content`` None: it is on ``page`` only. ``is_alpha``: nobody has begun to page it.
+    ``content`` None: it is on ``page`` only. ``is_alpha``: it has not begun to be paged.
     ``is_flag_recorded``: the journal's record says already that it counts as redelivered.
     ``copy_may_come``: it came with a synchronisation, and may come once more from its channel.
     """

@@ -3,7 +3,7 @@
 Order is by serial: a ``Line``, as every queue has it. A queue with priorities (x-max-priority) has
 one line for each of them, and its head is that of the highest that is not empty (as
 rabbit/rabbit_priority_queue.erl: one backing queue a priority, asked from the highest down). So
-whatever takes from the head, a length limit too, takes what is of the highest priority.
+all that takes from the head, a length limit too, takes what is of the highest priority.
 
 A line is cut into the five queues of rabbit_variable_queue, from the head to the tail::
 

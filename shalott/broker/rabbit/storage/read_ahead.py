@@ -54,7 +54,8 @@ class ReadAhead:
         self._was_read(entries)
 
     async def read(self) -> None:
-        """See that the head's content is in memory, and that of some behind it. Raises StorageError."""
+        """See that the head's content is in memory, and that of some behind it. Raises
+        StorageError."""
         await self.find_head()
         head = self._messages.order.head()
         if head is None or head.content is not None:

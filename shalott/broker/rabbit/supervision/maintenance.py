@@ -30,14 +30,16 @@ from shalott.broker.rabbit.processes.messages import Name, Pid
 from shalott.broker.rabbit.processes.runtime import Runtime
 from shalott.broker.rabbit.queue_process.state import QueueContext
 
+# -- orphaned exclusive queues ---------------------------------------------------------------------
 
-# FROM shalott/broker/rabbit/supervision/maintenance.py:
 # Exclusive queues that outlived their connection: it was on this node, and ended with it.
 #
 # A connection deletes its exclusive queues when it ends, and so does their master. After a crash of
 # the node both are gone, and a durable queue is still in the tables and on disk. It must go before
 # clients come, who would find its name locked (rabbit/rabbit_amqqueue_process.erl does this when it
 # recovers an exclusive queue).
+
+
 async def drop_orphans(context: QueueContext, runtime: Runtime) -> None:
     """Delete the exclusive queues of this node's former connections. Raises MetadataUnavailable."""
     for key, owner in _orphans(context, runtime).items():

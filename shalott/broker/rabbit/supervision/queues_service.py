@@ -91,7 +91,7 @@ class QueuesService:
 
     async def _confirm(self, existing: QueueRow) -> QueueRow | None:
         """The row as the tables' majority has it, None if it is gone: others may have deleted it,
-        and what has no majority may still be undone. Where none is needed nobody is asked.
+        and what has no majority may still be undone. Where none is needed none is asked.
         """
         if not self._metadata.needs_majority:
             return existing
@@ -129,7 +129,7 @@ class QueuesService:
         Raises MetadataUnavailable: it may be deleted or not.
         """
         current = self.lookup(row.vhost, row.name)
-        asked: QueueRow | None = None  # of whose master nobody knows whether it has done it
+        asked: QueueRow | None = None  # of whose master it is unknown whether it has done it
         if current is not None and current.pid is not None and self.is_available(current):
             request = Delete(if_unused=False, if_empty=False)
             try:

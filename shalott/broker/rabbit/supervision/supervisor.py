@@ -4,7 +4,7 @@ It recovers queues when the node has its tables, starts masters that are declare
 masters ask for, lets the node take its own place as a mirror when it comes up, tells masters when
 the policies change, and cleans up after nodes that are gone. It is the root of a tree
 (rabbit_amqqueue_sup_sup): each process is the child of a supervisor of its own, which starts it
-again after a crash, with a limit (queue_sup.py).
+again after a crash, with a limit (QueueSup).
 
 A mirror needs two nodes that see each other, and after a start of all nodes any two may do so last:
 the master asks whom it sees when it starts, and a node asks for itself when it comes up. So two
@@ -48,7 +48,8 @@ from shalott.broker.rabbit.mirrored.messages import (
     UpdateMirroring,
 )
 from shalott.broker.rabbit.processes.messages import Done, Down, Failed, Message, Name, Pid
-from shalott.broker.rabbit.processes.process import Caller, Process
+from shalott.broker.rabbit.processes.process import Process
+from shalott.broker.rabbit.processes.runtime import Caller
 from shalott.broker.rabbit.queue_process.process import QueueProcess
 from shalott.broker.rabbit.queue_process.state import QueueContext
 from shalott.broker.rabbit.replica.mirror import Mirror
@@ -388,22 +389,24 @@ class QueueSupervisor(Process):
 
 
 def is_asked_for(start: Start) -> bool:
-    """By a master elsewhere: a supervisor of its own, whatever there was before."""
+    """By a master elsewhere: a supervisor of its own, in place of one that was there."""
     return isinstance(start, MirrorStart) and start.caller is not None
 
 
-# FROM shalott/broker/rabbit/supervision/supervisor.py:
+# -- the supervisor of one process -----------------------------------------------------------------
+
 # QueueSup: the supervisor of one process of one queue on one node (rabbit_amqqueue_sup).
 #
 # The tree is that of the original: the node's QueueSupervisor (rabbit_amqqueue_sup_sup) has one of
 # these for each queue process that it was asked to start, and one of these has one child, which it
-# starts again when it crashed: five times in ten seconds. Beyond that it gives up and is gone
-# (its parent's children are temporary): the queue's state is ``crashed``, and nobody else is touched.
-# Whether the child is new or comes again after a crash is told by the marker, a process that ends as
-# soon as the first start is over (rabbit_prequeue.erl).
+# starts again when it crashed: five times in ten seconds. Beyond that it gives up and is gone (its
+# parent's children are temporary): the queue's state is ``crashed``, and no other is touched.
+# Whether the child is new or comes again after a crash is told by the marker, a process that ends
+# as soon as the first start is over (rabbit_prequeue.erl).
 #
 # It has no mailbox of its own: what it does is a part of a turn of its parent, so that two can't
 # differ on what a queue has on this node.
+
 RESTARTS_MAX = 5
 RESTARTS_WINDOW_MS = 10_000
 

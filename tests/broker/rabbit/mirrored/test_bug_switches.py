@@ -289,7 +289,9 @@ def ring_is_quiet(cluster: Cluster, names: str) -> bool:
     for process in (cluster[name].process("q") for name in names):
         assert process is not None and process.state.ring.gm is not None
         member = process.state.ring.gm.member
-        if not member.publishers.states or not all(state.is_settled for state in member.publishers.states.values()):
+        if not member.publishers.states or not all(
+            state.is_settled for state in member.publishers.states.values()
+        ):
             return False
     return True
 

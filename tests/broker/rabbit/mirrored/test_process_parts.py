@@ -12,7 +12,7 @@ import pytest
 from shalott.broker.base.errors import MetadataUnavailable
 from shalott.broker.rabbit.mirrored.messages import MirrorStart, StopNow
 from shalott.broker.rabbit.processes.messages import Down, Message, Pid
-from shalott.broker.rabbit.processes.process import ExitProcess
+from shalott.broker.rabbit.processes.runtime import ExitProcess
 from shalott.broker.rabbit.queue_process import transactions
 from shalott.broker.rabbit.queue_process.queue_shell import Monitors
 from shalott.broker.rabbit.queue_process.state import (

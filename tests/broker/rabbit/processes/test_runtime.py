@@ -23,8 +23,8 @@ from shalott.broker.rabbit.processes.messages import (
     NodeDownEvent,
     NodeUp,
 )
-from shalott.broker.rabbit.processes.process import Caller, Process
-from shalott.broker.rabbit.processes.runtime import Runtime
+from shalott.broker.rabbit.processes.process import Process
+from shalott.broker.rabbit.processes.runtime import Caller, Runtime
 
 pytestmark = pytest.mark.unit
 

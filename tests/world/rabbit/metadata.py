@@ -11,7 +11,8 @@ from shalott.broker.rabbit.config import NodeConfig, Peer
 from shalott.broker.rabbit.metadata import messages, partitions, raft_transport
 from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
 from shalott.broker.rabbit.metadata.opening import AnyServer, needs_majority
-from shalott.broker.rabbit.metadata.raft_server import LOG_PATH, MajorityServer
+from shalott.broker.rabbit.metadata.raft_group import LOG_PATH
+from shalott.broker.rabbit.metadata.raft_server import MajorityServer
 from shalott.broker.rabbit.metadata.server import MetadataServer
 from shalott.broker.rabbit.metadata.tables import StoredRow, Tables
 from shalott.broker.rabbit.processes.messages import MESSAGES, Codec

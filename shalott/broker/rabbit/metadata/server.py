@@ -50,7 +50,6 @@ from shalott.broker.rabbit.processes.messages import (
     Name,
     NodeDownEvent,
     NodeUp,
-    Pid,
 )
 from shalott.broker.rabbit.processes.process import Process
 from shalott.broker.rabbit.processes.runtime import Caller
@@ -86,7 +85,7 @@ class MetadataServer(Process):
         self._journal = journal
         self._connections = connections
         self._me = Member(config.name, env.incarnation, 0)
-        self._subscribers = Subscribers()
+        self.subscribers = Subscribers()
         self._running = asyncio.Event()
         self._leadership = Leadership(self, env, config)
         self._booting = Booting(self, config, journal)
@@ -123,12 +122,6 @@ class MetadataServer(Process):
     async def close(self) -> None:
         """The journal is closed by who opened it."""
 
-    def subscribe(self, pid: Pid) -> None:
-        self._subscribers.add(pid)
-
-    def unsubscribe(self, pid: Pid) -> None:
-        self._subscribers.remove(pid)
-
     @property
     def me(self) -> Member:
         return self._me
@@ -149,10 +142,6 @@ class MetadataServer(Process):
         self.on_lost("the other members do not know this node")
 
     def may_confirm(self) -> bool:
-        return True
-
-    def is_settled(self, table: str, key: str) -> bool:
-        """As far as there is such a thing here: the other side of a partition may win."""
         return True
 
     async def await_version(self, version: int) -> None:
@@ -331,4 +320,4 @@ class MetadataServer(Process):
             self._publish(TableChanged(row.table, row.key))
 
     def _publish(self, message: Message) -> None:
-        self._subscribers.tell(self, message)
+        self.subscribers.tell(self, message)

@@ -23,13 +23,20 @@ class TableServer(Protocol):
     """The node calls ``boot`` and ``leave``; the rest is messages, and looks."""
 
     needs_majority: bool  # for a write: of the listed nodes
-    members: dict[str, Member]  # who shares these tables with this node, as it sees it
-    phase: Phase
     pid: Pid
+    subscribers: Subscribers  # local processes that get TableChanged and Membership
     on_status: Callable[[], None]  # a node's status changed
     on_lost: Callable[[str], None]  # this node is no member any more: it must boot anew
     on_failed: Callable[[str], None]  # its disk failed for good: the node must give itself up
     on_refused: Callable[[str], None]  # the cluster has forgotten this node: it can't start
+
+    @property
+    def members(self) -> Mapping[str, Member]:
+        """Who shares these tables with this node, as it sees it."""
+        ...
+
+    @property
+    def phase(self) -> Phase: ...
 
     @property
     def tables(self) -> Tables: ...
@@ -54,22 +61,12 @@ class TableServer(Protocol):
         """The node ends."""
         ...
 
-    def subscribe(self, pid: Pid) -> None:
-        """From now on ``pid`` (local) gets TableChanged and Membership."""
-        ...
-
-    def unsubscribe(self, pid: Pid) -> None: ...
-
     def lost_membership(self) -> None:
         """The leader says that this node is no member."""
         ...
 
     def may_confirm(self) -> bool:
         """Whether this node is in the group that may write, if there is only one such group."""
-        ...
-
-    def is_settled(self, table: str, key: str) -> bool:
-        """Whether the row as it is here can't be undone by a partition."""
         ...
 
     async def await_version(self, version: int) -> None:

@@ -244,7 +244,7 @@ def votes_for_shorter_logs(patch: pytest.MonkeyPatch) -> None:
 def answers_before_a_majority_has_it(patch: pytest.MonkeyPatch) -> None:
     async def commit(self: Writes, request: Any, caller: Any) -> Any:
         refused = await COMMIT(self, request, caller)
-        return refused or Committed(self._server.tables.version)
+        return refused or Committed(self._group.tables.version)
 
     patch.setattr(Writes, "commit", commit)
 

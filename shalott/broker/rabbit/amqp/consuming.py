@@ -163,14 +163,17 @@ class Consumers:
             raise AmqpError(NOT_ALLOWED, text)
         arguments = plain_table(method.arguments)
         check_consumer_arguments(arguments)
+        priority = arguments.get("x-priority", 0)
+        is_cancelled = arguments.get("x-cancel-on-ha-failover", False)
+        assert isinstance(priority, int) and isinstance(is_cancelled, bool)
         request = Consume(
             channel=self._context.pid,
             tag=method.consumer_tag or self._new_tag(),
             no_ack=method.no_ack,
             exclusive=method.exclusive,
             prefetch=self._prefetch,
-            priority=arguments.get("x-priority", 0),
-            cancel_on_failover=arguments.get("x-cancel-on-ha-failover", False),
+            priority=priority,
+            cancel_on_failover=is_cancelled,
         )
         consumer = Consumer(name, request)
         row = await self._access.available(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 from pamqp import commands
 
@@ -30,7 +30,7 @@ from shalott.broker.rabbit.amqp.exchanges import (
 )
 from shalott.broker.rabbit.amqp.services import Context
 from shalott.broker.rabbit.metadata.api import Transaction
-from shalott.broker.rabbit.metadata.records import BindingRow, ExchangeRow
+from shalott.broker.rabbit.metadata.records import BindingRow, ExchangeRow, ExchangeType
 
 RESERVED_PREFIX = "amq."
 
@@ -95,7 +95,7 @@ class ExchangeMethods:
         row = ExchangeRow(
             vhost=self._vhost,
             name=name,
-            type=cast(Any, method.exchange_type),
+            type=cast(ExchangeType, method.exchange_type),
             durable=bool(method.durable),
             auto_delete=bool(method.auto_delete),
             internal=bool(method.internal),

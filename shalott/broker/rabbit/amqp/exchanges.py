@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from shalott.broker.rabbit.metadata.api import Metadata, Transaction
 from shalott.broker.rabbit.metadata.policies import POLICIES, in_force
@@ -17,6 +16,7 @@ from shalott.broker.rabbit.metadata.records import (
     BindingRow,
     ExchangeRow,
     QueueRow,
+    Record,
     binding_key,
     exchange_key,
     queue_key,
@@ -83,7 +83,7 @@ def _closure(states: dict[tuple[str, ...], TopicTrie]) -> dict[tuple[str, ...], 
     return states
 
 
-def headers_match(arguments: Mapping[str, Any], headers: Mapping[str, Any]) -> bool:
+def headers_match(arguments: Mapping[str, object], headers: Mapping[str, object]) -> bool:
     """Whether ``headers`` fit a headers binding. Its value None asks for presence only."""
     mode = arguments.get("x-match", "all")
     with_x = mode in ("all-with-x", "any-with-x")
@@ -99,7 +99,7 @@ def headers_match(arguments: Mapping[str, Any], headers: Mapping[str, Any]) -> b
     return all(hits) if str(mode).startswith("all") else any(hits)
 
 
-def _same(left: Any, right: Any) -> bool:
+def _same(left: object, right: object) -> bool:
     """Equal, and not merely as Python sees it: true is not 1."""
     return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
 
@@ -118,7 +118,7 @@ class _Source:
         self.topics.add(binding)
 
     def match(
-        self, exchange: ExchangeRow, routing_key: str, headers: Mapping[str, Any]
+        self, exchange: ExchangeRow, routing_key: str, headers: Mapping[str, object]
     ) -> list[BindingRow]:
         if exchange.type == "direct":
             return self.by_key.get(routing_key, [])
@@ -146,7 +146,7 @@ class RoutingTable:
             self._sources.setdefault((row.vhost, row.source), _Source()).add(row)
 
     def route(
-        self, vhost: str, exchange: str, routing_key: str, headers: Mapping[str, Any]
+        self, vhost: str, exchange: str, routing_key: str, headers: Mapping[str, object]
     ) -> list[str]:
         """Names of the queues that a message published to ``exchange`` goes to."""
         queues: dict[str, None] = {}
@@ -181,7 +181,7 @@ class Router:
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
-        self._rows: tuple[list[Any], ...] = ()
+        self._rows: tuple[list[tuple[str, Record]], ...] = ()
         self._table = RoutingTable((), ())
 
     def exchange(self, vhost: str, name: str) -> ExchangeRow | None:
@@ -192,7 +192,7 @@ class Router:
         return predeclared_exchanges(vhost)[0] if name == "" else None
 
     def route(
-        self, vhost: str, exchange: str, routing_key: str, headers: Mapping[str, Any]
+        self, vhost: str, exchange: str, routing_key: str, headers: Mapping[str, object]
     ) -> list[str]:
         """Names of queues, which may no longer (or not yet) exist."""
         if exchange == "":

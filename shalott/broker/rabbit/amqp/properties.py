@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 from pamqp import commands, decode
@@ -23,6 +23,7 @@ _FIELDS: tuple[tuple[int, str, str], ...] = tuple(
 )
 _KINDS: Mapping[str, str] = {name: kind for _, name, kind in _FIELDS}
 _READ = ("headers", "delivery_mode", "priority", "expiration", "user_id")
+T = TypeVar("T")
 _MAX_EXPIRATION_MS = 2**32 - 1
 
 
@@ -32,7 +33,7 @@ class Properties(msgspec.Struct, frozen=True):
     persistent: bool = False
     priority: int = 0
     expiration_ms: int | None = None
-    headers: dict[str, Any] = {}
+    headers: dict[str, object] = {}
     user_id: str | None = None
 
 
@@ -45,11 +46,17 @@ def read_properties(data: bytes) -> Properties:
         raise AmqpError(SYNTAX_ERROR, text) from error
     return Properties(
         persistent=values.get("delivery_mode") == 2,
-        priority=values.get("priority", 0),
-        expiration_ms=_expiration_ms(values.get("expiration")),
-        headers=plain_table(values.get("headers", {})),
-        user_id=values.get("user_id"),
+        priority=_typed(values, "priority", int) or 0,
+        expiration_ms=_expiration_ms(_typed(values, "expiration", str)),
+        headers=plain_table(_typed(values, "headers", dict)),
+        user_id=_typed(values, "user_id", str),
     )
+
+
+def _typed(values: Mapping[str, object], name: str, kind: type[T]) -> T | None:
+    value = values.get(name)
+    assert value is None or isinstance(value, kind), f"{name} is decoded by its type"
+    return value
 
 
 def split_properties(data: bytes) -> dict[str, bytes]:
@@ -87,8 +94,8 @@ def _size(data: bytes, offset: int, kind: str) -> int:
     return 8 if kind == "timestamp" else 1  # else: an octet
 
 
-def _decode_list(data: bytes) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+def _decode_list(data: bytes) -> dict[str, object]:
+    values: dict[str, object] = {}
     for name, encoded in split_properties(data).items():
         kind = _KINDS[name]
         if kind != "shortstr" or name in _READ:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
 
 from pamqp import commands
 
@@ -161,7 +160,7 @@ class QueueMethods:
 def _check_same_queue(
     row: QueueRow,
     method: commands.Queue.Declare,
-    arguments: Mapping[str, Any],
+    arguments: Mapping[str, object],
     *,
     exclusive: bool,
 ) -> None:

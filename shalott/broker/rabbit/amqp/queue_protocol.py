@@ -8,8 +8,6 @@ ring, and, if it is persistent in a durable queue, when it is on disk.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from shalott.broker.rabbit.processes.messages import Message, Pid
@@ -178,7 +176,7 @@ class Stats(Message):
     unacknowledged: int
     consumers: int
     state: str  # running, syncing
-    detail: dict[str, Any] = {}
+    detail: dict[str, object] = {}
 
 
 class Inspect(Message):

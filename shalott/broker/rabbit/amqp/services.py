@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -152,7 +152,7 @@ class Queues(Protocol):
         durable: bool,
         auto_delete: bool,
         exclusive_owner: Pid | None,
-        arguments: Mapping[str, Any],
+        arguments: Mapping[str, object],
     ) -> QueueRow:
         """Create the queue on this node, with its mirrors by policy, or return the row that exists
         already.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import msgspec
 
@@ -56,7 +55,7 @@ async def cluster_status(session: Session) -> None:
         session.say([f"\x1b[1m{title}\x1b[0m", "", *(lines or ["(none)"]), ""])
 
 
-def _alarms(nodes: list[dict[str, Any]]) -> list[str]:
+def _alarms(nodes: list[dict[str, object]]) -> list[str]:
     kinds = (("mem_alarm", "Memory alarm"), ("disk_free_alarm", "Free disk space alarm"))
     return [
         f"{text} on node {node['name']}" for node in nodes for key, text in kinds if node.get(key)
@@ -64,8 +63,8 @@ def _alarms(nodes: list[dict[str, Any]]) -> list[str]:
 
 
 def _as_object(
-    session: Session, overview: dict[str, Any], nodes: list[dict[str, Any]]
-) -> dict[str, Any]:
+    session: Session, overview: dict[str, object], nodes: list[dict[str, object]]
+) -> dict[str, object]:
     return {
         "cluster_name": overview["cluster_name"],
         "disk_nodes": [node["name"] for node in nodes],
@@ -155,13 +154,13 @@ async def _turn(session: Session, action: str, phase: str) -> None:
     await _until(session, lambda told: bool(told["phase"] == phase))
 
 
-async def _until(session: Session, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+async def _until(session: Session, is_so: Callable[[dict[str, object]], bool]) -> dict[str, object]:
     """What the node says of itself then. It may be gone in between, and be another life's."""
     try:
         async with asyncio.timeout(session.asked.timeout_s):
             while True:
                 try:
-                    told: dict[str, Any] = await session.get(*APP)
+                    told: dict[str, object] = await session.get(*APP)
                     if is_so(told):
                         return told
                 except NoAnswer:
@@ -207,7 +206,7 @@ async def force_boot(session: Session) -> None:
     await session.ask("POST", APP, {"action": "force_boot"})
 
 
-async def _begin_again(session: Session, body: dict[str, str]) -> dict[str, Any]:
+async def _begin_again(session: Session, body: dict[str, str]) -> dict[str, object]:
     """The node ends, and is there again, stopped."""
     before = (await session.get(*APP))["life"]
     await session.ask("POST", APP, body)

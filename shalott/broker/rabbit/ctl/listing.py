@@ -20,7 +20,8 @@ from shalott.broker.rabbit.ctl.session import (
     Session,
 )
 
-Value = Callable[[Mapping[str, Any]], Any]
+Row = Mapping[str, Any]  # of the API's JSON
+Value = Callable[[Row], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def _same(*names: str) -> dict[str, str | Value]:
     return {name: name for name in names}
 
 
-def _policy(shown: Mapping[str, Any]) -> Any:
+def _policy(shown: Row) -> object:
     return shown.get("policy") or ""
 
 
@@ -193,7 +194,7 @@ async def run_listing(session: Session, name: str) -> None:
         session.say([""])
 
 
-async def _shown(session: Session, listing: Listing, word: str) -> list[dict[str, Any]]:
+async def _shown(session: Session, listing: Listing, word: str) -> list[dict[str, object]]:
     """What is in a vhost that there is not is an empty list, as RabbitMQ has it, where no text says
     that it is missing."""
     vhost = session.typed.vhost
@@ -209,7 +210,7 @@ async def _shown(session: Session, listing: Listing, word: str) -> list[dict[str
                 return []
             raise CtlError(exit_code, listing.missing.format(vhost=vhost, word=word))
     filled = {"{vhost}": vhost, "{word}": word}
-    told: list[dict[str, Any]] = await session.get(
+    told: list[dict[str, object]] = await session.get(
         *(filled.get(each, each) for each in listing.path)
     )
     return told
@@ -239,7 +240,7 @@ def _columns(listing: Listing, named: Sequence[str]) -> tuple[str, ...]:
     return words
 
 
-def _wanted(session: Session, shown: Mapping[str, Any]) -> bool:
+def _wanted(session: Session, shown: Row) -> bool:
     """By --online, --offline and --local."""
     typed = session.typed
     is_down = shown.get("state") in ("down", "stopped", "crashed", "unresponsive")
@@ -250,8 +251,8 @@ def _wanted(session: Session, shown: Mapping[str, Any]) -> bool:
     return not typed.has("--local") or shown.get("node") == session.node
 
 
-def _row(listing: Listing, shown: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    row: dict[str, Any] = {}
+def _row(listing: Listing, shown: Row, columns: Sequence[str]) -> dict[str, object]:
+    row: dict[str, object] = {}
     for name in columns:
         source = listing.columns[name]
         row[name] = shown.get(source) if isinstance(source, str) else source(shown)
@@ -261,8 +262,6 @@ def _row(listing: Listing, shown: Mapping[str, Any], columns: Sequence[str]) -> 
 # -- formats ---------------------------------------------------------------------------------------
 
 # Tables and JSON as rabbitmqctl 3.10 prints them (lib/rabbitmq/cli/formatters).
-
-Row = Mapping[str, Any]
 
 
 def as_table(rows: Sequence[Row], columns: Sequence[str], *, headers: bool) -> list[str]:
@@ -286,7 +285,7 @@ def as_json(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     return ["[", "\n,".join(told), "]"] if told else ["[", "", "]"]
 
 
-def cell(value: Any) -> str:
+def cell(value: object) -> str:
     """One cell of a table. Pids and names stand as they are, without quotes, in lists too."""
     match value:
         case None:
@@ -304,11 +303,11 @@ def cell(value: Any) -> str:
             return str(value)
 
 
-def _term(value: Any) -> str:
+def _term(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else cell(value)
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
@@ -342,7 +341,7 @@ async def gm_ring(session: Session) -> None:
     session.say(render(session, rows, COLUMNS))
 
 
-def _rows(node: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _rows(node: Row) -> list[dict[str, object]]:
     if not node["reachable"]:
         return [{"node": node["node"], "role": "unreachable"}]
     member = node["member"]

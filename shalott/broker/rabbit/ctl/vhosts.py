@@ -5,8 +5,6 @@ Source: rabbitmqctl(8) of RabbitMQ 3.10, Virtual hosts and Access control.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from shalott.broker.rabbit.ctl.session import (
@@ -135,9 +133,9 @@ def _priority(text: str) -> int:
         ) from None
 
 
-def _definition(text: str) -> dict[str, Any]:
+def _definition(text: str) -> dict[str, object]:
     try:
-        return msgspec.json.decode(text, type=dict[str, Any])
+        return msgspec.json.decode(text, type=dict[str, object])
     except msgspec.MsgspecError as error:
         text = f"Error:\nJSON decoding error. Reason: {error}"
         raise CtlError(EXIT_UNAVAILABLE, text) from None

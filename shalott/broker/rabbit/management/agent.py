@@ -101,7 +101,7 @@ class ClientsAgent(Process):
         told: Callable[[Kind], Listed],
         close: Callable[[str], None],
         alarms: Alarms,
-        look: Callable[[Look], Awaitable[dict[str, Any]]],
+        look: Callable[[Look], Awaitable[dict[str, object]]],
         forget: Change,
         admit: Change,
     ) -> None:

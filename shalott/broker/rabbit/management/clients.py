@@ -180,7 +180,8 @@ async def _active_of(backend: ManagementBackend, row: QueueRow) -> list[str]:
         answer = await backend.runtime.call(row.pid, Stat(), timeout_ms=STAT_TIMEOUT_MS)
     except ProcessError:
         return []
-    return list(answer.detail.get("single_active", ())) if isinstance(answer, Stats) else []
+    active = answer.detail.get("single_active") if isinstance(answer, Stats) else None
+    return list(active) if isinstance(active, (list, tuple)) else []
 
 
 ROUTES: tuple[Route, ...] = (

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
 
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.base.http.messages import (
@@ -31,10 +30,10 @@ from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.processes.messages import Message
 from shalott.broker.rabbit.processes.process import Process
 
-OK: Mapping[str, Any] = {"status": "ok"}
+OK: Mapping[str, object] = {"status": "ok"}
 
 
-def failed(reason: str, **detail: Any) -> Response:
+def failed(reason: str, **detail: object) -> Response:
     return json_response({"status": "failed", "reason": reason, **detail}, 503)
 
 

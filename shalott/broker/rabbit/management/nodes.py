@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -37,10 +37,10 @@ async def is_disk_alarm(backend: ManagementBackend) -> bool:
     return await backend.env.disk.free_bytes() < DISK_FREE_LIMIT_BYTES
 
 
-async def view_node(backend: ManagementBackend, name: str) -> dict[str, Any]:
+async def view_node(backend: ManagementBackend, name: str) -> dict[str, object]:
     """Of another node this one knows whether they run together, and the partitions it told of."""
     running = name in backend.metadata.running_nodes()
-    shown: dict[str, Any] = {
+    shown: dict[str, object] = {
         "name": name,
         "type": "disc",
         "running": running,
@@ -88,7 +88,7 @@ async def show_node(
     return json_response(await view_node(backend, parameters["name"]))
 
 
-def listeners(backend: ManagementBackend) -> list[dict[str, Any]]:
+def listeners(backend: ManagementBackend) -> list[dict[str, object]]:
     """AMQP is only spoken while the broker runs; the rest as long as the node lives."""
     config = backend.config
     ports = [("clustering", config.cluster_port), ("http", config.management_port)]
@@ -119,7 +119,9 @@ async def overview(
             "rabbitmq_version": COMPATIBLE_VERSION,
             "cluster_name": "shalott",
             "node": backend.config.name,
-            "message_stats": summed([q["message_stats"] for q in queues if "message_stats" in q]),
+            "message_stats": summed(
+                [s for q in queues if isinstance(s := q.get("message_stats"), dict)]
+            ),
             "queue_totals": {key: sum(q.get(key, 0) for q in queues) for key in counted},
             "object_totals": {
                 "queues": len(queues),

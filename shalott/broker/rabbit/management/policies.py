@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -36,12 +36,12 @@ class PolicyBody(msgspec.Struct, kw_only=True, rename={"apply_to": "apply-to"}):
     """What PUT takes. Unknown keys (RabbitMQ's tools send vhost and name along) are ignored."""
 
     pattern: str
-    definition: dict[str, Any]
+    definition: dict[str, object]
     priority: int = 0
     apply_to: Literal["all", "queues", "exchanges"] = "all"
 
 
-def view_policy(row: PolicyRow) -> dict[str, Any]:
+def view_policy(row: PolicyRow) -> dict[str, object]:
     return {
         "vhost": row.vhost,
         "name": row.name,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -51,7 +50,7 @@ class QueueBody(msgspec.Struct, kw_only=True):
 
     durable: bool = False
     auto_delete: bool = False
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, object] = {}
     node: str | None = None
 
 
@@ -224,7 +223,9 @@ def recorded_state(backend: ManagementBackend, row: QueueRow) -> str | None:
     return None if row.state == "live" else row.state
 
 
-async def view_queues(backend: ManagementBackend, rows: Sequence[QueueRow]) -> list[dict[str, Any]]:
+async def view_queues(
+    backend: ManagementBackend, rows: Sequence[QueueRow]
+) -> list[dict[str, object]]:
     """All at once: one slow master delays the answer, but does not stop it."""
     return list(await asyncio.gather(*(view_queue(backend, row) for row in rows)))
 
@@ -238,10 +239,10 @@ async def count_of(backend: ManagementBackend, pid: Pid) -> Operations | None:
     return answer if isinstance(answer, Operations) else None
 
 
-def view_operations(backend: ManagementBackend, pid: Pid, told: Operations) -> dict[str, Any]:
+def view_operations(backend: ManagementBackend, pid: Pid, told: Operations) -> dict[str, object]:
     """As RabbitMQ: no ``message_stats`` before anything was done, ``sync_messages`` of a master
     that synchronises. How many there are to send is our own."""
-    shown: dict[str, Any] = {"message_bytes": told.message_bytes}
+    shown: dict[str, object] = {"message_bytes": told.message_bytes}
     now_ns = backend.env.clock.monotonic_ns()
     stats = backend.rates.message_stats(str(pid), told.counts, now_ns)
     if any(told.counts.values()):
@@ -252,9 +253,9 @@ def view_operations(backend: ManagementBackend, pid: Pid, told: Operations) -> d
     return shown
 
 
-async def view_queue(backend: ManagementBackend, row: QueueRow) -> dict[str, Any]:
+async def view_queue(backend: ManagementBackend, row: QueueRow) -> dict[str, object]:
     """Message counts are absent if the master can't be asked; ``state`` then says why."""
-    shown: dict[str, Any] = {
+    shown: dict[str, object] = {
         "name": row.name,
         "vhost": row.vhost,
         "type": "classic",

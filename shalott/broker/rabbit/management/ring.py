@@ -54,14 +54,14 @@ def rings(members: Sequence[Shown]) -> list[list[str]]:
     return found
 
 
-def in_flight(order: Sequence[str], all_members: Sequence[Shown]) -> list[dict[str, Any]]:
+def in_flight(order: Sequence[str], all_members: Sequence[Shown]) -> list[dict[str, object]]:
     """In one ring. ``phase``: pub or ack. ``passed``: the members that it has passed, in ring
     order from the publisher, or from who stands in for it. Who gave no answer is left out: whether
     it has a message is not known, though its right neighbour may show that it had.
     """
     members = [each for each in all_members if each["id"] in order]
     by_id = {each["id"]: each for each in members}
-    found: dict[tuple[str, int], dict[str, Any]] = {}
+    found: dict[tuple[str, int], dict[str, object]] = {}
     holders: dict[tuple[str, int], list[str]] = {}
     for member in members:
         for publisher in member["publishers"]:
@@ -91,7 +91,7 @@ def _from(order: Sequence[str], publisher: str, by_id: Mapping[str, Shown]) -> l
 
 def _progress(
     ring: Sequence[str], holders: Sequence[str], by_id: Mapping[str, Shown]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     told = [each for each in ring if each in by_id]
     is_pub = bool(told) and told[0] in holders
     passed = [each for each in told if (each in holders) == is_pub]

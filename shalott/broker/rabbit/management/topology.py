@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -34,7 +33,7 @@ def exchange_rows(backend: ManagementBackend) -> list[ExchangeRow]:
     return [row for _, row in sorted(rows.items())]
 
 
-def view_exchange(backend: ManagementBackend, row: ExchangeRow) -> dict[str, Any]:
+def view_exchange(backend: ManagementBackend, row: ExchangeRow) -> dict[str, object]:
     # The exchange without a name can't be configured.
     policies = (
         in_force(backend.metadata, row.vhost, row.name, "exchanges") if row.name else InForce()
@@ -84,7 +83,7 @@ def binding_rows(backend: ManagementBackend) -> list[BindingRow]:
     return implied + declared
 
 
-def view_binding(row: BindingRow) -> dict[str, Any]:
+def view_binding(row: BindingRow) -> dict[str, object]:
     return {
         "source": row.source,
         "vhost": row.vhost,

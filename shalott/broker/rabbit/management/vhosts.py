@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -33,7 +32,7 @@ from shalott.broker.rabbit.metadata.records import PermissionRow
 from shalott.broker.rabbit.processes.messages import Name
 
 
-def view_vhost(backend: ManagementBackend, vhost: str) -> dict[str, Any]:
+def view_vhost(backend: ManagementBackend, vhost: str) -> dict[str, object]:
     state = "running" if backend.phase == "running" else "stopped"
     return {"name": vhost, "tracing": False, "cluster_state": {backend.config.name: state}}
 
@@ -121,7 +120,7 @@ class PermissionBody(msgspec.Struct, kw_only=True):
     read: str
 
 
-def view_permission(row: PermissionRow) -> dict[str, Any]:
+def view_permission(row: PermissionRow) -> dict[str, object]:
     return {
         "user": row.user,
         "vhost": row.vhost,
@@ -208,7 +207,7 @@ def _require_user(backend: ManagementBackend, user: str) -> None:
 TAGS = ("administrator",)
 
 
-def view_user(name: str) -> dict[str, Any]:
+def view_user(name: str) -> dict[str, object]:
     return {"name": name, "tags": list(TAGS), "limits": {}}
 
 

@@ -24,7 +24,7 @@ from shalott.broker.rabbit.mirrored.messages import Claim, Claimed, LookRing, Pu
 from shalott.broker.rabbit.processes.messages import Name, Pid
 
 
-async def look(backend: ManagementBackend, wanted: Look) -> dict[str, Any]:
+async def look(backend: ManagementBackend, wanted: Look) -> dict[str, object]:
     """What this node, and it alone, has to say."""
     if wanted.queue:
         return await own_ring(backend, wanted.queue)
@@ -46,7 +46,7 @@ async def looks_of_all(backend: ManagementBackend, wanted: Look) -> list[dict[st
     return list(await asyncio.gather(*(_look_of(backend, node, wanted) for node in nodes)))
 
 
-async def _look_of(backend: ManagementBackend, node: str, wanted: Look) -> dict[str, Any]:
+async def _look_of(backend: ManagementBackend, node: str, wanted: Look) -> dict[str, object]:
     if node == backend.config.name:
         return {"node": node, "reachable": True, "reason": "", **await look(backend, wanted)}
     try:
@@ -57,7 +57,7 @@ async def _look_of(backend: ManagementBackend, node: str, wanted: Look) -> dict[
         return {"node": node, "reachable": False, "reason": str(error)}
     if not isinstance(answer, LookTold):
         return {"node": node, "reachable": False, "reason": "it does not know what is asked"}
-    told = msgspec.json.decode(answer.shown, type=dict[str, Any])
+    told = msgspec.json.decode(answer.shown, type=dict[str, object])
     return {**told, "node": node, "reachable": True, "reason": ""}
 
 
@@ -77,7 +77,7 @@ RING_TIMEOUT_MS = 1000
 GROUP = "gm_group"
 
 
-async def own_ring(backend: ManagementBackend, key: str) -> dict[str, Any]:
+async def own_ring(backend: ManagementBackend, key: str) -> dict[str, object]:
     """``group`` is null if this node has no such row; ``member``, if it has no process of the
     queue, or one that does not answer (``silent``)."""
     row = backend.metadata.read(GROUP, key)
@@ -95,7 +95,7 @@ async def own_ring(backend: ManagementBackend, key: str) -> dict[str, Any]:
     }
 
 
-def view_group(row: GroupRow) -> dict[str, Any]:
+def view_group(row: GroupRow) -> dict[str, object]:
     members = [
         {"id": name_of(each.id), "node": each.id.pid.node, "alive": each.alive}
         for each in row.members
@@ -103,9 +103,9 @@ def view_group(row: GroupRow) -> dict[str, Any]:
     return {"name": row.name, "version": row.version, "members": members}
 
 
-def view_member(look: RingLook) -> dict[str, Any]:
+def view_member(look: RingLook) -> dict[str, object]:
     """``id`` is null if the queue has no ring, for it has no mirrors."""
-    shown: dict[str, Any] = {"id": None, "role": look.role, "state": look.state}
+    shown: dict[str, object] = {"id": None, "role": look.role, "state": look.state}
     if look.member is None:
         return shown
     places = {each.id: each for each in look.places}
@@ -144,7 +144,7 @@ def view_member(look: RingLook) -> dict[str, Any]:
     }
 
 
-def _pubs(looks: Sequence[PubLook]) -> list[dict[str, Any]]:
+def _pubs(looks: Sequence[PubLook]) -> list[dict[str, object]]:
     return [
         {"number": each.number, "kind": each.kind, "bytes": each.bytes, "text": each.text}
         for each in looks
@@ -193,7 +193,7 @@ async def own_claims(backend: ManagementBackend) -> dict[str, Claimed]:
 
 def view_claim(
     backend: ManagementBackend, key: str, row: QueueRow | None, own: Claimed | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     name, _, vhost = key.rpartition("@")
     role = own.role if own is not None and own.role in ("master", "mirror") else "none"
     live = row is not None and backend.metadata.read("queue", key) is not None
@@ -219,7 +219,7 @@ def view_claim(
     }
 
 
-async def view_claims(backend: ManagementBackend) -> dict[str, Any]:
+async def view_claims(backend: ManagementBackend) -> dict[str, object]:
     """The node's own view of the cluster, and of each queue."""
     own = await own_claims(backend)
     rows = {row.key: row for row in queue_rows(backend)}

@@ -5,7 +5,6 @@ payloads).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -110,7 +109,7 @@ class Claimed(Message, frozen=True):
     ready: int
     unacknowledged: int
     synchronised: bool
-    detail: dict[str, Any] = {}
+    detail: dict[str, object] = {}
 
 
 class LookRing(Message, frozen=True):

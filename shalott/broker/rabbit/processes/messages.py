@@ -12,7 +12,7 @@ import operator
 import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, dataclass_transform
+from typing import dataclass_transform
 
 import msgspec
 
@@ -132,7 +132,7 @@ def atom(name: str) -> str:
     return name if _PLAIN_ATOM.match(name) else f"'{name}'"
 
 
-def term(value: Any) -> str:
+def term(value: object) -> str:
     """A value of JSON: text is a binary, an object a list of pairs."""
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any
 
 from shalott.broker.rabbit.gm.activity import Pub
 from shalott.broker.rabbit.metadata.records import QueueRow
@@ -25,7 +24,9 @@ from shalott.broker.rabbit.replica.master import Master
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
 
 
-def inspect(master: Master, row: QueueRow, status: str, senders: Sequence[Pid]) -> dict[str, Any]:
+def inspect(
+    master: Master, row: QueueRow, status: str, senders: Sequence[Pid]
+) -> dict[str, object]:
     """``row`` is the queue's as it is now, ``status`` what the process is doing, ``senders`` whom
     it watches.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, Literal, NoReturn, Protocol, TypeVar
+from typing import Literal, NoReturn, Protocol, TypeVar
 
 from shalott.broker.base.errors import StorageError
 from shalott.broker.rabbit.gm import member as gm
@@ -80,7 +80,7 @@ class QueueShell:
         """To the process itself."""
         self._mailbox.deliver(item)
 
-    def background(self, work: Coroutine[Any, Any, None]) -> None:
+    def background(self, work: Coroutine[object, object, None]) -> None:
         """Run beside the mailbox, no longer than the process."""
         task = asyncio.create_task(work)
         self._tasks[task] = None
@@ -103,7 +103,7 @@ class QueueShell:
             self.context.fail(f"queue '{self.key}': {type(error).__name__}: {error}")
         self._crash(error)
 
-    async def reading(self, work: Coroutine[Any, Any, None]) -> None:
+    async def reading(self, work: Coroutine[object, object, None]) -> None:
         """Wait for the disk, and the mailbox with it. If it can't be read, this process ends."""
         try:
             await work
@@ -128,7 +128,7 @@ class QueueShell:
     def monitor_peer(self, pid: Pid) -> None:
         self.monitors.add_peer(pid)
 
-    def emit(self, kind: str, **detail: Any) -> None:
+    def emit(self, kind: str, **detail: object) -> None:
         self.env.events.emit(
             group_of(self.key),
             kind,

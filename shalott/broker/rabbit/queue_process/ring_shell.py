@@ -7,9 +7,10 @@ it. So a queue process never waits for another one, and two that join each other
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Protocol
 
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import MetadataUnavailable, ProcessError
@@ -49,11 +50,11 @@ class Owner(Protocol):
     @property
     def runtime(self) -> Runtime: ...
 
-    def after(self, delay_ms: float, message: Message) -> Any: ...
+    def after(self, delay_ms: float, message: Message) -> asyncio.TimerHandle: ...
 
     def deliver(self, item: Message) -> None: ...
 
-    def background(self, work: Coroutine[Any, Any, None]) -> None: ...
+    def background(self, work: Coroutine[object, object, None]) -> None: ...
 
 
 class GmShell:
@@ -72,7 +73,7 @@ class GmShell:
         self._callers: dict[int, Caller] = {}
         self._token = 0
         self._answer: gm.Input | None = None
-        self._timer: Any = None
+        self._timer: asyncio.TimerHandle | None = None
 
     # -- what the owner does with it ---------------------------------------------------------------
 

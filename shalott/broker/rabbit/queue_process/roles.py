@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from shalott.broker.rabbit.gm import member as gm
 from shalott.broker.rabbit.metadata.records import QueueRow
@@ -47,7 +46,7 @@ def become_mirror(
 
 
 def _take_role(
-    state: QueueState, shell: QueueShell, role: Master | Mirror, detail: Mapping[str, Any]
+    state: QueueState, shell: QueueShell, role: Master | Mirror, detail: Mapping[str, object]
 ) -> None:
     state.role = role
     state.epoch = shell.metadata.version(rows.QUEUE, state.key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from shalott.broker.base.env import pause_ms
 from shalott.broker.base.errors import MetadataUnavailable
@@ -29,7 +29,7 @@ STOP_GRACE_MS = 1000
 class Timers(Protocol):
     """Who sends itself StopNow."""
 
-    def after(self, delay_ms: float, message: Message) -> Any: ...
+    def after(self, delay_ms: float, message: Message) -> asyncio.TimerHandle: ...
 
 
 class Transactions:
@@ -64,7 +64,7 @@ class Transactions:
     def end_grace(self) -> None:
         self._must_stop.set()
 
-    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _unless_stopped(self, work: Coroutine[object, object, T]) -> T:
         attempt = asyncio.ensure_future(work)
         stop = asyncio.ensure_future(self._must_stop.wait())
         try:

@@ -153,7 +153,9 @@ class Master:
 
     def stats(self, state: str) -> Stats:
         active = self.consumers.single_active
-        detail = {} if active is None else {"single_active": [str(active[0]), active[1]]}
+        detail: dict[str, object] = (
+            {} if active is None else {"single_active": [str(active[0]), active[1]]}
+        )
         return Stats(
             self.queue.messages.ready,
             self.queue.messages.unacked,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from shalott.broker.base.env import Env
 from shalott.broker.rabbit.config import NodeConfig
@@ -63,13 +64,13 @@ class Shell(Protocol):
         """The same for another process of this queue."""
         ...
 
-    def after(self, delay_ms: float, message: Message) -> Any: ...
+    def after(self, delay_ms: float, message: Message) -> asyncio.TimerHandle: ...
 
-    def background(self, work: Coroutine[Any, Any, None]) -> None:
+    def background(self, work: Coroutine[object, object, None]) -> None:
         """Run beside the mailbox, no longer than the process, which ends if it fails."""
         ...
 
-    def emit(self, kind: str, **detail: Any) -> None:
+    def emit(self, kind: str, **detail: object) -> None:
         """A node event of this queue, with its role and epoch."""
         ...
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -49,7 +48,7 @@ class QueuesService:
         durable: bool,
         auto_delete: bool,
         exclusive_owner: Pid | None,
-        arguments: Mapping[str, Any],
+        arguments: Mapping[str, object],
     ) -> QueueRow:
         """Create the queue, on this node unless a locator says otherwise, or return the row that
         exists.

@@ -11,7 +11,7 @@ the master asks whom it sees when it starts, and a node asks for itself when it 
 nodes look again whenever one comes to see the other (LookAgain); nothing else ever would.
 
 Whether a process of a queue belongs here is always decided on the row as it is now
-(``placement.decide``), never on what was true when something crashed.
+(``policy.decide``), never on what was true when something crashed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from shalott.broker.rabbit.metadata.messages import Membership
 from shalott.broker.rabbit.metadata.policies import POLICIES
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.mirrored import log_lines, policy, rows
-from shalott.broker.rabbit.mirrored import policy as placement
 from shalott.broker.rabbit.mirrored.bug_rules import supervisor_rules
 from shalott.broker.rabbit.mirrored.messages import (
     SUPERVISOR,
@@ -281,7 +280,7 @@ class QueueSupervisor(Process):
         if key in self._children or self._is_stopping:
             return
         live, durable = self._row(rows.QUEUE, key), self._row(rows.DURABLE, key)
-        decision = placement.decide(
+        decision = policy.decide(
             live, durable, self.runtime.node, self._is_alive, self._context.env.choose_index
         )
         match decision:

@@ -16,7 +16,7 @@ from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.messages import SERVER, Commit, Committed, Conflicted
 from shalott.broker.rabbit.metadata.records import PolicyRow, QueueRow
 from shalott.broker.rabbit.metadata.tables import Change
-from shalott.broker.rabbit.node.application import Application
+from shalott.broker.rabbit.node.application import Application, Host
 from shalott.broker.rabbit.node.node import MESSAGES
 from shalott.broker.rabbit.processes.messages import Codec, Name, Pid
 from shalott.broker.rabbit.processes.runtime import Runtime
@@ -148,16 +148,15 @@ def test_our_03_queues_get_the_lazy_disk_only_if_it_is_on(on: bool) -> None:
         disk: Any = MemoryDisk()
         env = env_with(*(["OUR-03"] if on else []), disk=disk)
         runtime = Runtime("a", 1, Codec(MESSAGES))
-        application = Application(
+        host = Host(
             env,
             NodeConfig(name="a", data_dir=""),
             runtime,
             None,  # type: ignore[arg-type]
-            may_confirm=lambda: True,
-            memory=MemoryMonitor(env.clock),
-            alarms=Alarms(),
-            fail=lambda reason: None,
+            MemoryMonitor(env.clock),
+            Alarms(),
         )
+        application = Application(host, may_confirm=lambda: True, fail=lambda reason: None)
         assert isinstance(application._context.storage._disk, LazySyncDisk) is on
 
     asyncio.run(body())

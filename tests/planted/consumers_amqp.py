@@ -74,7 +74,7 @@ _RETURNS: tuple[ConsumerMutant, ...] = (
         breaks="what a client asks to have again is not given back",
         edits=(
             Edit(
-                f"{_AMQP}/consuming.py",
+                f"{_AMQP}/deliveries.py",
                 '        self._tell_queues(self._deliveries.settle_all(), "requeue")\n',
                 "        self._deliveries.settle_all()\n",
             ),
@@ -146,7 +146,7 @@ _SETTLING: tuple[ConsumerMutant, ...] = (
         breaks="a nack without requeue puts the message back",
         edits=(
             Edit(
-                f"{_AMQP}/consuming.py",
+                f"{_AMQP}/deliveries.py",
                 '        outcome = "requeue" if method.requeue else "reject"\n'
                 "        await self._settle(method.delivery_tag, multiple=method.multiple,"
                 " outcome=outcome)\n",
@@ -188,14 +188,14 @@ _SETTLING: tuple[ConsumerMutant, ...] = (
         breaks="a channel's limit holds for each queue by itself, and for none after a failover",
         edits=(
             Edit(
-                f"{_AMQP}/consuming.py",
-                "        return 0 < self._channel_prefetch <= self._deliveries.counted\n",
+                f"{_AMQP}/deliveries.py",
+                "        return 0 < self.prefetch <= self._deliveries.counted\n",
                 "        return False\n",
             ),
             Edit(
                 f"{_AMQP}/consuming.py",
-                "        self._send_limit(row.pid)\n        try:\n",
-                "        self._limits[row.pid] = self._channel_prefetch\n        try:\n",
+                "        self._unsettled.send_limit(row.pid)\n        try:\n",
+                "        self._unsettled._limits[row.pid] = self._unsettled.prefetch\n        try:\n",
             ),
         ),
         checkers=("prefetch",),

@@ -6,24 +6,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
-
-from shalott.broker.base.errors import ProcessError
-from shalott.broker.rabbit.config import NodeConfig
-from shalott.broker.rabbit.metadata.membership import INCONSISTENT, is_majority
-from shalott.broker.rabbit.metadata.messages import SERVER, Join, Joined, Reconsider, Status
-from shalott.broker.rabbit.metadata.serving import RETRY_MS
-from shalott.broker.rabbit.metadata.tables import Tables
-from shalott.broker.rabbit.processes.mesh import linked_within_ms
-from shalott.broker.rabbit.processes.messages import Failed, Name
-
-if TYPE_CHECKING:
-    from shalott.broker.rabbit.metadata.journal import TableJournal
-    from shalott.broker.rabbit.metadata.server import MetadataServer
-
 from collections.abc import Mapping, Sequence
 
 import msgspec
+
+from shalott.broker.base.errors import ProcessError
+from shalott.broker.rabbit.config import NodeConfig
+from shalott.broker.rabbit.metadata.journal import TableJournal
+from shalott.broker.rabbit.metadata.membership import INCONSISTENT, is_majority
+from shalott.broker.rabbit.metadata.messages import SERVER, Join, Joined, Reconsider, Status
+from shalott.broker.rabbit.metadata.serving import RETRY_MS, MemberServer
+from shalott.broker.rabbit.metadata.tables import Tables
+from shalott.broker.rabbit.processes.mesh import linked_within_ms
+from shalott.broker.rabbit.processes.messages import Failed, Name
 
 log = logging.getLogger("shalott.broker.metadata")
 
@@ -31,7 +26,7 @@ log = logging.getLogger("shalott.broker.metadata")
 class Booting:
     """A server's, each time that it boots."""
 
-    def __init__(self, server: MetadataServer, config: NodeConfig, journal: TableJournal) -> None:
+    def __init__(self, server: MemberServer, config: NodeConfig, journal: TableJournal) -> None:
         self._server = server
         self._config = config
         self._journal = journal

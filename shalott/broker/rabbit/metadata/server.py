@@ -17,12 +17,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from shalott.broker.base.env import Env
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.api import TableChanged
 from shalott.broker.rabbit.metadata.booting import Booting
+from shalott.broker.rabbit.metadata.journal import TableJournal
 from shalott.broker.rabbit.metadata.leading import Leadership
 from shalott.broker.rabbit.metadata.membership import INCONSISTENT, belonging, refusal
 from shalott.broker.rabbit.metadata.messages import (
@@ -53,9 +53,6 @@ from shalott.broker.rabbit.processes.messages import (
 )
 from shalott.broker.rabbit.processes.process import Process
 from shalott.broker.rabbit.processes.runtime import Caller
-
-if TYPE_CHECKING:
-    from shalott.broker.rabbit.metadata.journal import TableJournal
 
 log = logging.getLogger("shalott.broker.metadata")
 
@@ -313,7 +310,7 @@ class MetadataServer(Process):
         await self.written(message.version, taken)
         self.tell(message.leader.node, Applied(self._me, message.version))
 
-    async def written(self, version: int, rows: list[StoredRow] | tuple[StoredRow, ...]) -> None:
+    async def written(self, version: int, rows: Sequence[StoredRow]) -> None:
         await self._journal.write(version, rows)
         self.changed.set()
         for row in rows:

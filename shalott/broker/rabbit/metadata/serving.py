@@ -7,13 +7,15 @@ needs a majority of the listed nodes. A node's partition mode decides which it h
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from shalott.broker.rabbit.metadata.messages import SERVER, Member, Phase
-from shalott.broker.rabbit.metadata.tables import Tables
+from shalott.broker.rabbit.metadata.messages import SERVER, Member, Phase, Status
+from shalott.broker.rabbit.metadata.tables import StoredRow, Tables
 from shalott.broker.rabbit.processes.messages import Message, Name, Pid
 from shalott.broker.rabbit.processes.process import Process
+from shalott.broker.rabbit.processes.runtime import Runtime
 
 RETRY_MS = 50
 COMMIT_LATE_MS = 200  # in simulation, now and then
@@ -23,6 +25,7 @@ class TableServer(Protocol):
     """The node calls ``boot`` and ``leave``; the rest is messages, and looks."""
 
     needs_majority: bool  # for a write: of the listed nodes
+    is_forced: bool  # boot, even if others may have fresher tables (force_boot)
     pid: Pid
     subscribers: Subscribers  # local processes that get TableChanged and Membership
     on_status: Callable[[], None]  # a node's status changed
@@ -84,6 +87,31 @@ class TableServer(Protocol):
     def known_partitions(self) -> Mapping[str, Sequence[str]]:
         """This node and its linked peers, each with the nodes that it says it ran apart from."""
         ...
+
+
+class MemberServer(TableServer, Protocol):
+    """A server whose tables need no majority, as its leadership and its booting see it."""
+
+    tables: Tables
+    members: dict[str, Member]  # in order of joining
+    peers: dict[str, Status]  # linked nodes' latest status
+    changed: asyncio.Event
+    runtime: Runtime
+
+    @property
+    def leader(self) -> Member | None: ...
+
+    def set_phase(self, phase: Phase) -> None: ...
+
+    def membership_changed(self) -> None: ...
+
+    def tell(self, node: str, message: Message) -> None: ...
+
+    def deliver(self, item: Message) -> None: ...
+
+    def after(self, delay_ms: float, message: Message) -> asyncio.TimerHandle: ...
+
+    async def written(self, version: int, rows: Sequence[StoredRow]) -> None: ...
 
 
 def server_name(node: str) -> Name:

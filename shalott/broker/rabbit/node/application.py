@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.rabbit.amqp.alarms import Alarms
@@ -38,6 +39,18 @@ VHOST = "/"
 CLEAR_MS = 2000
 
 
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What a broker has of its node, which outlives it."""
+
+    env: Env
+    config: NodeConfig
+    runtime: Runtime
+    metadata: ReplicatedMetadata
+    memory: MemoryMonitor
+    alarms: Alarms
+
+
 class Application:
     """``fail`` ends the node's process: a queue's disk failed. ``restarted``: the process had a
     broker before this one.
@@ -45,17 +58,13 @@ class Application:
 
     def __init__(
         self,
-        env: Env,
-        config: NodeConfig,
-        runtime: Runtime,
-        metadata: ReplicatedMetadata,
+        host: Host,
         *,
         may_confirm: Callable[[], bool],
-        memory: MemoryMonitor,
-        alarms: Alarms,
         fail: Callable[[str], None],
         restarted: bool = False,
     ) -> None:
+        env, config, runtime, metadata = host.env, host.config, host.runtime, host.metadata
         self._env = env
         self._config = config
         self._runtime = runtime
@@ -66,7 +75,7 @@ class Application:
             LazySyncDisk(env.disk) if env.has_bug("OUR-03") else env.disk,
             env.clock,
             env.buggify,
-            memory,
+            host.memory,
             sync_interval_ms=config.confirm_sync_ms,
         )
         self._context = QueueContext(
@@ -80,7 +89,7 @@ class Application:
         )
         self.supervisor = QueueSupervisor(self._context)
         self.listener = Listener(
-            Services(env, runtime, config, metadata, self.queues, may_confirm, alarms)
+            Services(env, runtime, config, metadata, self.queues, may_confirm, host.alarms)
         )
         self._started = False
 

@@ -195,7 +195,8 @@ _SETTLING: tuple[ConsumerMutant, ...] = (
             Edit(
                 f"{_AMQP}/consuming.py",
                 "        self._unsettled.send_limit(row.pid)\n        try:\n",
-                "        self._unsettled._limits[row.pid] = self._unsettled.prefetch\n        try:\n",
+                "        self._unsettled._limits[row.pid] = self._unsettled.prefetch\n"
+                "        try:\n",
             ),
         ),
         checkers=("prefetch",),

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from shalott.broker.base.env import Env, SystemClock, seeded_rng
 from shalott.broker.rabbit.config import NodeConfig, Peer
-from shalott.broker.rabbit.metadata import messages, partitions, raft_transport
+from shalott.broker.rabbit.metadata import messages, partitions, raft_group
 from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
 from shalott.broker.rabbit.metadata.opening import AnyServer, needs_majority
 from shalott.broker.rabbit.metadata.raft_group import LOG_PATH
@@ -71,7 +71,7 @@ class World:
         self.bugs = bugs
         self.board = Switchboard(
             NODES,
-            Codec((*MESSAGES, *messages.MESSAGES, *partitions.MESSAGES, *raft_transport.MESSAGES)),
+            Codec((*MESSAGES, *messages.MESSAGES, *partitions.MESSAGES, *raft_group.MESSAGES)),
         )
         self.disks = {node: MemoryDisk() for node in NODES}
         self.journals = {node: MemoryJournal() for node in NODES}

@@ -17,7 +17,7 @@ from typing import Any
 
 from shalott.broker.base.env import Env
 from shalott.broker.rabbit.config import NodeConfig, Peer
-from shalott.broker.rabbit.metadata import messages, partitions, raft_transport
+from shalott.broker.rabbit.metadata import messages, partitions, raft_group
 from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
 from shalott.broker.rabbit.metadata.membership import FORGOTTEN
 from shalott.broker.rabbit.metadata.messages import SERVER, Member
@@ -47,7 +47,7 @@ SLOW_MS = 20
 SILENCE = (0.75, 1.25)  # of a net tick: how long until a silent link is given up
 MARK_STEP = 1000  # as TableJournal's
 SNAPSHOT_THRESHOLD = 15  # entries: few, so that logs are cut and snapshots sent all the time
-CODEC = Codec((*MESSAGES, *messages.MESSAGES, *partitions.MESSAGES, *raft_transport.MESSAGES))
+CODEC = Codec((*MESSAGES, *messages.MESSAGES, *partitions.MESSAGES, *raft_group.MESSAGES))
 End = tuple[str, str]  # (whose end, of the link to whom)
 
 

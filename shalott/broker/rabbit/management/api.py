@@ -24,7 +24,6 @@ from shalott.broker.rabbit.management import (
     nodes,
     policies,
     queues,
-    ring,
     topology,
     vhosts,
     views,
@@ -40,7 +39,6 @@ ROUTES: tuple[Route, ...] = (
     *clients.ROUTES,
     *health.ROUTES,
     *views.ROUTES,
-    *ring.ROUTES,
 )
 
 

@@ -36,10 +36,10 @@ from shalott.broker.rabbit.metadata.messages import (
     Reconsider,
     Watch,
 )
+from shalott.broker.rabbit.metadata.raft_group import NAME as TRANSPORT
 from shalott.broker.rabbit.metadata.raft_group import SNAPSHOT_THRESHOLD, TableGroup
 from shalott.broker.rabbit.metadata.raft_members import Housekeeper
 from shalott.broker.rabbit.metadata.raft_participant import Participant
-from shalott.broker.rabbit.metadata.raft_transport import NAME as TRANSPORT
 from shalott.broker.rabbit.metadata.raft_writes import Writes
 from shalott.broker.rabbit.metadata.tables import StoredRow, Tables
 from shalott.broker.rabbit.processes.messages import Failed, Message, NodeDownEvent, NodeUp

@@ -45,7 +45,7 @@ from shalott.broker.rabbit.metadata.opening import Store, make_server, open_stor
 from shalott.broker.rabbit.metadata.partitions import MESSAGES as PARTITION_MESSAGES
 from shalott.broker.rabbit.metadata.partitions import NAME as PARTITIONS
 from shalott.broker.rabbit.metadata.partitions import PartitionHandler
-from shalott.broker.rabbit.metadata.raft_transport import MESSAGES as CONSENSUS_MESSAGES
+from shalott.broker.rabbit.metadata.raft_group import MESSAGES as CONSENSUS_MESSAGES
 from shalott.broker.rabbit.mirrored.messages import MESSAGES as MIRROR_MESSAGES
 from shalott.broker.rabbit.node.application import Application, Host
 from shalott.broker.rabbit.node.clustering import Clustering

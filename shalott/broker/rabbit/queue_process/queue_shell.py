@@ -11,22 +11,94 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Literal, NoReturn, Protocol, TypeVar
 
-from shalott.broker.base.errors import StorageError
+from shalott.broker.base.env import pause_ms
+from shalott.broker.base.errors import MetadataUnavailable, StorageError
 from shalott.broker.rabbit.gm import member as gm
-from shalott.broker.rabbit.metadata.api import Transaction
+from shalott.broker.rabbit.metadata.api import Metadata, Transaction
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.mirrored import rows
 from shalott.broker.rabbit.mirrored.bug_rules import process_rules
-from shalott.broker.rabbit.mirrored.messages import StopProcess
+from shalott.broker.rabbit.mirrored.messages import StopNow, StopProcess
 from shalott.broker.rabbit.processes.messages import Address, Down, Message, Pid
 from shalott.broker.rabbit.processes.runtime import ExitProcess, Runtime
 from shalott.broker.rabbit.queue_process.state import QueueContext, QueueState
-from shalott.broker.rabbit.queue_process.transactions import Transactions
 from shalott.broker.rabbit.replica import instructions as ins
 
-log = logging.getLogger("shalott.broker.mirrored")
-
 T = TypeVar("T")
+
+
+# -- transactions ----------------------------------------------------------------------------------
+
+# Transactions: how a queue process writes the metadata, and how it stops nevertheless.
+#
+# A transaction is awaited inside a handler, so the mailbox waits with it. A node that is cut off
+# from the leader can still stop: when the grace is over, a process that waits ends where it stands.
+
+RETRY_MS = 25
+# How long a transaction may still take when the node stops.
+STOP_GRACE_MS = 1000
+
+
+class Timers(Protocol):
+    """Who sends itself StopNow."""
+
+    def after(self, delay_ms: float, message: Message) -> asyncio.TimerHandle: ...
+
+
+class Transactions:
+    """Of one process."""
+
+    def __init__(self, metadata: Metadata, key: str, timers: Timers) -> None:
+        self._metadata = metadata
+        self._key = key
+        self._timers = timers
+        self._must_stop = asyncio.Event()
+
+    async def transact(self, body: Callable[[Transaction], T], *, confirmed: bool = False) -> T:
+        """Try until there is a leader to write through. Then the row is as new as what was written.
+
+        Raises ExitProcess when the grace is over.
+        """
+        return await self._unless_stopped(self._transact(body, confirmed))
+
+    async def transact_once(self, body: Callable[[Transaction], T]) -> T:
+        """The same, but never written twice. Raises MetadataUnavailable: it may be done or not."""
+        return await self._unless_stopped(self._metadata.transact(body, once=True))
+
+    def start_grace(self) -> None:
+        """The node stops: what is under way has this long."""
+        self._timers.after(STOP_GRACE_MS, StopNow())
+
+    def renew_grace(self) -> None:
+        """The stop began long ago, and a transaction is still to be made."""
+        self._must_stop.clear()
+        self.start_grace()
+
+    def end_grace(self) -> None:
+        self._must_stop.set()
+
+    async def _unless_stopped(self, work: Coroutine[object, object, T]) -> T:
+        attempt = asyncio.ensure_future(work)
+        stop = asyncio.ensure_future(self._must_stop.wait())
+        try:
+            await asyncio.wait([attempt, stop], return_when=asyncio.FIRST_COMPLETED)
+            if attempt.done():
+                return attempt.result()
+        finally:
+            attempt.cancel()
+            stop.cancel()
+        raise ExitProcess("shutdown")
+
+    async def _transact(self, body: Callable[[Transaction], T], confirmed: bool) -> T:
+        while True:
+            try:
+                return await self._metadata.transact(body, confirmed=confirmed)
+            except MetadataUnavailable as error:
+                log.warning("queue '%s': %s", self._key, error)
+                await pause_ms(RETRY_MS)
+
+
+log = logging.getLogger("shalott.broker.mirrored")
 
 
 class Mailbox(Protocol):

@@ -74,10 +74,10 @@ MUTANTS: tuple[Mutant, ...] = (
         edits=(
             Edit(
                 f"{_REPLICA}/mirror.py",
-                '                self._match(channel, content.id, "published")\n',
+                '                self.confirms.match(channel, content.id, "published")\n',
                 "                if content.id % 20 == 0:\n"
                 "                    raise RuntimeError('planted')\n"
-                '                self._match(channel, content.id, "published")\n',
+                '                self.confirms.match(channel, content.id, "published")\n',
             ),
         ),
         scenario="calm",

@@ -64,7 +64,7 @@ async def delete_unused(state: QueueState, shell: QueueShell, tell: Tell | None 
 async def _delete(state: QueueState, shell: QueueShell, master: Master, tell: Tell | None) -> None:
     """``tell``, who asked, when the rows are gone: the name is free when it hears of it."""
     state.ending.is_deleting = True
-    master.flush()
+    master.confirms.flush()
     # Confirmed: it may be gone here only as far as this node knows.
     await shell.transact(lambda tx: rows.delete_owned(tx, state.key, shell.pid), confirmed=True)
     if await yields(state, shell):
@@ -243,7 +243,7 @@ async def stopped(state: QueueState, shell: QueueShell, reason: str) -> None:
     role = state.role
     if role is None:
         return
-    role.flush()
+    role.confirms.flush()
     if state.ring.gm is not None:
         state.ring.gm.idle()
     if isinstance(role, Master):

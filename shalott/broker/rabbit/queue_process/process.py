@@ -145,8 +145,8 @@ class QueueProcess(Process):
         env, role, gm = self.shell.env, self.state.role, self.state.ring.gm
         if env.buggify("confirm.late"):  # a process may get its turn late
             await pause_ms(env.rng.random() * CONFIRM_LATE_MS)
-        if role is not None and role.outbox.size:
-            role.flush()
+        if role is not None and role.confirms.outbox.size:
+            role.confirms.flush()
         # The ring's flush timer sends what is not sent here.
         if gm is not None and not env.buggify("gm.flush_late"):
             gm.idle()
@@ -186,7 +186,7 @@ class QueueProcess(Process):
                 syncing.maybe_auto_sync(state, shell, mirror)
             case SenderDeathTimer(channel):
                 if isinstance(state.role, Mirror):
-                    state.role.remind_master(channel)
+                    state.role.confirms.remind_master(channel)
             case _:
                 return syncing.handle(state, shell, message)
         return True
@@ -204,7 +204,7 @@ class QueueProcess(Process):
                 master.handle(message)
             case Mirror() as mirror:
                 if isinstance(message, Publish):
-                    mirror.publish(message)
+                    mirror.confirms.publish(message)
 
     async def _call_role(self, request: Message, caller: Caller) -> Message | None:
         master = self.state.role
@@ -240,7 +240,7 @@ class QueueProcess(Process):
             case Master() as master:
                 master.process_down(pid)
             case Mirror() as mirror:
-                mirror.channel_down(pid)
+                mirror.confirms.channel_down(pid)
 
     async def _peer_down(self, pid: Pid) -> None:
         state, shell = self.state, self.shell

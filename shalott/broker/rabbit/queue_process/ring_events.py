@@ -181,9 +181,9 @@ def _promote(state: QueueState, shell: QueueShell, removal: rows.Removal) -> Non
         return  # it is the master already, and was just put back into the row
     assert mirror is not None and row is not None
     log.info(log_lines.promoting(state.key, shell.pid))
-    mirror.flush()
+    mirror.confirms.flush()
     master = roles.become_master(
-        state, shell, mirror.queue, row, mirror.inheritance(), started_as="promoted"
+        state, shell, mirror.queue, row, mirror.confirms.inheritance(), started_as="promoted"
     )
     shell.emit(
         "promoted",

@@ -67,7 +67,7 @@ def _tell_durable(state: QueueState, shell: QueueShell) -> None:
 def durable_advanced(state: QueueState) -> None:
     state.durable_told = False
     if state.role is not None:
-        state.role.durable_advanced()
+        state.role.confirms.durable_advanced()
 
 
 def join_ring(state: QueueState, shell: QueueShell) -> None:

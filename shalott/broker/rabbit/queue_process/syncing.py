@@ -98,7 +98,7 @@ def _start(state: QueueState, shell: QueueShell, mirrors: tuple[Pid, ...]) -> No
     if not mirrors:
         log.info(log_lines.synchronising(state.key, "all slaves already synced"))
         return
-    master.flush()
+    master.confirms.flush()
     # Small batches leave more moments at which a synchronisation can be interrupted.
     one_each = shell.env.buggify("sync.batch_of_one")
     batch_size = 1 if one_each else policy.sync_batch_size(row, shell.config.sync_batch_size)

@@ -63,7 +63,6 @@ class Master:
             single_active=row.arguments.get("x-single-active-consumer") is True,
         )
         self.confirms = MasterConfirms(shell, queue, heritage)
-        self.outbox = self.confirms.outbox
         self.counts = Counts()
         self.is_deletable = False  # auto-delete or exclusive, and its last user is gone
         self._waits_for_head = False  # a consumer does, and it is on disk
@@ -249,13 +248,6 @@ class Master:
             self.shell.broadcast(instruction)
         else:
             self.confirms.broadcast_awaited(instruction, message.content.id)
-
-    def durable_advanced(self) -> None:
-        self.confirms.durable_advanced()
-
-    def flush(self) -> None:
-        """Send the confirms that have gathered."""
-        self.confirms.flush()
 
     # -- consuming ---------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ async def reject_all(node: TestNode, count: int) -> None:
 def senders(node: TestNode, queue: str) -> list[Pid]:
     process = node.process(queue)
     assert process is not None and isinstance(process.role, Mirror)
-    return list(process.role._senders)
+    return list(process.role.confirms._senders)
 
 
 def test_dead_letters_are_on_every_mirror_and_outlive_the_master() -> None:

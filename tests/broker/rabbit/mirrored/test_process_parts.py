@@ -13,6 +13,7 @@ from shalott.broker.base.errors import MetadataUnavailable
 from shalott.broker.rabbit.mirrored.messages import MirrorStart, StopNow
 from shalott.broker.rabbit.processes.messages import Down, Message, Pid
 from shalott.broker.rabbit.processes.runtime import ExitProcess
+from shalott.broker.rabbit.queue_process import queue_shell
 from shalott.broker.rabbit.queue_process.queue_shell import STOP_GRACE_MS, Monitors, Transactions
 from shalott.broker.rabbit.queue_process.state import (
     Identity,

@@ -347,7 +347,7 @@ class TestNode:
 
     def process(self, queue: str) -> QueueProcess | None:
         assert self.supervisor is not None
-        return self.supervisor.process_of(queue_key("/", queue))
+        return self.supervisor.children.process_of(queue_key("/", queue))
 
     def role(self, queue: str) -> str:
         process = self.process(queue)
@@ -452,7 +452,7 @@ class Cluster:
         """An orderly stop."""
         node = self.nodes[name]
         assert node.supervisor is not None
-        await node.supervisor.stop_all(5000)
+        await node.supervisor.children.stop_all(5000)
         await asyncio.sleep(0.01)
         if self.nodes.get(name) is node:
             self._end(node, None)

@@ -115,7 +115,7 @@ class Application:
         log.info("stopping the broker: %s", reason)
         await self.listener.stop(f"broker forced connection closure: {reason}")
         if self._started:
-            await self.supervisor.stop_all(self._config.slave_wait_timeout_ms + CLEAR_MS)
+            await self.supervisor.children.stop_all(self._config.slave_wait_timeout_ms + CLEAR_MS)
             await self._runtime.kill(self.supervisor.pid)
             await self._runtime.kill(self.dead_letters.pid)
         self._storage.forget_all()

@@ -377,7 +377,7 @@ class NodeView:
 
     def local_queues(self) -> Mapping[str, Pid]:
         broker = self._node.broker
-        return {} if broker is None else broker.supervisor.children()
+        return {} if broker is None else broker.supervisor.children.by_key
 
     def connections(self) -> Sequence[ConnectionInfo]:
         broker = self._node.broker

@@ -4,7 +4,7 @@ It recovers queues when the node has its tables, starts masters that are declare
 masters ask for, lets the node take its own place as a mirror when it comes up, tells masters when
 the policies change, and cleans up after nodes that are gone. It is the root of a tree
 (rabbit_amqqueue_sup_sup): each process is the child of a supervisor of its own, which starts it
-again after a crash, with a limit (QueueSup).
+again after a crash, with a limit (children.py).
 
 A mirror needs two nodes that see each other, and after a start of all nodes any two may do so last:
 the master asks whom it sees when it starts, and a node asks for itself when it comes up. So two
@@ -18,11 +18,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
 
 from shalott.broker.base.errors import MetadataUnavailable
 from shalott.broker.rabbit.metadata.api import TableChanged, Transaction
@@ -33,7 +30,6 @@ from shalott.broker.rabbit.mirrored import log_lines, policy, rows
 from shalott.broker.rabbit.mirrored.bug_rules import supervisor_rules
 from shalott.broker.rabbit.mirrored.messages import (
     SUPERVISOR,
-    Claimed,
     Declared,
     DeclareQueue,
     DeclareStart,
@@ -43,7 +39,6 @@ from shalott.broker.rabbit.mirrored.messages import (
     RecoverStart,
     Start,
     StartMirror,
-    StopProcess,
     UpdateMirroring,
 )
 from shalott.broker.rabbit.processes.messages import Done, Down, Failed, Message, Name, Pid
@@ -52,6 +47,7 @@ from shalott.broker.rabbit.processes.runtime import Caller
 from shalott.broker.rabbit.queue_process.process import QueueProcess
 from shalott.broker.rabbit.queue_process.state import QueueContext
 from shalott.broker.rabbit.replica.mirror import Mirror
+from shalott.broker.rabbit.supervision.children import Children, QueueSup
 
 log = logging.getLogger("shalott.broker.mirrored")
 
@@ -75,10 +71,7 @@ class QueueSupervisor(Process):
         self._context = context
         self._metadata = context.metadata
         self._rules = supervisor_rules(context.env.has_bug)
-        self._children: dict[str, Pid] = {}
-        self._keys: dict[Pid, str] = {}
-        self._sups: dict[Pid, QueueSup] = {}  # by the child that each has
-        self._restarting: dict[str, QueueSup] = {}  # those whose child crashed
+        self.children = Children(self)
         self._retries: dict[str, None] = {}
         # Processes elsewhere that a decision waits for, by monitor; and those of them that were
         # found dead.
@@ -89,9 +82,6 @@ class QueueSupervisor(Process):
         self._asked: dict[str, None] = {}  # for a mirror, when there was a process already
         # Queues of which no mirror is started here (not SupervisorRules.restart_adds_mirrors).
         self._masters_only: dict[str, None] = {}
-        self._is_stopping = False
-        self._empty = asyncio.Event()
-        self._empty.set()
 
     # -- Process -----------------------------------------------------------------------------------
 
@@ -131,67 +121,23 @@ class QueueSupervisor(Process):
                 self._look_again(node)
 
     async def handle_call(self, request: Message, caller: Caller) -> Message | None:
-        if self._is_stopping:
+        if self.children.is_stopping:
             return Failed("stopping")
         match request:
             case DeclareQueue(row):
                 return self._declare(row, caller)
             case StartMirror(key):
-                if key in self._children and not self._may_replace(key):
+                if key in self.children.by_key and not self._may_replace(key):
                     self._asked[key] = None
                     return Done()
                 self._spawn(key, MirrorStart(caller))
                 return None
         return Failed("unsupported", type(request).__name__)
 
-    # -- for the node ------------------------------------------------------------------------------
-
-    async def stop_all(self, timeout_ms: float) -> None:
-        """An orderly end of every queue process; those that take too long are killed."""
-        self._is_stopping = True
-        for pid in self._keys:
-            self.runtime.send(pid, StopProcess("shutdown"))
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await self._empty.wait()
-        except TimeoutError:
-            log.warning("%d queue processes did not end in time", len(self._keys))
-        await self.kill_all()
-
-    async def kill_all(self) -> None:
-        """End every queue process at once, as a crash would."""
-        self._is_stopping = True
-        for pid in list(self._keys):
-            await self.runtime.kill(pid)
-
-    def process_of(self, key: str) -> QueueProcess | None:
-        """The process of a queue on this node, for read-only looks."""
-        pid = self._children.get(key)
-        process = None if pid is None else self.runtime.process(pid)
-        return process if isinstance(process, QueueProcess) else None
-
-    def children(self) -> dict[str, Pid]:
-        """Key -> this node's process of that queue."""
-        return dict(self._children)
-
-    def tree(self) -> dict[str, list[QueueSup]]:
-        """Key -> the supervisors that it has on this node, the oldest first: one, but for known
-        bugs that start a process beside another, and those that are about to start theirs again.
-        """
-        found: dict[str, list[QueueSup]] = {}
-        for sup in (*self._sups.values(), *self._restarting.values()):
-            found.setdefault(sup.key, []).append(sup)
-        return found
-
-    def claims(self) -> list[Claimed]:
-        """What the processes of this node believe to be, by queue."""
-        processes = (self.process_of(key) for key in sorted(self._children))
-        return [process.claim() for process in processes if process is not None]
-
     # -- children ----------------------------------------------------------------------------------
 
     def _declare(self, row: QueueRow, caller: Caller) -> Message | None:
-        if row.key not in self._children:
+        if row.key not in self.children.by_key:
             self._spawn(row.key, DeclareStart(row, caller))
             return None
         existing = self._metadata.read(rows.QUEUE, row.key)
@@ -204,16 +150,7 @@ class QueueSupervisor(Process):
         pid = self.runtime.spawn(process)
         self._masters_only.pop(key, None)
         self._asked.pop(key, None)
-        sup = self._restarting.pop(key, None)
-        if sup is None or isinstance(start, DeclareStart) or is_asked_for(start):
-            sup = QueueSup(key, start, pid)
-        else:
-            sup.started_again(pid)
-        self._sups[pid] = sup
-        self._tell_started(sup, start)
-        self._children[key] = pid
-        self._keys[pid] = key
-        self._empty.clear()
+        self._tell_started(self.children.started(key, pid, start), start)
         self.runtime.monitor(pid, self.pid)
 
     def _may_replace(self, key: str) -> bool:
@@ -221,7 +158,7 @@ class QueueSupervisor(Process):
 
         Beside one that did not end when its master stopped it: the newcomer kills it (rmq#802).
         """
-        row, process = self._row(rows.QUEUE, key), self.process_of(key)
+        row, process = self._row(rows.QUEUE, key), self.children.process_of(key)
         if row is None or process is None:
             return False
         if not self._rules.replaces_pending_only and process.role is not None:
@@ -229,17 +166,13 @@ class QueueSupervisor(Process):
         return process.pid in row.slave_pids_pending_shutdown
 
     def _child_ended(self, message: Down) -> None:
-        key, sup = self._keys.pop(message.pid, None), self._sups.pop(message.pid, None)
-        if key is None or sup is None:
+        sup = self.children.ended(message.pid)
+        if sup is None:
             return
-        sup.life = "gone"  # unless it starts its child again
-        if self._children.get(key) == message.pid:
-            del self._children[key]
-        if not self._keys:
-            self._empty.set()
+        key = sup.key
         # A master asked for a mirror while the former one was ending: what ended it is over.
         is_final = message.reason in FINAL and key not in self._asked
-        if self._is_stopping or is_final:
+        if self.children.is_stopping or is_final:
             return
         crashed = message.reason.startswith(("crash", "killed"))
         is_stale = message.reason == "not started: stale_master"  # that is a crash, in the original
@@ -256,7 +189,7 @@ class QueueSupervisor(Process):
         child = sup.key if row is None else sup.child_line(row)
         log.error(log_lines.child_ended(sup.name, child, message.pid, message.reason, here))
         if sup.crashed(self._context.env.clock.monotonic_ns()):
-            self._restarting[sup.key] = sup
+            self.children.restarting[sup.key] = sup
             self._retry(sup.key)
             return
         log.error(log_lines.gave_up(sup.name, child, message.pid, here))
@@ -277,7 +210,7 @@ class QueueSupervisor(Process):
 
     def _consider(self, key: str) -> None:
         """Start what belongs here, if anything."""
-        if key in self._children or self._is_stopping:
+        if key in self.children.by_key or self.children.is_stopping:
             return
         live, durable = self._row(rows.QUEUE, key), self._row(rows.DURABLE, key)
         decision = policy.decide(
@@ -288,7 +221,7 @@ class QueueSupervisor(Process):
                 row = live if live is not None else durable
                 assert row is not None
                 stale = None if self._rules.recovers_current_row else row
-                if key in self._restarting:
+                if key in self.children.restarting:
                     log.error(log_lines.restarting(key))
                 self._spawn(key, RecoverStart(row.pid, stale))
             case "mirror" if key in self._masters_only:
@@ -350,10 +283,10 @@ class QueueSupervisor(Process):
         if table == rows.QUEUE and log.isEnabledFor(logging.DEBUG):
             self._tell_written(key)
         if table in POLICIES:
-            for pid in self._keys:
+            for pid in self.children.keys:
                 self.runtime.send(pid, UpdateMirroring())
-        elif table == rows.QUEUE and key in self._children:
-            child, process = self._children[key], self.process_of(key)
+        elif table == rows.QUEUE and key in self.children.by_key:
+            child, process = self.children.by_key[key], self.children.process_of(key)
             row = self._row(rows.QUEUE, key)
             is_mirror = process is not None and isinstance(process.role, Mirror)
             has_place = row is not None and child in (row.pid, *row.slave_pids)
@@ -385,75 +318,3 @@ class QueueSupervisor(Process):
             await self._metadata.transact(body)
         except MetadataUnavailable as error:
             log.warning("queue '%s': %s", key, error)
-
-
-def is_asked_for(start: Start) -> bool:
-    """By a master elsewhere: a supervisor of its own, in place of one that was there."""
-    return isinstance(start, MirrorStart) and start.caller is not None
-
-
-# -- the supervisor of one process -----------------------------------------------------------------
-
-# QueueSup: the supervisor of one process of one queue on one node (rabbit_amqqueue_sup).
-#
-# The tree is that of the original: the node's QueueSupervisor (rabbit_amqqueue_sup_sup) has one of
-# these for each queue process that it was asked to start, and one of these has one child, which it
-# starts again when it crashed: five times in ten seconds. Beyond that it gives up and is gone (its
-# parent's children are temporary): the queue's state is ``crashed``, and no other is touched.
-# Whether the child is new or comes again after a crash is told by the marker, a process that ends
-# as soon as the first start is over (rabbit_prequeue.erl).
-#
-# It has no mailbox of its own: what it does is a part of a turn of its parent, so that two can't
-# differ on what a queue has on this node.
-
-RESTARTS_MAX = 5
-RESTARTS_WINDOW_MS = 10_000
-
-Life = Literal["running", "restarting", "gone"]
-
-
-@dataclass(slots=True)
-class QueueSup:
-    """``child``: the process that it has, or had last. ``is_marked``: the marker lives."""
-
-    key: str
-    first: Start
-    child: Pid
-    life: Life = "running"
-    is_marked: bool = True
-    restarts_ns: deque[int] = field(default_factory=deque)
-    serial: int = 0  # of its first child: what its own pid is made of
-
-    def __post_init__(self) -> None:
-        self.serial = self.child.serial
-
-    @property
-    def mode(self) -> str:
-        """What the child is started for, as rabbit_prequeue calls it."""
-        if isinstance(self.first, MirrorStart):
-            return "slave"
-        return "declare" if isinstance(self.first, DeclareStart) else "recovery"
-
-    @property
-    def name(self) -> str:
-        return f"<0.{self.serial}.1>"
-
-    @property
-    def marker(self) -> str:
-        return f"<0.{self.serial}.2>"
-
-    def started_again(self, child: Pid) -> None:
-        self.child, self.life, self.is_marked = child, "running", False
-
-    def crashed(self, now_ns: int) -> bool:
-        """Its child did. Returns whether it starts it again; else it is gone."""
-        recent = self.restarts_ns
-        while recent and now_ns - recent[0] > RESTARTS_WINDOW_MS * 1_000_000:
-            recent.popleft()
-        recent.append(now_ns)
-        self.life = "restarting" if len(recent) <= RESTARTS_MAX else "gone"
-        return self.life == "restarting"
-
-    def child_line(self, row: QueueRow) -> str:
-        """Its child, as its lines in the log name it."""
-        return log_lines.child(row, self.mode, self.marker, self.child.node)

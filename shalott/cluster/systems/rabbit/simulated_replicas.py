@@ -48,8 +48,8 @@ def look(machine: Machine) -> Iterator[Replica]:
     node = machine.node
     if not machine.is_alive or not isinstance(node, Node) or node.broker is None:
         return
-    for key in sorted(node.broker.supervisor.children()):
-        process = node.broker.supervisor.process_of(key)
+    for key in sorted(node.broker.supervisor.children.by_key):
+        process = node.broker.supervisor.children.process_of(key)
         row = node.metadata.read("queue", key)
         if process is None or process.role is None or not isinstance(row, QueueRow):
             continue

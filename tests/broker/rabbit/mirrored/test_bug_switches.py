@@ -45,7 +45,7 @@ async def restart_broker(cluster: Cluster, name: str) -> None:
     """Stop the queues of a node that goes on, and start them again."""
     node = cluster[name]
     assert node.supervisor is not None
-    await node.supervisor.stop_all(5000)
+    await node.supervisor.children.stop_all(5000)
     await node.runtime.kill(node.supervisor.pid)
     await until(lambda: all(pid.node != name for pid in cluster["a"].row("q").slave_pids))  # type: ignore[union-attr]
     node.start_supervisor(restarted=True)
@@ -80,7 +80,7 @@ def test_kb_rmq_20_masters_and_whole_nodes_come_back_all_the_same() -> None:
             await cluster.kill("c")
             node = cluster["a"]
             assert node.supervisor is not None
-            await node.supervisor.stop_all(5000)
+            await node.supervisor.children.stop_all(5000)
             await node.runtime.kill(node.supervisor.pid)
             node.start_supervisor(restarted=True)
             await until(lambda: cluster["a"].role("q") == "master")

@@ -169,11 +169,11 @@ def test_02_a_restarted_master_stores_the_row_that_it_saw_before_the_promotion(
             # T8: a second process of the queue starts on b, beside the first.
             supervisor = cluster["b"].supervisor
             assert supervisor is not None
-            await until(lambda: list(supervisor._keys.values()).count("q@/") == 2)
-            assert first.pid in supervisor._keys
+            await until(lambda: list(supervisor.children.keys.values()).count("q@/") == 2)
+            assert first.pid in supervisor.children.keys
             # T9, T10: S1 hears the mirror of another master, ends, and stops all mirrors.
             await until(lambda: any(e.node == "b" for e in cluster.events_of("demoted")))
-            await until(lambda: first.pid not in supervisor._keys)
+            await until(lambda: first.pid not in supervisor.children.keys)
             second = next(s for s in states if any(p.node == "b" for p in s.slave_pids))
             after = states[states.index(second) + 1 :]
             robbed = [s for s in after if s.pid == second.pid and not s.slave_pids]

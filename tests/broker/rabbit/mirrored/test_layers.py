@@ -17,7 +17,8 @@ ROOM = "shalott/broker/rabbit/queue_process/"
 PACKAGE = "shalott.broker.rabbit.queue_process"
 # Lowest first: a module may import those before it.
 STEPS = ("roles", "ending", "syncing", "mirroring", "starting", "ring_events")
-LAYERS = ("state", "inspection", "queue_shell", *STEPS, "process", "maintenance", "supervisor")
+SUPERVISION = ("maintenance", "children", "supervisor")
+LAYERS = ("state", "inspection", "queue_shell", *STEPS, "process", *SUPERVISION)
 
 
 def module_graph(sources: Sequence[Source]) -> Graph:

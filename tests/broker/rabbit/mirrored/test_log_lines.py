@@ -223,9 +223,9 @@ def test_a_mirror_that_does_not_end_is_told_of_after_fifteen_seconds(said: _Said
             await channel.publish_all("q", [b"one"])
             a = cluster["a"]
             assert a.supervisor is not None
-            a.supervisor.process_of("q@/").shell.config = b.config  # type: ignore[union-attr]
+            a.supervisor.children.process_of("q@/").shell.config = b.config  # type: ignore[union-attr]
             b.life.freeze()
-            await a.supervisor.stop_all(20_000)
+            await a.supervisor.children.stop_all(20_000)
 
     run(scenario())
     stopping = next(t for t in said.at_s if "Stopping all nodes on master shutdown" in t)

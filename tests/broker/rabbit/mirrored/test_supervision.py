@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from shalott.broker.rabbit.supervision.supervisor import RESTARTS_MAX, QueueSup
+from shalott.broker.rabbit.supervision.children import RESTARTS_MAX, QueueSup
 from tests.world.rabbit.queues import Cluster, run, until
 
 pytestmark = pytest.mark.unit
@@ -17,7 +17,7 @@ ALL = {"ha-mode": "all", "ha-sync-mode": "automatic"}
 def sups(cluster: Cluster, node: str, queue: str) -> list[QueueSup]:
     supervisor = cluster[node].supervisor
     assert supervisor is not None
-    return supervisor.tree().get(f"{queue}@/", [])
+    return supervisor.children.tree().get(f"{queue}@/", [])
 
 
 async def crash(cluster: Cluster, node: str, queue: str, times: int) -> None:
@@ -102,7 +102,7 @@ def test_a_queue_is_stopped_when_its_node_is_and_live_when_it_is_back() -> None:
             await cluster.mirrored_on("q", "b", synchronised=True)
             supervisor = cluster["a"].supervisor
             assert supervisor is not None
-            await supervisor.stop_all(5000)
+            await supervisor.children.stop_all(5000)
             row = cluster["b"].row("alone")
             assert row is not None and row.state == "stopped"
             await until(lambda: cluster.master("q") == "b")
@@ -126,7 +126,7 @@ def test_a_queue_that_no_mirror_may_take_is_stopped_everywhere() -> None:
             await cluster.mirrored_on("q", "b", synchronised=False)
             supervisor = cluster["a"].supervisor
             assert supervisor is not None
-            await supervisor.stop_all(5000)  # the mirror is not synchronised
+            await supervisor.children.stop_all(5000)  # the mirror is not synchronised
             row = cluster["b"].row("q")
             assert row is not None and row.state == "stopped" and row.slave_pids == ()
 

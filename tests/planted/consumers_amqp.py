@@ -45,11 +45,11 @@ _RETURNS: tuple[ConsumerMutant, ...] = (
             Edit(
                 f"{_REPLICA}/master.py",
                 "            self._requeue(self.queue.messages.unacked_ids())\n"
-                "        self._expire()\n",
+                "        self.limits.expire()\n",
                 "            self._requeue(self.queue.messages.unacked_ids())\n"
                 "        for entry in self.queue.messages.entries.values():\n"
                 "            entry.redelivered = False\n"
-                "        self._expire()\n",
+                "        self.limits.expire()\n",
             ),
         ),
         checkers=("redelivered-flag",),
@@ -87,12 +87,13 @@ _RETURNS: tuple[ConsumerMutant, ...] = (
         edits=(
             Edit(
                 f"{_REPLICA}/master.py",
-                "                    self._user_left()\n                    self.deliver_ready()",
+                "                    self._user_left()\n"
+                "                    self.dispatch.deliver_ready()",
                 "                    self._user_left()\n"
                 "                    use = self.consumers._channels.get(channel)\n"
                 "                    held = use.deliveries.values() if use else ()\n"
                 "                    self._requeue([message for message, _ in held])\n"
-                "                    self.deliver_ready()",
+                "                    self.dispatch.deliver_ready()",
             ),
         ),
         checkers=("delivered-once-at-a-time", "acked-again"),
@@ -525,8 +526,8 @@ _SERVED: tuple[ConsumerMutant, ...] = (
             Edit(
                 f"{_REPLICA}/master.py",
                 "            self._requeue(self.queue.messages.unacked_ids())\n"
-                "        self._expire()\n",
-                "            self._requeue([])\n        self._expire()\n",
+                "        self.limits.expire()\n",
+                "            self._requeue([])\n        self.limits.expire()\n",
             ),
         ),
         checkers=("consumer-fates", "consumer-liveness"),

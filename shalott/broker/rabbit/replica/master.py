@@ -16,10 +16,7 @@ from shalott.broker.rabbit.amqp.queue_protocol import (
     Consume,
     ConsumerCancelled,
     Count,
-    Deliver,
     Get,
-    Got,
-    GotEmpty,
     Paused,
     Publish,
     Purge,
@@ -36,9 +33,10 @@ from shalott.broker.rabbit.processes.messages import Done, Failed, Message, Pid
 from shalott.broker.rabbit.replica import instructions as ins
 from shalott.broker.rabbit.replica.confirms import Inheritance, MasterConfirms
 from shalott.broker.rabbit.replica.consumers import Consumers
+from shalott.broker.rabbit.replica.dispatch import Dispatch
 from shalott.broker.rabbit.replica.limits import Limits
-from shalott.broker.rabbit.replica.shell import Counts, Shell
-from shalott.broker.rabbit.storage.backing_queue import BackingQueue, Fetched
+from shalott.broker.rabbit.replica.shell import Shell
+from shalott.broker.rabbit.storage.backing_queue import BackingQueue
 
 
 class Master:
@@ -63,10 +61,12 @@ class Master:
             single_active=row.arguments.get("x-single-active-consumer") is True,
         )
         self.confirms = MasterConfirms(shell, queue, heritage)
-        self.counts = Counts()
         self.is_deletable = False  # auto-delete or exclusive, and its last user is gone
-        self._waits_for_head = False  # a consumer does, and it is on disk
         self._rules = master_rules(shell.env.has_bug)
+        self.dispatch = Dispatch(
+            shell, queue, self.limits, self.consumers, self.confirms, self._rules
+        )
+        self.counts = self.dispatch.counts
         if row.exclusive_owner is not None:
             shell.monitor(row.exclusive_owner)
         for channel in heritage.senders:
@@ -89,14 +89,14 @@ class Master:
     @property
     def waits_for_head(self) -> bool:
         """The process is to read ahead, and call ``go_on``."""
-        return self._waits_for_head or self.limits.waits_for_head
+        return self.dispatch.waits_for_head or self.limits.waits_for_head
 
     def go_on(self) -> None:
         """The head is in memory now."""
-        self._waits_for_head = self.limits.waits_for_head = False
-        self._expire()
+        self.dispatch.waits_for_head = self.limits.waits_for_head = False
+        self.limits.expire()
         self.limits.trim()
-        self.deliver_ready()
+        self.dispatch.deliver_ready()
 
     def unread(self, message: Message) -> list[int]:
         """Messages that ``message`` rejects and that are passed on: the process reads them before
@@ -119,30 +119,31 @@ class Master:
             case ChannelLimit(channel, prefetch):
                 self.shell.monitor(channel)
                 self.consumers.set_limit(channel, prefetch)
-                self.deliver_ready()
+                self.dispatch.deliver_ready()
             case Returned():
                 self.returned(message)
             case Resume(channel):
                 self.shell.monitor(channel)
                 self.consumers.resume(channel)
-                self.deliver_ready()
+                self.dispatch.deliver_ready()
             case FlushAcked():
                 self.confirms.acked_timer_fired()
             case _:
                 in_use = len(self.consumers) > 0
-                return self.limits.handle(message, self._expire, in_use=in_use)
+                return self.limits.handle(message, self.limits.expire, in_use=in_use)
         return True
 
     def handle_call(self, request: Message) -> Message | None:
         match request:
             case Get():
-                return self.get(request)
+                return self.dispatch.get(request)
             case Consume():
                 return self.consume(request)
             case CancelConsumer(channel, tag):
                 if self.consumers.cancel(channel, tag):
+                    # Another one may be the single active consumer now.
                     self._user_left()
-                    self.deliver_ready()  # another one may be the single active consumer now
+                    self.dispatch.deliver_ready()
                 return Done()
             case Purge():
                 return Count(self.purge())
@@ -179,13 +180,13 @@ class Master:
             return
         self.confirms.owe(message)
         ttl_ms = self.limits.ttl_ms(content)
-        if not self._deliver_at_once(message, ttl_ms, redelivered):
+        if not self.dispatch.deliver_at_once(message, ttl_ms, redelivered):
             expiry = self.limits.expiry(ttl_ms)
             mark = self.queue.publish(content, redelivered=redelivered, expiry=expiry)
-            self._tell(message, ins.Published(message.channel, content, ttl_ms=ttl_ms))
+            self.dispatch.tell(message, ins.Published(message.channel, content, ttl_ms=ttl_ms))
             self.confirms.await_durable(mark, content.id)
-            self._expire()
-            self.deliver_ready()
+            self.limits.expire()
+            self.dispatch.deliver_ready()
             self.limits.trim()
 
     def _is_known(self, message: Publish) -> bool:
@@ -208,117 +209,15 @@ class Master:
             self.confirms.confirm(content.id)
         return True
 
-    def _deliver_at_once(self, message: Publish, ttl_ms: int | None, redelivered: bool) -> bool:
-        """To a consumer that is waiting, past the queue, if there is nothing in it."""
-        if self.queue.messages.ready:
-            return False
-        consumer = self.consumers.next_ready()
-        if consumer is None:
-            return False
-        content, request = message.content, consumer.request
-        if request.no_ack:
-            self.shell.broadcast(ins.Discarded(message.channel, content.id))
-            ack_id = self.consumers.next_ack_id()
-            self.confirms.confirm(content.id)
-        else:
-            mark = self.queue.publish_delivered(content, expiry=self.limits.expiry(ttl_ms))
-            self._tell(message, ins.Published(message.channel, content, True, ttl_ms))
-            ack_id = self.consumers.delivered(request.channel, content.id, consumer)
-            self.confirms.await_durable(mark, content.id)
-        self.counts.delivered(no_ack=request.no_ack, redelivered=redelivered)
-        self.shell.send(
-            request.channel, Deliver(self.shell.pid, request.tag, ack_id, redelivered, content)
-        )
-        return True
-
-    def _tell(self, message: Publish, instruction: ins.Published) -> None:
-        """To the mirrors; and find out whether one of them depends on the ring for it.
-
-        The channel waits for those that it sent the message to. A mirror that it didn't know has
-        the ring's copy only, which is lost if this process dies while the ring is broken: so the
-        confirm waits for the ring. (The original does not wait, and can lose such a message after
-        confirming it.)
-        """
-        if (
-            message.seq is None
-            or not message.sent_to
-            or all(mirror in message.sent_to for mirror in self.shell.mirrors())
-            or not self._rules.confirms_wait_for_ring
-        ):
-            self.shell.broadcast(instruction)
-        else:
-            self.confirms.broadcast_awaited(instruction, message.content.id)
-
     # -- consuming ---------------------------------------------------------------------------------
-
-    def get(self, request: Get) -> Message | None:
-        """None: read ahead, and ask again."""
-        self.shell.monitor(request.channel)
-        self.limits.touch()
-        self._expire()
-        if self.queue.messages.is_head_away:
-            return None
-        fetched = self._fetch(request.no_ack)
-        if fetched is None:
-            self.counts.get_empty += 1
-            return GotEmpty()
-        self.counts.got(no_ack=request.no_ack, redelivered=fetched.redelivered)
-        self._expire()  # what is the head now
-        content = fetched.content
-        ack_id = (
-            self.consumers.next_ack_id()
-            if request.no_ack
-            else self.consumers.delivered(request.channel, content.id, None)
-        )
-        return Got(ack_id, fetched.redelivered, content, fetched.remaining)
-
-    def _fetch(self, no_ack: bool) -> Fetched | None:
-        fetched = self.queue.fetch(no_ack=no_ack)
-        if fetched is not None:
-            ids = (fetched.content.id,) if self.queue.messages.has_priorities else ()
-            self.shell.broadcast(ins.Dropped(self.queue.messages.ready, 1, not no_ack, ids))
-        return fetched
 
     def consume(self, request: Consume) -> Message:
         self.shell.monitor(request.channel)
         if not self.consumers.add(request):
             return Failed("access_refused", "the queue is in exclusive use")
         self.limits.touch()
-        self.deliver_ready()
+        self.dispatch.deliver_ready()
         return Done()
-
-    def deliver_ready(self) -> None:
-        """Hand out messages while there are some, and consumers that may have them.
-
-        What is overdue goes before each one (rabbit_amqqueue_process fetches so): a dead message is
-        never delivered, though it became the head a moment ago.
-        """
-        self._expire()
-        while self._has_head() and (consumer := self.consumers.next_ready()) is not None:
-            request = consumer.request
-            fetched = self._fetch(request.no_ack)
-            assert fetched is not None
-            ack_id = (
-                self.consumers.next_ack_id()
-                if request.no_ack
-                else self.consumers.delivered(request.channel, fetched.content.id, consumer)
-            )
-            delivery = Deliver(
-                self.shell.pid, request.tag, ack_id, fetched.redelivered, fetched.content
-            )
-            self.counts.delivered(no_ack=request.no_ack, redelivered=fetched.redelivered)
-            self.shell.send(request.channel, delivery)
-            self._expire()
-
-    def _has_head(self) -> bool:
-        """Whether a message can be handed out now. If it must be read first, the process hears of
-        it, should there be a consumer to have it."""
-        if not self.queue.messages.ready:
-            return False
-        if not self.queue.messages.is_head_away:
-            return True
-        self._waits_for_head = self.consumers.has_ready()
-        return False
 
     def settle(self, request: Settle) -> None:
         ids = self.consumers.settle(request.channel, request.ack_ids)
@@ -330,7 +229,7 @@ class Master:
             else:
                 self.counts.ack += len(ids)
             self.ack(ids)
-        self.deliver_ready()
+        self.dispatch.deliver_ready()
 
     def returned(self, message: Returned) -> None:
         """A channel has no room. (The original's queue asks the channel's limiter before it takes
@@ -341,7 +240,7 @@ class Master:
             self.shell.send(message.channel, Paused(self.shell.pid))
         ids = self.consumers.settle(message.channel, (message.ack_id,))
         self._requeue(ids, redelivered=message.redelivered)
-        self.deliver_ready()
+        self.dispatch.deliver_ready()
 
     def ack(self, ids: Iterable[int]) -> None:
         acked = self.queue.ack(ids)
@@ -361,15 +260,12 @@ class Master:
             self.limits.trim()
         else:
             self._requeue(self.queue.messages.unacked_ids())
-        self._expire()
+        self.limits.expire()
 
     def purge(self) -> int:
         count = self.queue.purge()
         self.shell.broadcast(ins.Dropped(0, count, False))
         return count
-
-    def _expire(self) -> None:
-        self.limits.expire()
 
     # -- users that go away ------------------------------------------------------------------------
 
@@ -386,7 +282,7 @@ class Master:
         self.confirms.forget_channel(pid)
         if had > len(self.consumers):
             self._user_left()
-        self.deliver_ready()
+        self.dispatch.deliver_ready()
 
     def _user_left(self) -> None:
         self.limits.touch()

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from shalott.broker.rabbit.gm.activity import Activity, ActivityItem, MembersState, Pub
+from shalott.broker.rabbit.gm.activity import (
+    Activity,
+    ActivityItem,
+    Catchup,
+    MemberSnapshot,
+    MembersState,
+    Pub,
+)
 from shalott.broker.rabbit.gm.inputs import (
     CancelFlushTimer,
     Confirmed,
@@ -78,6 +85,19 @@ class Broadcasts:
         if items and ring.speaks:
             message = Activity(ring.right, self._id, ring.view.version, tuple(items))
             self._emit(Send(ring.right, message))
+
+    def forward(self, states: tuple[MemberSnapshot, ...]) -> None:
+        """A catchup, as it came from the left."""
+        ring = self._ring
+        assert ring.view is not None
+        if not ring.is_alone:
+            self._emit(Send(ring.right, Catchup(ring.right, self._id, ring.view.version, states)))
+
+    def deliver(self, items: Sequence[ActivityItem]) -> None:
+        """What others have published."""
+        for item in items:
+            for _, payload in item.pubs:
+                self._emit(Deliver(item.publisher.pid, payload))
 
     def _take(self) -> tuple[Pub, ...]:
         """What is to be sent now; the buffer is empty then."""

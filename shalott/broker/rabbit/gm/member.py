@@ -67,7 +67,7 @@ from shalott.broker.rabbit.gm.inputs import (
     Transacted,
     ValidateMembers,
 )
-from shalott.broker.rabbit.gm.membership import Membership
+from shalott.broker.rabbit.gm.membership import Membership, ViewWork
 from shalott.broker.rabbit.gm.ring import Ring
 from shalott.broker.rabbit.metadata.records import GroupRow, MemberId
 from shalott.broker.rabbit.processes.messages import Pid
@@ -121,7 +121,7 @@ class Member:
                 self._membership.row = given.row
             self._run(lambda: self._blocked.resume(given))
         while self._kept_back and not self._blocked and not self.is_stopped:
-            self._start(self._kept_back.popleft())
+            self._run(lambda: self._start(self._kept_back.popleft()))
         outputs = self._outputs.copy()
         self._outputs.clear()
         return outputs
@@ -132,15 +132,9 @@ class Member:
         return bool(self.broadcasts.pubs) and not self._blocked
 
     def _start(self, given: Input) -> None:
-        try:
-            work = self._handle(given)
-        except LostMembership:
-            self._end("shutdown")
-            return
-        if work is None:
-            self._after_input()
-        else:
-            self._run(lambda: self._blocked.begin(work))
+        work = self._handle(given)
+        if work is not None:
+            self._blocked.begin(work)
 
     def _run(self, advance: Callable[[], None]) -> None:
         try:
@@ -187,7 +181,7 @@ class Member:
                 if self.ring.view is not None:
                     self.ring.announce(pids, tuple(m.pid for m in self.ring.view.known()))
             case CheckMembership() if self.ring.view is not None:
-                return self._refresh_view(UNREAD)
+                return self._follow(self._membership.read(UNREAD))
             case Stop(reason):
                 self.stop_reason = reason
             case Leave():
@@ -250,7 +244,7 @@ class Member:
         return self._take(message)
 
     def _refresh_and_take(self, message: RingMessage) -> Work:
-        yield from self._refresh_view(message.version)
+        yield from self._follow(self._membership.read(message.version))
         yield from self._take(message) or ()
 
     def _take(self, message: RingMessage) -> Work | None:
@@ -260,19 +254,12 @@ class Member:
             case Activity() if self.publishers.states is not None:
                 return self._activity(message.items)
             case Catchup() if self.publishers.states is None:
-                self._adopt(message)
+                # A newcomer forwards the catchup, then adopts it.
+                self.broadcasts.forward(message.states)
+                self.publishers.adopt(message.states)
             case Catchup():
                 return self._activity(self.publishers.missed(message.states, self.ring.aliases))
         return None
-
-    def _adopt(self, message: Catchup) -> None:
-        """A newcomer forwards the catchup, then adopts it."""
-        ring = self.ring
-        assert ring.view is not None
-        if not ring.is_alone:
-            onward = Catchup(ring.right, self.id, ring.view.version, message.states)
-            self._emit(Send(ring.right, onward))
-        self.publishers.adopt(message.states)
 
     def _activity(self, items: Sequence[ActivityItem]) -> Work | None:
         self._membership.check(self._membership.row)
@@ -285,17 +272,12 @@ class Member:
         self.broadcasts.send_right([item for item in forwarded if item.pubs or item.acks])
         if aliases and (erasable := self.publishers.erasable(aliases)):
             return self._erase_and_deliver(erasable, forwarded)
-        self._deliver(forwarded)
+        self.broadcasts.deliver(forwarded)
         return None
 
     def _erase_and_deliver(self, erasable: tuple[MemberId, ...], items: list[ActivityItem]) -> Work:
-        yield from self._erase_aliases(erasable)
-        self._deliver(items)
-
-    def _deliver(self, items: list[ActivityItem]) -> None:
-        for item in items:
-            for _, payload in item.pubs:
-                self._emit(Deliver(item.publisher.pid, payload))
+        yield from self._follow(self._membership.erase(erasable))
+        self.broadcasts.deliver(items)
 
     # -- membership --------------------------------------------------------------------------------
 
@@ -321,18 +303,13 @@ class Member:
             self.broadcasts.settle_confirms(ok=True)
             erasable = self.publishers.erasable(view.members[self.id].aliases)
             if erasable:
-                yield from self._erase_aliases(erasable)
+                yield from self._follow(self._membership.erase(erasable))
                 return
         self._change_view(view)
 
-    def _refresh_view(self, version: int) -> Work:
-        view = yield from self._membership.read(version)
-        self.publishers.forget_erased(view.known())
-        self._change_view(view)
-
-    def _erase_aliases(self, erasable: tuple[MemberId, ...]) -> Work:
-        """Drop them from the group."""
-        view = yield from self._membership.erase(erasable)
+    def _follow(self, change: ViewWork) -> Work:
+        """To the view that the group's row has then."""
+        view = yield from change
         self.publishers.forget_erased(view.known())
         self._change_view(view)
 

@@ -195,7 +195,8 @@ class QueueProcess(Process):
         """What it needs of the disk is read first."""
         master = self.state.role
         if isinstance(master, Master) and (ids := master.unread(message)):
-            await self.shell.reading(master.queue.load(ids))
+            unacked = master.queue.messages.unacked_among(ids)
+            await self.shell.reading(master.queue.ahead.load(unacked))
         self._handle_in_role(message)
 
     def _handle_in_role(self, message: Message) -> None:

@@ -70,7 +70,7 @@ class BackingQueue:
         self._disk = disk
         self._directory = directory
         self._serial = 0
-        self.index = QueueIndex(journal, self._live_records)
+        self.index = QueueIndex(journal, lambda: _live_records(self))
         self.messages = MessageTable(max_priority)
         self.ram = RamUse()
         reader = None if pages is None else pages.reader()
@@ -126,7 +126,8 @@ class BackingQueue:
                 expiry = Expiry.after(clock, message.expires_wall_ns - clock.wall_ns())
             entry = Entry(message.serial, message.content, message.redelivered, Place.READY, expiry)
             entry.is_flag_recorded = message.is_flag_recorded
-            queue._enter(entry)
+            queue.messages.enter(entry)
+            queue.pager.entered(entry)
             queue.index.count(entry, message.record_bytes)
         queue._serial = found.last_serial
         # As if they had all come now: else a queue without traffic would never be paged.
@@ -145,23 +146,11 @@ class BackingQueue:
                 if self.index.is_durable:
                     in_memory = self.messages.by_serial()
                     delivered = [entry.serial for entry in in_memory if entry.redelivered]
-                    delivered += [serial async for serial in self._delivered_in_delta()]
+                    delivered += [serial async for serial in _delivered_in_delta(self)]
             finally:
                 await self.index.close(delivered)
         finally:
             await self.pager.stop()
-
-    async def _delivered_in_delta(self) -> AsyncIterator[int]:
-        """Serials of those that count as delivered, and whose records don't say so."""
-        segments = [segment for line in self.messages.order.lines() for segment in line.delta]
-        if not any(segment.unrecorded for segment in segments):
-            return
-        snapshot = Snapshot((), self.messages.order.lines(), self.pager.files)
-        while part := await snapshot.take_entries(PART_COUNT, PART_BYTES):
-            for entry, _ in part:
-                if entry.redelivered and not entry.is_flag_recorded:
-                    yield entry.serial
-        await snapshot.close()
 
     async def abandon(self) -> None:
         """End without writing anything more, as if killed. Returns when no write is under way.
@@ -230,18 +219,11 @@ class BackingQueue:
         entry = Entry(self._serial, content, redelivered, place, expiry)
         entry.copy_may_come = copy_may_come
         self.pager.traffic.count += 1
-        self._enter(entry)
-        return self.index.publish(entry, content, redelivered)
-
-    def _enter(self, entry: Entry) -> None:
         self.messages.enter(entry)
         self.pager.entered(entry)
+        return self.index.publish(entry, content, redelivered)
 
     # -- messages out ------------------------------------------------------------------------------
-
-    async def load(self, ids: Iterable[int]) -> None:
-        """See that ``messages.get`` has these, if they are unacknowledged. Raises StorageError."""
-        await self.ahead.load(self.messages.unacked_among(ids))
 
     def fetch(self, *, no_ack: bool = False) -> Fetched | None:
         """Take the head: it becomes unacknowledged, or with ``no_ack`` it is gone."""
@@ -335,22 +317,37 @@ class BackingQueue:
         lines = self.messages.order.lines()
         return Snapshot(self.messages.by_serial(), lines, self.pager.files, disk)
 
-    def _live_records(self) -> LiveRecords:
-        if self.messages.has_paged:
-            return self._live_records_of_pages()
-        live = [
-            (entry, entry.content)
-            for entry in self.messages.entries.values()
-            if entry.record_bytes and entry.content is not None
-        ]
-        return (record_of(entry, content, entry.redelivered) for entry, content in live)
 
-    async def _live_records_of_pages(self) -> AsyncGenerator[bytes, None]:
-        snapshot = self.snapshot()
-        try:
-            while part := await snapshot.take_entries(PART_COUNT, PART_BYTES):
-                for entry, content in part:
-                    if entry.record_bytes:
-                        yield record_of(entry, content, entry.redelivered)
-        finally:
-            await snapshot.close()
+async def _delivered_in_delta(queue: BackingQueue) -> AsyncIterator[int]:
+    """Serials of those that count as delivered, and whose records don't say so."""
+    segments = [segment for line in queue.messages.order.lines() for segment in line.delta]
+    if not any(segment.unrecorded for segment in segments):
+        return
+    snapshot = Snapshot((), queue.messages.order.lines(), queue.pager.files)
+    while part := await snapshot.take_entries(PART_COUNT, PART_BYTES):
+        for entry, _ in part:
+            if entry.redelivered and not entry.is_flag_recorded:
+                yield entry.serial
+    await snapshot.close()
+
+
+def _live_records(queue: BackingQueue) -> LiveRecords:
+    if queue.messages.has_paged:
+        return _live_records_of_pages(queue)
+    live = [
+        (entry, entry.content)
+        for entry in queue.messages.entries.values()
+        if entry.record_bytes and entry.content is not None
+    ]
+    return (record_of(entry, content, entry.redelivered) for entry, content in live)
+
+
+async def _live_records_of_pages(queue: BackingQueue) -> AsyncGenerator[bytes, None]:
+    snapshot = queue.snapshot()
+    try:
+        while part := await snapshot.take_entries(PART_COUNT, PART_BYTES):
+            for entry, content in part:
+                if entry.record_bytes:
+                    yield record_of(entry, content, entry.redelivered)
+    finally:
+        await snapshot.close()

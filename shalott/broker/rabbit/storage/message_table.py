@@ -125,7 +125,7 @@ class MessageTable:
         return [held(entry) for entry in self.by_serial()]
 
     def get(self, message_id: int) -> Held | None:
-        """A message by id, if it is in memory. See ``BackingQueue.load``."""
+        """A message by id, if it is in memory. See ``ReadAhead.load``."""
         entry = self.entries.get(message_id)
         return None if entry is None else held(entry)
 

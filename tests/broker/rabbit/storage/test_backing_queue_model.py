@@ -278,7 +278,7 @@ class BackingQueueMachine(RuleBasedStateMachine):
             ids = [each.content.id for each in chosen]
 
             async def body() -> list[Held | None]:
-                await self.queue.load(ids)
+                await self.queue.ahead.load(self.queue.messages.unacked_among(ids))
                 return [self.queue.messages.get(message_id) for message_id in ids]
 
             loaded = self.run(body())

@@ -40,7 +40,8 @@ from shalott.broker.rabbit.processes.runtime import Runtime
 class Link(Protocol):
     """What channels need of their connection."""
 
-    frame_max: int
+    @property
+    def frame_max(self) -> int: ...
 
     @property
     def running(self) -> bool:

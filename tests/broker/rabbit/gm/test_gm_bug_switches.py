@@ -8,7 +8,7 @@ import pytest
 
 from shalott.broker.rabbit.gm import member as gm
 from shalott.broker.rabbit.gm.bugs import NO_BUGS, GmBugs, gm_bugs
-from tests.broker.rabbit.mirrored.test_gm import (
+from tests.broker.rabbit.gm.test_gm import (
     check_delivery,
     cut_after,
     payloads,

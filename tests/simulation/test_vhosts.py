@@ -74,7 +74,7 @@ def test_a_broker_that_loses_messages_is_found_there(
         publish(self, message, redelivered=redelivered)
         count += 1
         if count % 5 == 0 and self.queue.messages.ready:
-            self._fetch(True)
+            self.dispatch._fetch(True)
 
     monkeypatch.setattr(Master, "publish", forgetful)
     outcome = run(workload)

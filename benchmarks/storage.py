@@ -38,12 +38,12 @@ async def confirmed_per_second(
         while len(marks) < outstanding:
             published += 1
             marks.append(queue.publish(Content(published, "", "q", b"", body, persistent=True)))
-        await queue.wait_durable(marks[0])
-        while marks and marks[0] <= queue.durable_mark:
+        await queue.index.wait_durable(marks[0])
+        while marks and marks[0] <= queue.index.durable_mark:
             marks.popleft()
-        if queue.ready > 5000:
-            queue.drop(queue.ready)
-    await queue.wait_durable(queue.mark())
+        if queue.messages.ready > 5000:
+            queue.drop(queue.messages.ready)
+    await queue.index.wait_durable(queue.index.mark)
     elapsed = time.perf_counter() - start
     await queue.wipe()
     await disk.close()
@@ -59,7 +59,7 @@ async def recovered_per_second(directory: Path, count: int) -> float:
     start = time.perf_counter()
     queue = await BackingQueue.recover(disk, "queues/recovery")
     elapsed = time.perf_counter() - start
-    assert queue.ready == count
+    assert queue.messages.ready == count
     await queue.wipe()
     await disk.close()
     return count / elapsed

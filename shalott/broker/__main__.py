@@ -27,7 +27,7 @@ from shalott.broker.base.events import JsonlEventLog
 from shalott.broker.nodes import AnyNode, load_config, open_node
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.node.node import Node
-from shalott.broker.rabbit.node.standing import MEMBER, BeginAgain, begin_standing
+from shalott.broker.rabbit.node.node_state import MEMBER, BeginAgain, begin_standing
 from shalott.broker.rocket.config import RocketConfig
 
 log = logging.getLogger("shalott.broker")

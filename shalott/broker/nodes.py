@@ -14,7 +14,7 @@ from shalott.broker.base.errors import ConfigError
 from shalott.broker.known_bugs import check_bugs
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.node.node import Node
-from shalott.broker.rabbit.node.standing import MEMBER, Standing
+from shalott.broker.rabbit.node.node_state import MEMBER, Standing
 from shalott.broker.rocket.config import RocketConfig, check_rocket_config
 from shalott.broker.rocket.node.node import RocketNode
 

@@ -16,8 +16,8 @@ from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.messages import SERVER, Commit, Committed, Conflicted
 from shalott.broker.rabbit.metadata.records import PolicyRow, QueueRow
 from shalott.broker.rabbit.metadata.tables import Change
-from shalott.broker.rabbit.node import messages
-from shalott.broker.rabbit.node.application import Application
+from shalott.broker.rabbit.node.application import Application, Host
+from shalott.broker.rabbit.node.node import MESSAGES
 from shalott.broker.rabbit.processes.messages import Codec, Name, Pid
 from shalott.broker.rabbit.processes.runtime import Runtime
 from shalott.broker.rabbit.storage import lazy_sync
@@ -115,13 +115,13 @@ def test_our_03_what_is_confirmed_survives_a_kill_but_not_a_power_loss(on: bool)
     async def body() -> None:
         disk = MemoryDisk()
         queue = await BackingQueue.create(LazySyncDisk(disk) if on else disk, "q")
-        await queue.wait_durable(queue.publish(persistent(1)))
+        await queue.index.wait_durable(queue.publish(persistent(1)))
         killed = await BackingQueue.recover(disk.after_kill(), "q")
         dark = await BackingQueue.recover(disk.after_power_loss(lambda: False), "q")
-        assert (killed.depth, dark.depth) == (1, 0 if on else 1)
+        assert (killed.messages.depth, dark.messages.depth) == (1, 0 if on else 1)
         await queue.close()
         closed = await BackingQueue.recover(disk.after_power_loss(lambda: False), "q")
-        assert closed.depth == 1
+        assert closed.messages.depth == 1
 
     asyncio.run(body())
 
@@ -131,11 +131,11 @@ def test_our_03_the_sync_comes_in_the_end(monkeypatch: pytest.MonkeyPatch) -> No
         disk, synced = MemoryDisk(), asyncio.Event()
         queue = await BackingQueue.create(LazySyncDisk(disk), "q")
         disk.fault = lambda operation, path: synced.set() if operation == "sync" else None
-        await queue.wait_durable(queue.publish(persistent(1)))
+        await queue.index.wait_durable(queue.publish(persistent(1)))
         await asyncio.wait_for(synced.wait(), 5)
         await asyncio.sleep(0)
         dark = await BackingQueue.recover(disk.after_power_loss(lambda: False), "q")
-        assert dark.depth == 1
+        assert dark.messages.depth == 1
         await queue.abandon()
 
     monkeypatch.setattr(lazy_sync, "SYNC_EVERY_MS", 1)
@@ -147,17 +147,16 @@ def test_our_03_queues_get_the_lazy_disk_only_if_it_is_on(on: bool) -> None:
     async def body() -> None:
         disk: Any = MemoryDisk()
         env = env_with(*(["OUR-03"] if on else []), disk=disk)
-        runtime = Runtime("a", 1, Codec(messages.ALL))
-        application = Application(
+        runtime = Runtime("a", 1, Codec(MESSAGES))
+        host = Host(
             env,
             NodeConfig(name="a", data_dir=""),
             runtime,
             None,  # type: ignore[arg-type]
-            may_confirm=lambda: True,
-            memory=MemoryMonitor(env.clock),
-            alarms=Alarms(),
-            fail=lambda reason: None,
+            MemoryMonitor(env.clock),
+            Alarms(),
         )
+        application = Application(host, may_confirm=lambda: True, fail=lambda reason: None)
         assert isinstance(application._context.storage._disk, LazySyncDisk) is on
 
     asyncio.run(body())

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from shalott.broker.base.http_client import Asked
-from shalott.broker.rabbit.ctl.arguments import CtlError
+from shalott.broker.rabbit.ctl.session import CtlError
 from shalott.broker.rabbit.ctl.verbs import read, run
 from shalott.cluster.local.ports import HOST
 from tests.tidy.sources import ROOT

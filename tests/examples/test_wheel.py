@@ -47,7 +47,7 @@ def test_one_package_is_installed_and_no_other_name(installed: Installed) -> Non
 @pytest.mark.local
 def test_nodes_have_their_management_page(installed: Installed) -> None:
     told = installed.run_python(
-        "from shalott.broker.rabbit.management.pages import CONTENTS\n"
+        "from shalott.broker.rabbit.management.api import CONTENTS\n"
         "print(len(CONTENTS), all(CONTENTS.values()))"
     )
     assert told.printed.split() == ["12", "True"]

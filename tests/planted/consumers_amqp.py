@@ -6,7 +6,7 @@ from tests.planted.consumers_shape import ConsumerMutant
 from tests.world.mutants import Edit
 
 _AMQP = "shalott/broker/rabbit/amqp"
-_REPLICA = "shalott/broker/rabbit/mirrored/replica"
+_REPLICA = "shalott/broker/rabbit/replica"
 _STORAGE = "shalott/broker/rabbit/storage"
 
 # -- what goes back --------------------------------------------------------------------------------
@@ -17,7 +17,7 @@ _RETURNS: tuple[ConsumerMutant, ...] = (
         breaks="what is given back goes behind everything that waits",
         edits=(
             Edit(
-                f"{_STORAGE}/lines.py",
+                f"{_STORAGE}/message_order.py",
                 "        heapq.heappush(self._requeued, (entry.serial, entry))\n",
                 "        self.add(entry)\n",
             ),
@@ -29,7 +29,7 @@ _RETURNS: tuple[ConsumerMutant, ...] = (
         breaks="what is given back comes again without the flag redelivered",
         edits=(
             Edit(
-                f"{_STORAGE}/backing_queue.py",
+                f"{_STORAGE}/message_table.py",
                 "entry.place, entry.redelivered = Place.READY, redelivered\n",
                 "entry.place, entry.redelivered = Place.READY, False\n",
             ),
@@ -44,11 +44,12 @@ _RETURNS: tuple[ConsumerMutant, ...] = (
         edits=(
             Edit(
                 f"{_REPLICA}/master.py",
-                "            self._requeue(self.queue.unacked_ids())\n        self._expire()\n",
-                "            self._requeue(self.queue.unacked_ids())\n"
-                "        for entry in self.queue._entries.values():\n"
+                "            self._requeue(self.queue.messages.unacked_ids())\n"
+                "        self.limits.expire()\n",
+                "            self._requeue(self.queue.messages.unacked_ids())\n"
+                "        for entry in self.queue.messages.entries.values():\n"
                 "            entry.redelivered = False\n"
-                "        self._expire()\n",
+                "        self.limits.expire()\n",
             ),
         ),
         checkers=("redelivered-flag",),
@@ -73,7 +74,7 @@ _RETURNS: tuple[ConsumerMutant, ...] = (
         breaks="what a client asks to have again is not given back",
         edits=(
             Edit(
-                f"{_AMQP}/consuming.py",
+                f"{_AMQP}/deliveries.py",
                 '        self._tell_queues(self._deliveries.settle_all(), "requeue")\n',
                 "        self._deliveries.settle_all()\n",
             ),
@@ -86,12 +87,13 @@ _RETURNS: tuple[ConsumerMutant, ...] = (
         edits=(
             Edit(
                 f"{_REPLICA}/master.py",
-                "                    self._user_left()\n                    self.deliver_ready()",
+                "                    self._user_left()\n"
+                "                    self.dispatch.deliver_ready()",
                 "                    self._user_left()\n"
                 "                    use = self.consumers._channels.get(channel)\n"
                 "                    held = use.deliveries.values() if use else ()\n"
                 "                    self._requeue([message for message, _ in held])\n"
-                "                    self.deliver_ready()",
+                "                    self.dispatch.deliver_ready()",
             ),
         ),
         checkers=("delivered-once-at-a-time", "acked-again"),
@@ -145,7 +147,7 @@ _SETTLING: tuple[ConsumerMutant, ...] = (
         breaks="a nack without requeue puts the message back",
         edits=(
             Edit(
-                f"{_AMQP}/consuming.py",
+                f"{_AMQP}/deliveries.py",
                 '        outcome = "requeue" if method.requeue else "reject"\n'
                 "        await self._settle(method.delivery_tag, multiple=method.multiple,"
                 " outcome=outcome)\n",
@@ -187,14 +189,15 @@ _SETTLING: tuple[ConsumerMutant, ...] = (
         breaks="a channel's limit holds for each queue by itself, and for none after a failover",
         edits=(
             Edit(
-                f"{_AMQP}/consuming.py",
-                "        return 0 < self._channel_prefetch <= self._deliveries.counted\n",
+                f"{_AMQP}/deliveries.py",
+                "        return 0 < self.prefetch <= self._deliveries.counted\n",
                 "        return False\n",
             ),
             Edit(
                 f"{_AMQP}/consuming.py",
-                "        self._send_limit(row.pid)\n        try:\n",
-                "        self._limits[row.pid] = self._channel_prefetch\n        try:\n",
+                "        self._unsettled.send_limit(row.pid)\n        try:\n",
+                "        self._unsettled._limits[row.pid] = self._unsettled.prefetch\n"
+                "        try:\n",
             ),
         ),
         checkers=("prefetch",),
@@ -245,7 +248,7 @@ _POLICIES: tuple[ConsumerMutant, ...] = (
         breaks="what dies under a promoted master is no dead letter",
         edits=(
             Edit(
-                "shalott/broker/rabbit/mirrored/process/roles.py",
+                "shalott/broker/rabbit/queue_process/roles.py",
                 "    if shell.context.dead_letters is not None:\n",
                 '    if shell.context.dead_letters is not None and started_as != "promoted":\n',
             ),
@@ -295,8 +298,10 @@ _POLICIES: tuple[ConsumerMutant, ...] = (
         edits=(
             Edit(
                 f"{_REPLICA}/limits.py",
-                "        if not self._queue.expiring:\n            return\n        expired",
-                "        if self._queue.expiring >= 0:\n            return\n        expired",
+                "        if not self._queue.messages.expiring:\n"
+                "            return\n        expired",
+                "        if self._queue.messages.expiring >= 0:\n"
+                "            return\n        expired",
             ),
         ),
         checkers=("ttl",),
@@ -325,8 +330,8 @@ _POLICIES: tuple[ConsumerMutant, ...] = (
         edits=(
             Edit(
                 f"{_REPLICA}/limits.py",
-                "self._queue.ready > self._max_length:",
-                "self._queue.ready > self._max_length + 3:",
+                "self._queue.messages.ready > self._max_length:",
+                "self._queue.messages.ready > self._max_length + 3:",
             ),
         ),
         checkers=("max-length",),
@@ -337,8 +342,8 @@ _POLICIES: tuple[ConsumerMutant, ...] = (
         edits=(
             Edit(
                 f"{_REPLICA}/limits.py",
-                "self._queue.ready > self._max_length:",
-                "self._queue.ready > self._max_length - 3:",
+                "self._queue.messages.ready > self._max_length:",
+                "self._queue.messages.ready > self._max_length - 3:",
             ),
         ),
         checkers=("max-length", "consumer-fates"),
@@ -351,7 +356,8 @@ _POLICIES: tuple[ConsumerMutant, ...] = (
                 f"{_REPLICA}/limits.py",
                 "            dropped += self._queue.drop(1)\n"
                 '        self._dropped(dropped, "maxlen")\n',
-                "            held = self._queue.drop(self._queue.ready, ack_required=True)\n"
+                "            held = self._queue.drop(self._queue.messages.ready,"
+                " ack_required=True)\n"
                 "            self._queue.requeue([e.id for e in held[:-1]], redelivered=False)\n"
                 "            self._queue.ack([held[-1].id])\n"
                 "            dropped += held[-1:]\n"
@@ -359,7 +365,8 @@ _POLICIES: tuple[ConsumerMutant, ...] = (
             ),
             Edit(
                 f"{_REPLICA}/limits.py",
-                "            ids = tuple(e.id for e in entries) if self._queue.has_priorities"
+                "            ids = tuple(e.id for e in entries) if"
+                " self._queue.messages.has_priorities"
                 " else ()\n",
                 "            ids = tuple(e.id for e in entries)\n",
             ),
@@ -367,7 +374,7 @@ _POLICIES: tuple[ConsumerMutant, ...] = (
                 f"{_REPLICA}/mirror.py",
                 "        count = 0\n        for message_id in instruction.ids:\n",
                 "        if not instruction.ack_required:\n"
-                "            held = self.queue.drop(self.queue.ready, ack_required=True)\n"
+                "            held = self.queue.drop(self.queue.messages.ready, ack_required=True)\n"
                 "            gone = dict.fromkeys(instruction.ids)\n"
                 "            kept = [e.id for e in held if e.id not in gone]\n"
                 "            self.queue.requeue(kept, redelivered=False)\n"
@@ -492,7 +499,7 @@ _SERVED: tuple[ConsumerMutant, ...] = (
         breaks="the lowest priority goes first",
         edits=(
             Edit(
-                f"{_STORAGE}/lines.py",
+                f"{_STORAGE}/message_order.py",
                 "        for line in reversed(self._lines):\n            head =",
                 "        for line in self._lines:\n            head =",
             ),
@@ -518,8 +525,9 @@ _SERVED: tuple[ConsumerMutant, ...] = (
         edits=(
             Edit(
                 f"{_REPLICA}/master.py",
-                "            self._requeue(self.queue.unacked_ids())\n        self._expire()\n",
-                "            self._requeue([])\n        self._expire()\n",
+                "            self._requeue(self.queue.messages.unacked_ids())\n"
+                "        self.limits.expire()\n",
+                "            self._requeue([])\n        self.limits.expire()\n",
             ),
         ),
         checkers=("consumer-fates", "consumer-liveness"),

@@ -55,7 +55,7 @@ SCENARIOS: dict[str, tuple[str, ...]] = {
     ),
 }
 
-_REPLICA = "shalott/broker/rabbit/mirrored/replica"
+_REPLICA = "shalott/broker/rabbit/replica"
 _STORAGE = "shalott/broker/rabbit/storage"
 
 # A mirror that ends by no assertion when it holds other messages than its master.
@@ -74,10 +74,10 @@ MUTANTS: tuple[Mutant, ...] = (
         edits=(
             Edit(
                 f"{_REPLICA}/mirror.py",
-                '                self._match(channel, content.id, "published")\n',
+                '                self.confirms.match(channel, content.id, "published")\n',
                 "                if content.id % 20 == 0:\n"
                 "                    raise RuntimeError('planted')\n"
-                '                self._match(channel, content.id, "published")\n',
+                '                self.confirms.match(channel, content.id, "published")\n',
             ),
         ),
         scenario="calm",
@@ -90,11 +90,11 @@ MUTANTS: tuple[Mutant, ...] = (
         edits=(
             Edit(
                 f"{_STORAGE}/backing_queue.py",
-                "        assert content.id not in self._entries,",
+                "        assert content.id not in self.messages.entries,",
                 "        if self._serial == 60:\n"
                 "            import os\n\n"
                 "            os.kill(os.getpid(), 9)\n"
-                "        assert content.id not in self._entries,",
+                "        assert content.id not in self.messages.entries,",
             ),
         ),
         scenario="calm",
@@ -110,7 +110,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 f"{_REPLICA}/mirror.py",
                 "                    mark = self.queue.publish(content, redelivered=True,"
                 " expiry=expiry)\n",
-                "                    mark = self.queue.mark()\n"
+                "                    mark = self.queue.index.mark\n"
                 "                    if content.id % 5:\n"
                 "                        mark = self.queue.publish(content)\n",
             ),
@@ -126,8 +126,10 @@ MUTANTS: tuple[Mutant, ...] = (
         edits=(
             Edit(
                 f"{_STORAGE}/backing_queue.py",
-                "        entries = self._unacked_among(ids)\n        for entry in entries:\n",
-                "        entries = self._unacked_among(())\n        for entry in entries:\n",
+                "        entries = self.messages.unacked_among(ids)\n"
+                "        for entry in entries:\n",
+                "        entries = self.messages.unacked_among(())\n"
+                "        for entry in entries:\n",
             ),
         ),
         scenario="kill",
@@ -140,8 +142,8 @@ MUTANTS: tuple[Mutant, ...] = (
         edits=(
             Edit(
                 f"{_STORAGE}/backing_queue.py",
-                "        return Fetched(content, redelivered, self._ready)\n",
-                "        return Fetched(content, False, self._ready)\n",
+                "        return Fetched(content, redelivered, self.messages.ready)\n",
+                "        return Fetched(content, False, self.messages.ready)\n",
             ),
         ),
         scenario="kill-one",
@@ -189,7 +191,7 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="a queue's master stops to answer consumers after a while",
         edits=(
             Edit(
-                "shalott/broker/rabbit/mirrored/process/process.py",
+                "shalott/broker/rabbit/queue_process/process.py",
                 "        answer = master.handle_call(request)\n        while answer is None",
                 "        if isinstance(request, Get) and master.queue._serial > 80:\n"
                 "            return None\n"
@@ -208,7 +210,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 f"{_STORAGE}/backing_queue.py",
                 "        redelivered, content = entry.redelivered, entry.content\n",
                 "        if entry.serial % 50 == 0:\n"
-                "            self._to_unacked(entry)\n"
+                "            self.messages.await_ack(entry)\n"
                 "            self._remove([entry])\n"
                 "            return self.fetch(no_ack=no_ack)\n"
                 "        redelivered, content = entry.redelivered, entry.content\n",
@@ -254,7 +256,7 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="a consumer is served by the mirror on its node, beside the master",
         edits=(
             Edit(
-                "shalott/broker/rabbit/amqp/queue_access.py",
+                "shalott/broker/rabbit/amqp/queue_methods.py",
                 "                    row.pid, request, timeout_ms=None,",
                 "                    next(\n"
                 "                        (p for p in row.sync_slave_pids\n"
@@ -264,15 +266,16 @@ MUTANTS: tuple[Mutant, ...] = (
                 "                    ), request, timeout_ms=None,",
             ),
             Edit(
-                "shalott/broker/rabbit/mirrored/process/process.py",
+                "shalott/broker/rabbit/queue_process/process.py",
                 "        if not isinstance(master, Master):\n            return Failed",
-                "        head = master.queue.peek() if isinstance(master, Mirror) else None\n"
+                "        head = master.queue.messages.peek() if isinstance(master, Mirror) else"
+                " None\n"
                 "        if head is not None and isinstance(request, Get):\n"
                 "            return Got(0, head.redelivered, head.content, 0)\n"
                 "        if not isinstance(master, Master):\n            return Failed",
             ),
             Edit(
-                "shalott/broker/rabbit/mirrored/process/process.py",
+                "shalott/broker/rabbit/queue_process/process.py",
                 "from shalott.broker.rabbit.amqp.queue_protocol import ",
                 "from shalott.broker.rabbit.amqp.queue_protocol import Get, Got\n"
                 "from shalott.broker.rabbit.amqp.queue_protocol import ",

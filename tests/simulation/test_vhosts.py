@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from shalott.broker.rabbit.amqp.queue_protocol import Publish
-from shalott.broker.rabbit.mirrored.process import queue_shell
-from shalott.broker.rabbit.mirrored.replica.master import Master
+from shalott.broker.rabbit.queue_process import queue_shell
+from shalott.broker.rabbit.replica.master import Master
 from shalott.harness.run.planning import Request, make_plan
 from shalott.harness.run.simulate import SimOutcome, simulate
 
@@ -73,8 +73,8 @@ def test_a_broker_that_loses_messages_is_found_there(
         nonlocal count
         publish(self, message, redelivered=redelivered)
         count += 1
-        if count % 5 == 0 and self.queue.ready:
-            self._fetch(True)
+        if count % 5 == 0 and self.queue.messages.ready:
+            self.dispatch._fetch(True)
 
     monkeypatch.setattr(Master, "publish", forgetful)
     outcome = run(workload)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
-UNKNOWN_MEMORY_BYTES = 8 << 30  # of a machine that nobody can ask: a simulated one
+UNKNOWN_MEMORY_BYTES = 8 << 30  # of a machine that cannot be asked: a simulated one
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -28,7 +28,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     data_dir: str
     peers: tuple[Peer, ...] = ()  # the other nodes of the cluster, not this one
     bind_host: str = "0.0.0.0"
-    # Nobody but this machine unless told otherwise: its users have well-known passwords.
+    # Only this machine unless told otherwise: its users have well-known passwords.
     management_host: str = "127.0.0.1"
     amqp_port: Port = 5672
     cluster_port: Port = 25672
@@ -53,8 +53,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     # sync at once, which those that come meanwhile share.
     confirm_sync_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
     # From here on publishers are stopped; above a part of it messages are paged to disk. A part of
-    # ``memory_bytes``, or bytes. What counts is what queues hold, not the process
-    # (docs/explanation/memory.md).
+    # ``memory_bytes``, or bytes. What counts is what queues hold, not the process (docs/explanation/memory.md).
     vm_memory_high_watermark: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.4
     vm_memory_high_watermark_absolute: Annotated[int, msgspec.Meta(ge=0)] = 0  # 0: the part counts
     vm_memory_high_watermark_paging_ratio: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.5

@@ -144,7 +144,7 @@ RABBITMQ_BUGS: tuple[KnownBug, ...] = (
         title="A queue whose master is gone can't be deleted, so neither declared anew",
         links=(_issue(1501), _pull(1549)),
         confidence="A",
-        trigger="the master's node is gone and no mirror may be promoted (when-synced); somebody "
+        trigger="the master's node is gone and no mirror may be promoted (when-synced); a client "
         "deletes the queue",
         symptom="the deletion hangs until the node is back (here: for 30 s, and then fails)",
         fix="a queue without a living process is deleted by force (3.7.5)",
@@ -221,16 +221,16 @@ RABBITMQ_BUGS: tuple[KnownBug, ...] = (
     KnownBug(
         id="KB-RMQ-37",
         switch="orderly_ends_unseen",
-        title="A queue process that ended in good order is missed by nobody",
+        title="A queue process that ended in good order is not missed",
         links=(_issue(1607), _issue(2009)),
         confidence="A",
         trigger="a master ends as 'shutdown' while its node runs on: it finds another one recorded "
         "(KB-RMQ-02 makes two masters), or its ring's group is gone",
         symptom="a queue without mirrors, or a row that names a process which is no more: the "
-        "queue exists and takes no message, until somebody deletes it, touches its policy or "
-        "restarts a node",
-        fix="ours: whoever sees a process of a queue end, or a node come, looks at the row again; "
-        "RabbitMQ's rabbit_amqqueue_sup starts again what crashed, to the last version",
+        "queue exists and takes no message, until an operator deletes it, touches its policy "
+        "or restarts a node",
+        fix="ours: a supervisor that sees a process of a queue end, or a node come, looks at the "
+        "row again; RabbitMQ's rabbit_amqqueue_sup starts again what crashed, to the last version",
     ),
     KnownBug(
         id="KB-RMQ-38",
@@ -242,7 +242,7 @@ RABBITMQ_BUGS: tuple[KnownBug, ...] = (
         "ends; or a master that crashes after a mirror was promoted in its place",
         symptom="the management page calls a queue stopped whose master serves; or the row names "
         "the master that crashed, for good if its supervisor has given up: the promoted one serves "
-        "nobody",
+        "no client",
         fix="ours: who ends writes its state into a row that names it, and no other; RabbitMQ "
         "3.13's terminate writes blindly",
         shown_by="tests/broker/rabbit/mirrored/test_log_lines.py",

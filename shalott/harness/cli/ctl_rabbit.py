@@ -30,8 +30,7 @@ def as_rabbitmqctl(
     import asyncio
 
     from shalott.broker.base.http_client import Asked
-    from shalott.broker.rabbit.ctl.arguments import CtlError
-    from shalott.broker.rabbit.ctl.session import EXIT_UNAVAILABLE
+    from shalott.broker.rabbit.ctl.session import EXIT_UNAVAILABLE, CtlError
     from shalott.broker.rabbit.ctl.verbs import read, run
 
     try:

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from shalott.broker.known_bugs import CATALOGUE
-from shalott.broker.rabbit.amqp.confirm_rules import BENIGN_ENDS, ConfirmRules, confirm_rules
-from shalott.broker.rabbit.mirrored.process.process_rules import ProcessRules, process_rules
-from shalott.broker.rabbit.mirrored.replica.master_rules import MasterRules, master_rules
-from shalott.broker.rabbit.mirrored.supervision.operator_rules import OperatorRules, operator_rules
-from shalott.broker.rabbit.mirrored.supervision.supervisor_rules import (
+from shalott.broker.rabbit.amqp.confirms import BENIGN_ENDS, ConfirmRules, confirm_rules
+from shalott.broker.rabbit.mirrored.bug_rules import (
+    MasterRules,
+    OperatorRules,
+    ProcessRules,
     SupervisorRules,
+    master_rules,
+    operator_rules,
+    process_rules,
     supervisor_rules,
 )
 from tests.tidy.sources import ROOT, Source, parse
@@ -133,7 +136,8 @@ def inline_switches(source: Source) -> Iterator[str]:
 
 
 def test_queues_and_channels_read_switches_in_rules_only() -> None:
-    folders = (ROOT / "shalott/broker/rabbit/mirrored", ROOT / "shalott/broker/rabbit/amqp")
+    rooms = ("amqp", "gm", "mirrored", "queue_process", "replica", "supervision")
+    folders = [ROOT / "shalott/broker/rabbit" / room for room in rooms]
     files = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
     sources = [parse(path.relative_to(ROOT).as_posix(), path.read_text()) for path in files]
     assert len(sources) > 50
@@ -143,11 +147,9 @@ def test_queues_and_channels_read_switches_in_rules_only() -> None:
 
 def test_a_switch_that_is_read_inline_is_found() -> None:
     text = "def f(env):\n    if env.has_bug('KB-RMQ-01'):\n        raise ValueError\n"
-    assert list(inline_switches(parse("shalott/broker/rabbit/mirrored/process/starting.py", text)))
-    assert not list(
-        inline_switches(parse("shalott/broker/rabbit/mirrored/process/process_rules.py", text))
-    )
+    assert list(inline_switches(parse("shalott/broker/rabbit/queue_process/starting.py", text)))
+    assert not list(inline_switches(parse("shalott/broker/rabbit/mirrored/bug_rules.py", text)))
     handed_on = "def f(env):\n    return process_rules(env.has_bug)\n"
     assert not list(
-        inline_switches(parse("shalott/broker/rabbit/mirrored/process/starting.py", handed_on))
+        inline_switches(parse("shalott/broker/rabbit/queue_process/starting.py", handed_on))
     )

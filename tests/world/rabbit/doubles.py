@@ -2,7 +2,7 @@
 node.
 
 They follow the contracts (broker/rabbit/metadata/api.py, broker/rabbit/amqp/queue_protocol.py,
-broker/rabbit/amqp/queues.py) but neither replicate nor store anything.
+broker/rabbit/amqp/services.py) but neither replicate nor store anything.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from shalott.broker.rabbit.amqp import queue_protocol as protocol
-from shalott.broker.rabbit.amqp.bindings import drop_unused
+from shalott.broker.rabbit.amqp.exchanges import drop_unused
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.records import TABLES, BindingRow, QueueRow, Record, queue_key
 from shalott.broker.rabbit.processes.messages import Done, Down, Failed, Message, Pid
-from shalott.broker.rabbit.processes.process import Caller, Process
-from shalott.broker.rabbit.processes.runtime import Runtime
+from shalott.broker.rabbit.processes.process import Process
+from shalott.broker.rabbit.processes.runtime import Caller, Runtime
 
 T = TypeVar("T")
 

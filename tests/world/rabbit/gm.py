@@ -10,10 +10,10 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
+from shalott.broker.rabbit.gm import member as gm
+from shalott.broker.rabbit.gm.bugs import NO_BUGS, GmBugs
+from shalott.broker.rabbit.gm.group import LostMembership, apply_change
 from shalott.broker.rabbit.metadata.records import GroupRow, MemberId
-from shalott.broker.rabbit.mirrored.ring import gm
-from shalott.broker.rabbit.mirrored.ring.bugs import NO_BUGS, GmBugs
-from shalott.broker.rabbit.mirrored.ring.group import LostMembership, apply_change
 from shalott.broker.rabbit.processes.messages import Pid
 
 Item = (
@@ -65,7 +65,9 @@ class World:
 
     def broadcast(self, name: str, payload: str) -> None:
         node = self.nodes[name]
-        if node.member.states is not None:  # the machine drops what it is given before that
+        if (
+            node.member.publishers.states is not None
+        ):  # the machine drops what it is given before that
             node.published.append(payload)
             self.feed(node, gm.Broadcast(payload.encode()))
 
@@ -209,7 +211,7 @@ class World:
 
     def _take_part(self, node: Node) -> None:
         """From now on this node must hear everything."""
-        if node.is_joined and node.member.states is not None and not node.joined_after:
+        if node.is_joined and node.member.publishers.states is not None and not node.joined_after:
             node.joined_after = {o.name: len(o.published) for o in self.nodes.values()}
 
     def _monitor(self, node: Node, side: str, member: MemberId) -> None:

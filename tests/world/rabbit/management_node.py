@@ -11,7 +11,6 @@ import msgspec
 from shalott.broker.base.env import Env, SystemClock
 from shalott.broker.base.errors import MetadataUnavailable
 from shalott.broker.rabbit.amqp.alarms import Alarms
-from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
 from shalott.broker.rabbit.amqp.queue_protocol import MESSAGES as QUEUE_MESSAGES
 from shalott.broker.rabbit.amqp.queue_protocol import (
@@ -28,16 +27,17 @@ from shalott.broker.rabbit.amqp.queue_protocol import (
     Stat,
     Stats,
 )
+from shalott.broker.rabbit.amqp.services import ChannelInfo
 from shalott.broker.rabbit.config import NodeConfig, Peer
-from shalott.broker.rabbit.management.rates import Rates
+from shalott.broker.rabbit.management.backend import Rates
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.records import QueueRow, Record, queue_key
 from shalott.broker.rabbit.metadata.tables import LocalTransaction, Tables
 from shalott.broker.rabbit.mirrored.messages import MESSAGES as MIRRORED_MESSAGES
 from shalott.broker.rabbit.mirrored.messages import CancelSync, Claim, Claimed, SyncQueue
 from shalott.broker.rabbit.processes.messages import MESSAGES, Codec, Done, Failed, Message, Pid
-from shalott.broker.rabbit.processes.process import Caller, Process
-from shalott.broker.rabbit.processes.runtime import Runtime
+from shalott.broker.rabbit.processes.process import Process
+from shalott.broker.rabbit.processes.runtime import Caller, Runtime
 from shalott.broker.rabbit.storage.memory import MemoryMonitor
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.env import NoEvents

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 
 from shalott.broker.base.env import Env, SystemClock, seeded_rng
 from shalott.broker.rabbit.config import NodeConfig, Peer
-from shalott.broker.rabbit.metadata import messages, partitions, raft_transport
+from shalott.broker.rabbit.metadata import messages, partitions, raft_group
 from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
 from shalott.broker.rabbit.metadata.opening import AnyServer, needs_majority
-from shalott.broker.rabbit.metadata.raft_server import LOG_PATH, MajorityServer
+from shalott.broker.rabbit.metadata.raft_group import LOG_PATH
+from shalott.broker.rabbit.metadata.raft_server import MajorityServer
 from shalott.broker.rabbit.metadata.server import MetadataServer
 from shalott.broker.rabbit.metadata.tables import StoredRow, Tables
 from shalott.broker.rabbit.processes.messages import MESSAGES, Codec
@@ -70,7 +71,7 @@ class World:
         self.bugs = bugs
         self.board = Switchboard(
             NODES,
-            Codec((*MESSAGES, *messages.MESSAGES, *partitions.MESSAGES, *raft_transport.MESSAGES)),
+            Codec((*MESSAGES, *messages.MESSAGES, *partitions.MESSAGES, *raft_group.MESSAGES)),
         )
         self.disks = {node: MemoryDisk() for node in NODES}
         self.journals = {node: MemoryJournal() for node in NODES}

@@ -32,16 +32,16 @@ from shalott.broker.rabbit.metadata.records import (
 )
 from shalott.broker.rabbit.metadata.tables import LocalTransaction, StoredRow, Tables
 from shalott.broker.rabbit.mirrored import messages as mm
-from shalott.broker.rabbit.mirrored.process.context import QueueContext
-from shalott.broker.rabbit.mirrored.process.process import QueueProcess
 from shalott.broker.rabbit.mirrored.storage import QueueStorage
-from shalott.broker.rabbit.mirrored.supervision.queues_service import QueuesService
-from shalott.broker.rabbit.mirrored.supervision.supervisor import QueueSupervisor
 from shalott.broker.rabbit.processes import messages as pm
+from shalott.broker.rabbit.processes.link import Frame
 from shalott.broker.rabbit.processes.messages import Codec, Down, Message, Pid
 from shalott.broker.rabbit.processes.process import Process
 from shalott.broker.rabbit.processes.runtime import Runtime
-from shalott.broker.rabbit.processes.wire import Frame
+from shalott.broker.rabbit.queue_process.process import QueueProcess
+from shalott.broker.rabbit.queue_process.state import QueueContext
+from shalott.broker.rabbit.supervision.queues_service import QueuesService
+from shalott.broker.rabbit.supervision.supervisor import QueueSupervisor
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from tests.world.clock.latency import Latency, Steady, sim
@@ -347,7 +347,7 @@ class TestNode:
 
     def process(self, queue: str) -> QueueProcess | None:
         assert self.supervisor is not None
-        return self.supervisor.process_of(queue_key("/", queue))
+        return self.supervisor.children.process_of(queue_key("/", queue))
 
     def role(self, queue: str) -> str:
         process = self.process(queue)
@@ -357,7 +357,7 @@ class TestNode:
         """(body, unacknowledged) of all that this node's process holds."""
         process = self.process(queue)
         assert process is not None and process.role is not None
-        return [(h.content.body, h.unacked) for h in process.role.queue.contents()]
+        return [(h.content.body, h.unacked) for h in process.role.queue.messages.contents()]
 
     def is_synchronised(self, queue: str) -> bool:
         row, process = self.row(queue), self.process(queue)
@@ -452,7 +452,7 @@ class Cluster:
         """An orderly stop."""
         node = self.nodes[name]
         assert node.supervisor is not None
-        await node.supervisor.stop_all(5000)
+        await node.supervisor.children.stop_all(5000)
         await asyncio.sleep(0.01)
         if self.nodes.get(name) is node:
             self._end(node, None)

@@ -17,19 +17,20 @@ from typing import Any
 
 from shalott.broker.base.env import Env
 from shalott.broker.rabbit.config import NodeConfig, Peer
-from shalott.broker.rabbit.metadata import messages, partitions, raft_transport
+from shalott.broker.rabbit.metadata import messages, partitions, raft_group
 from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
 from shalott.broker.rabbit.metadata.membership import FORGOTTEN
 from shalott.broker.rabbit.metadata.messages import SERVER, Member
 from shalott.broker.rabbit.metadata.opening import AnyServer
 from shalott.broker.rabbit.metadata.partitions import PartitionHandler
+from shalott.broker.rabbit.metadata.raft_group import LOG_PATH
 from shalott.broker.rabbit.metadata.raft_log import Command, Outcome
-from shalott.broker.rabbit.metadata.raft_server import LOG_PATH, MajorityServer
+from shalott.broker.rabbit.metadata.raft_server import MajorityServer
 from shalott.broker.rabbit.metadata.server import MetadataServer
 from shalott.broker.rabbit.metadata.tables import StoredRow, Tables
+from shalott.broker.rabbit.processes.link import Frame
 from shalott.broker.rabbit.processes.messages import MESSAGES, Codec
 from shalott.broker.rabbit.processes.runtime import Runtime
-from shalott.broker.rabbit.processes.wire import Frame
 from shalott.broker.raft.journal_log import JournalLog
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
@@ -46,7 +47,7 @@ SLOW_MS = 20
 SILENCE = (0.75, 1.25)  # of a net tick: how long until a silent link is given up
 MARK_STEP = 1000  # as TableJournal's
 SNAPSHOT_THRESHOLD = 15  # entries: few, so that logs are cut and snapshots sent all the time
-CODEC = Codec((*MESSAGES, *messages.MESSAGES, *partitions.MESSAGES, *raft_transport.MESSAGES))
+CODEC = Codec((*MESSAGES, *messages.MESSAGES, *partitions.MESSAGES, *raft_group.MESSAGES))
 End = tuple[str, str]  # (whose end, of the link to whom)
 
 
@@ -176,7 +177,7 @@ class Life:
         self._wanted = asyncio.Queue[str]()
 
     def _tell_the_ledger(self, world: World, server: MajorityServer) -> None:
-        apply = server.state.apply
+        apply = server.group.state.apply
 
         def told(index: int, command: Command) -> Outcome:
             outcome = apply(index, command)
@@ -185,22 +186,22 @@ class Life:
             world.watch()
             return outcome
 
-        server.state.apply = told  # type: ignore[method-assign]
+        server.group.state.apply = told  # type: ignore[method-assign]
 
     @property
     def term(self) -> int:
-        return self.server.raft.term if isinstance(self.server, MajorityServer) else 0
+        return self.server.group.raft.term if isinstance(self.server, MajorityServer) else 0
 
     @property
     def is_leading(self) -> bool:
         """And it knows all that was committed before it led."""
-        return isinstance(self.server, MajorityServer) and self.server.raft.is_ready
+        return isinstance(self.server, MajorityServer) and self.server.group.raft.is_ready
 
     @property
     def group(self) -> dict[str, Member]:
         """The members, as far as it has applied the log."""
         server = self.server
-        return server.state.members if isinstance(server, MajorityServer) else server.members
+        return server.group.state.members if isinstance(server, MajorityServer) else server.members
 
     @property
     def is_awake(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shalott.broker.rabbit.metadata.healing import is_majority
+from shalott.broker.rabbit.metadata.membership import is_majority
 from shalott.broker.rabbit.metadata.messages import Member
 from shalott.broker.rabbit.metadata.records import GroupRow, PolicyRow, Record
 from shalott.broker.rabbit.metadata.tables import StoredRow

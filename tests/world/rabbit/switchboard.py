@@ -7,10 +7,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from shalott.broker.rabbit.processes.link import Frame, decode_frame, encode_frame
 from shalott.broker.rabbit.processes.messages import Message, NodeDownEvent
 from shalott.broker.rabbit.processes.process import Process
 from shalott.broker.rabbit.processes.runtime import Codec, Runtime
-from shalott.broker.rabbit.processes.wire import Frame, decode_frame, encode_frame
 
 
 class Switchboard:

@@ -7,7 +7,7 @@ import shlex
 import socket
 
 from shalott.broker.base.http_client import Asked
-from shalott.broker.rabbit.ctl.arguments import CtlError
+from shalott.broker.rabbit.ctl.session import CtlError
 from shalott.broker.rabbit.ctl.verbs import Outcome, read, run
 from shalott.cluster.local.ports import HOST
 from tests.world.processes.rabbit import NodeProcess

@@ -14,8 +14,7 @@ from shalott.broker.rabbit.amqp.queue_protocol import Content, Publish
 from shalott.broker.rabbit.config import NodeConfig, Peer
 from shalott.broker.rabbit.management.api import respond
 from shalott.broker.rabbit.metadata.records import QueueRow
-from shalott.broker.rabbit.node.node import Node
-from shalott.broker.rabbit.node.view import NodeView
+from shalott.broker.rabbit.node.node import Node, NodeView
 from shalott.broker.rabbit.processes.process import Process
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.clock import NodeClock

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TypeGuard
 
 from shalott.broker.rabbit.amqp.errors import PRECONDITION_FAILED, SYNTAX_ERROR, AmqpError
 
@@ -18,7 +18,7 @@ _MAX_MS = 2**32 - 1  # timers can't be longer
 MAX_PRIORITY = 255  # an octet (rabbit_common/include/rabbit.hrl)
 
 
-def plain_table(table: Mapping[str, Any] | None) -> dict[str, Any]:
+def plain_table(table: Mapping[str, object] | None) -> dict[str, object]:
     """A field table without types that only AMQP has, so that rows and comparisons are simple.
 
     Raises AmqpError(502) on one that is nested absurdly deep.
@@ -26,7 +26,7 @@ def plain_table(table: Mapping[str, Any] | None) -> dict[str, Any]:
     return {key: _plain(value, 1) for key, value in (table or {}).items()}
 
 
-def _plain(value: Any, depth: int) -> Any:
+def _plain(value: object, depth: int) -> object:
     if depth > _MAX_NESTING:
         raise AmqpError(SYNTAX_ERROR, f"a table is nested over {_MAX_NESTING} levels deep")
     if isinstance(value, dict):
@@ -42,44 +42,50 @@ def _plain(value: Any, depth: int) -> Any:
     return value
 
 
-def _is_integer(value: Any) -> bool:
+def _is_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _check_non_negative(value: Any) -> str | None:
+def _check_number(value: object, least: int, most: int | None, complaint: str) -> str | None:
     if not _is_integer(value):
         return "must be an integer"
-    return "must not be negative" if value < 0 else None
+    if value < 0:
+        return "must not be negative"
+    if most is not None and value > most:
+        return f"must be {most} at most" if complaint == "" else complaint
+    return "must not be zero" if value < least else None
 
 
-def _check_milliseconds(value: Any) -> str | None:
-    return _check_non_negative(value) or ("is too large" if value > _MAX_MS else None)
+def _check_non_negative(value: object) -> str | None:
+    return _check_number(value, 0, None, "")
 
 
-def _check_expires(value: Any) -> str | None:
-    return _check_milliseconds(value) or ("must not be zero" if value == 0 else None)
+def _check_milliseconds(value: object) -> str | None:
+    return _check_number(value, 0, _MAX_MS, "is too large")
 
 
-def _check_max_priority(value: Any) -> str | None:
-    return _check_non_negative(value) or (
-        f"must be {MAX_PRIORITY} at most" if value > MAX_PRIORITY else None
-    )
+def _check_expires(value: object) -> str | None:
+    return _check_number(value, 1, _MAX_MS, "is too large")
 
 
-def _check_string(value: Any) -> str | None:
+def _check_max_priority(value: object) -> str | None:
+    return _check_number(value, 0, MAX_PRIORITY, "")
+
+
+def _check_string(value: object) -> str | None:
     return None if isinstance(value, str) else "must be a string"
 
 
-def _check_bool(value: Any) -> str | None:
+def _check_bool(value: object) -> str | None:
     return None if isinstance(value, bool) else "must be a boolean"
 
 
-def _one_of(*allowed: Any) -> Callable[[Any], str | None]:
+def _one_of(*allowed: object) -> Callable[[object], str | None]:
     names = ", ".join(str(choice) for choice in allowed)
     return lambda value: None if value in allowed else f"must be one of: {names}"
 
 
-_QUEUE_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
+_QUEUE_CHECKS: Mapping[str, Callable[[object], str | None]] = {
     "x-expires": _check_expires,
     "x-message-ttl": _check_milliseconds,
     "x-dead-letter-exchange": _check_string,
@@ -108,7 +114,7 @@ _COMPARED_AT_QUEUE_REDECLARE = (
 )
 
 
-def check_queue_arguments(queue: str, arguments: Mapping[str, Any]) -> None:
+def check_queue_arguments(queue: str, arguments: Mapping[str, object]) -> None:
     """Raises AmqpError(406) on the first argument that can't be."""
     for name, value in arguments.items():
         check = _QUEUE_CHECKS.get(name)
@@ -121,7 +127,7 @@ def check_queue_arguments(queue: str, arguments: Mapping[str, Any]) -> None:
         raise _invalid("x-dead-letter-routing-key", value, f"queue '{queue}'", fault)
 
 
-def check_exchange_arguments(exchange: str, arguments: Mapping[str, Any]) -> None:
+def check_exchange_arguments(exchange: str, arguments: Mapping[str, object]) -> None:
     """Raises AmqpError(406)."""
     alternate = arguments.get("alternate-exchange")
     if alternate is not None and not isinstance(alternate, str):
@@ -129,7 +135,7 @@ def check_exchange_arguments(exchange: str, arguments: Mapping[str, Any]) -> Non
         raise _invalid("alternate-exchange", alternate, where, "must be a string")
 
 
-def check_binding_arguments(arguments: Mapping[str, Any]) -> None:
+def check_binding_arguments(arguments: Mapping[str, object]) -> None:
     """Raises AmqpError(406). Only headers exchanges read them; nonsense is refused for all."""
     match = arguments.get("x-match")
     if match is not None and match not in ("all", "any", "all-with-x", "any-with-x"):
@@ -137,7 +143,7 @@ def check_binding_arguments(arguments: Mapping[str, Any]) -> None:
         raise _invalid("x-match", match, "a binding", fault)
 
 
-def check_consumer_arguments(arguments: Mapping[str, Any]) -> None:
+def check_consumer_arguments(arguments: Mapping[str, object]) -> None:
     """Raises AmqpError(406)."""
     priority = arguments.get("x-priority", 0)
     if not _is_integer(priority):
@@ -148,20 +154,23 @@ def check_consumer_arguments(arguments: Mapping[str, Any]) -> None:
 
 
 def check_same_queue_arguments(
-    where: str, received: Mapping[str, Any], current: Mapping[str, Any]
+    where: str, received: Mapping[str, object], current: Mapping[str, object]
 ) -> None:
     """Raises AmqpError(406) if a redeclaration differs in an argument that matters."""
     check_same_arguments(where, received, current, _COMPARED_AT_QUEUE_REDECLARE)
 
 
 def check_same_arguments(
-    where: str, received: Mapping[str, Any], current: Mapping[str, Any], names: tuple[str, ...]
+    where: str,
+    received: Mapping[str, object],
+    current: Mapping[str, object],
+    names: tuple[str, ...],
 ) -> None:
     for name in names:
         check_same(name, where, received.get(name), current.get(name))
 
 
-def check_same(name: str, where: str, received: Any, current: Any) -> None:
+def check_same(name: str, where: str, received: object, current: object) -> None:
     """Raises AmqpError(406) if one property of a redeclaration differs."""
     if received != current:
         raise AmqpError(
@@ -171,7 +180,7 @@ def check_same(name: str, where: str, received: Any, current: Any) -> None:
         )
 
 
-def _show(value: Any) -> str:
+def _show(value: object) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -179,6 +188,6 @@ def _show(value: Any) -> str:
     return f"'{value}'"
 
 
-def _invalid(name: str, value: Any, where: str, fault: str) -> AmqpError:
+def _invalid(name: str, value: object, where: str, fault: str) -> AmqpError:
     text = f"invalid arg '{name}' for {where}: {_show(value)} {fault}"
     return AmqpError(PRECONDITION_FAILED, text)

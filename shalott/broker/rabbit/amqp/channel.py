@@ -5,7 +5,7 @@ confirms from queue processes; the ends of those processes. The work is done by 
 (Publisher, Consumers, ExchangeMethods, QueueMethods); this file passes on and ends the channel.
 
 A refusal (AmqpError) ends the channel, or the connection if it is a hard one. When a channel ends,
-for whatever reason, every queue process learns it through its monitor and takes back what was
+every queue process learns it through its monitor and takes back what was
 unsettled.
 """
 
@@ -19,9 +19,8 @@ from typing import Any
 from pamqp import commands
 
 from shalott.broker.base.errors import BrokerError
-from shalott.broker.rabbit.amqp.assembler import Command
-from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.consuming import RETRY_MS, CancelDone, Consumers
+from shalott.broker.rabbit.amqp.deliveries import Unsettled
 from shalott.broker.rabbit.amqp.errors import (
     COMMAND_INVALID,
     INTERNAL_ERROR,
@@ -31,8 +30,7 @@ from shalott.broker.rabbit.amqp.errors import (
 from shalott.broker.rabbit.amqp.exchange_methods import ExchangeMethods
 from shalott.broker.rabbit.amqp.exchanges import Router
 from shalott.broker.rabbit.amqp.publishing import Publisher
-from shalott.broker.rabbit.amqp.queue_access import QueueAccess
-from shalott.broker.rabbit.amqp.queue_methods import QueueMethods
+from shalott.broker.rabbit.amqp.queue_methods import QueueAccess, QueueMethods
 from shalott.broker.rabbit.amqp.queue_protocol import (
     Confirmed,
     ConsumerCancelled,
@@ -42,6 +40,7 @@ from shalott.broker.rabbit.amqp.queue_protocol import (
 )
 from shalott.broker.rabbit.amqp.rights import check
 from shalott.broker.rabbit.amqp.services import (
+    ChannelInfo,
     CommandArrived,
     ConnectionGone,
     Context,
@@ -51,7 +50,7 @@ from shalott.broker.rabbit.amqp.services import (
     Services,
     Session,
 )
-from shalott.broker.rabbit.amqp.wire import Method
+from shalott.broker.rabbit.amqp.wire import Command, Method
 from shalott.broker.rabbit.metadata.permissions import Permissions
 from shalott.broker.rabbit.processes.messages import Down, Message, Pid
 from shalott.broker.rabbit.processes.process import Process
@@ -92,7 +91,8 @@ class Channel(Process):
         )
         self.publisher = Publisher(context)
         self._access = access = QueueAccess(context)
-        self.consumers = Consumers(context, access)
+        self.unsettled = Unsettled(context, access)
+        self.consumers = Consumers(context, access, self.unsettled)
         self._handlers = self._dispatch_table(
             ExchangeMethods(context), QueueMethods(context, access)
         )
@@ -107,8 +107,8 @@ class Channel(Process):
             pid=self.pid,
             confirms=self.publisher.confirming,
             prefetch=self.consumers.prefetch,
-            channel_prefetch=self.consumers.channel_prefetch,
-            unacknowledged=self.consumers.unsettled,
+            channel_prefetch=self.unsettled.prefetch,
+            unacknowledged=len(self.unsettled),
             unconfirmed=self.publisher.unconfirmed,
             consumers=self.consumers.infos(),
         )
@@ -128,7 +128,7 @@ class Channel(Process):
         await self._room.wait()
 
     def make_room(self) -> None:
-        """The channel has ended: nobody need wait for it."""
+        """The channel has ended: the connection need not wait for it."""
         self._room.set()
 
     # -- the process -------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class Channel(Process):
             case Deliver():
                 await self.consumers.on_deliver(message)
             case Paused(process):
-                self.consumers.on_paused(process)
+                self.unsettled.paused(process)
             case ConsumerCancelled():
                 await self.consumers.on_consumer_cancelled(message)
             case CancelDone():
@@ -250,13 +250,13 @@ class Channel(Process):
             commands.Queue.Delete: queues.delete,
             commands.Confirm.Select: self.publisher.select,
             commands.Basic.Qos: self.consumers.qos,
-            commands.Basic.Get: self.consumers.get,
+            commands.Basic.Get: self.unsettled.get,
             commands.Basic.Consume: self.consumers.consume,
             commands.Basic.Cancel: self._cancel,
             commands.Basic.CancelOk: self._ignore,  # the answer to our basic.cancel
-            commands.Basic.Ack: self.consumers.ack,
-            commands.Basic.Nack: self.consumers.nack,
-            commands.Basic.Reject: self.consumers.reject,
+            commands.Basic.Ack: self.unsettled.ack,
+            commands.Basic.Nack: self.unsettled.nack,
+            commands.Basic.Reject: self.unsettled.reject,
             commands.Basic.Recover: self._recover,
             commands.Basic.RecoverAsync: self._recover_async,
             commands.Tx.Select: self._no_transactions,
@@ -270,10 +270,10 @@ class Channel(Process):
             self.deliver(done)
 
     async def _recover(self, method: commands.Basic.Recover) -> None:
-        await self.consumers.recover(bool(method.requeue), answers=True)
+        await self.unsettled.recover(bool(method.requeue), answers=True)
 
     async def _recover_async(self, method: commands.Basic.RecoverAsync) -> None:
-        await self.consumers.recover(bool(method.requeue), answers=False)
+        await self.unsettled.recover(bool(method.requeue), answers=False)
 
     async def _flow(self, method: commands.Channel.Flow) -> None:
         if not method.active:

@@ -14,9 +14,7 @@ from typing import Protocol
 
 from pamqp import commands
 
-from shalott.broker.rabbit.amqp.assembler import Assembler
 from shalott.broker.rabbit.amqp.channel import Channel
-from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.errors import (
     CHANNEL_ERROR,
     COMMAND_INVALID,
@@ -24,9 +22,10 @@ from shalott.broker.rabbit.amqp.errors import (
     NOT_ALLOWED,
     AmqpError,
 )
-from shalott.broker.rabbit.amqp.services import ConnectionGone, Port
+from shalott.broker.rabbit.amqp.services import ChannelInfo, ConnectionGone, Port
 from shalott.broker.rabbit.amqp.wire import (
     METHOD,
+    Assembler,
     Frame,
     Method,
     content_frames,
@@ -41,7 +40,8 @@ from shalott.broker.rabbit.processes.runtime import Runtime
 class Link(Protocol):
     """What channels need of their connection."""
 
-    frame_max: int
+    @property
+    def frame_max(self) -> int: ...
 
     @property
     def running(self) -> bool:
@@ -222,7 +222,7 @@ class ChannelTable:
             self._runtime.send(pid, ConnectionGone())
 
     async def all_ended(self, *, grace_ms: float) -> None:
-        """Wait for the channels, and kill those that are stuck in a call that nobody answers."""
+        """Wait for the channels, and kill those that are stuck in a call without an answer."""
         try:
             async with asyncio.timeout(grace_ms / 1000):
                 await self._none_alive.wait()

@@ -1,17 +1,17 @@
 """UnconfirmedMessages: which queue processes still owe a confirm for which publish. Pure.
 
-Theory (RabbitMQ's unconfirmed_messages.erl): a channel sends a publish to the master
-and to every mirror of each queue that it routes to, and acknowledges it to its client when every
-one of those processes has confirmed. A process that goes down is forgotten: the rest decide. When
-the last process of a queue is gone and none had confirmed, nobody is known to have the message and
-the client gets a nack, unless all of them ended normally: the queue was deleted, and its messages
-with it, so that there is nothing left to wait for.
+Theory (RabbitMQ's unconfirmed_messages.erl): a channel sends a publish to the master and to every
+mirror of each queue that it routes to, and acknowledges it to its client when every one of those
+processes has confirmed. A process that goes down is forgotten: the rest decide. When the last
+process of a queue is gone and none had confirmed, no process is known to have the message and the
+client gets a nack, unless all of them ended normally: the queue was deleted, and its messages with
+it, so that there is nothing left to wait for.
 
 Two rules are stricter than RabbitMQ's. A confirm of a mirror that is not synchronised does not
 count when the master died unconfirmed: under promote-on-failure=when-synced such a mirror is thrown
 away, and the message with it, so an ack would be a lie. And one of those that confirmed must be the
 *recorded* master (``master_of``): should everything die now, the queue comes back from that one's
-disk, whoever else had the message. So what a dead master had not confirmed is *in question* until
+disk alone. So what a dead master had not confirmed is *in question* until
 its successor is recorded; if that is none of those that confirmed, or there is none in time, the
 client gets a nack.
 
@@ -27,6 +27,7 @@ them were sent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -103,7 +104,7 @@ class UnconfirmedMessages:
             queue: _Debt(processes, weak.get(queue, ())) for queue, processes in queues.items()
         }
         if any(not debt.owing for debt in debts.values()):
-            self._nacks.append(seq)  # a queue without a process: nobody there can have it
+            self._nacks.append(seq)  # a queue without a process: none there can have it
             return
         self._debts[seq] = debts
         for queue, debt in debts.items():
@@ -204,7 +205,7 @@ class UnconfirmedMessages:
             self._acks.append(seq)
 
     def _judge(self, queue: str, debt: _Debt) -> bool | None:
-        """Nobody owes anything any more. None: in question."""
+        """No process owes a confirm any more. None: in question."""
         if not debt.confirmed:
             return debt.all_normal
         if self._master_of is None:
@@ -233,3 +234,52 @@ class UnconfirmedMessages:
     def _tidy(self, process: Pid) -> None:
         if not self._owed_by.get(process, True):
             del self._owed_by[process]
+
+
+# -- rules, and the known bugs that break them -----------------------------------------------------
+
+# When a channel may acknowledge a publish to its client: the rules, and what each known bug makes
+# of them.
+#
+# The rules are those of confirms.py. ``confirm_rules`` reads the switches
+# (broker/rabbit/known_bugs) once, when a channel opens; the code asks the rules only.
+
+# KB-RMQ-24: the ends that rabbit_misc:is_abnormal_exit calls benign, in this broker's words. Only
+# another reason made a nack; a process that ended so was struck off as if it had confirmed.
+BENIGN_ENDS = (
+    "normal",
+    "shutdown",
+    "noproc",
+    "noconnection",
+    "dropped",
+    "stopped by its master",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmRules:
+    """One field a rule. All hold by default.
+
+    needs_recorded_master: a confirm counts only with that of the recorded master; in the original a
+    confirm is a confirm, whose ever it is (OUR-01, KB-RMQ-24). discounts_unsynchronised: the
+    confirm of a mirror that is not synchronised does not count (OUR-01). waits_for_rows: a process
+    out of reach owes its confirm as long as a queue's row names it; the original strikes it off at
+    once (OUR-08, OUR-09, KB-RMQ-24). settling_ends: the reasons of an end that leave nothing to
+    confirm, which is the deletion of the queue only (KB-RMQ-24, before 3.8.0: every benign one).
+    """
+
+    needs_recorded_master: bool = True
+    discounts_unsynchronised: bool = True
+    waits_for_rows: bool = True
+    settling_ends: tuple[str, ...] = ("normal",)
+
+
+def confirm_rules(has_bug: Callable[[str], bool]) -> ConfirmRules:
+    """The rules of a node with these bugs switched on."""
+    any_end_settles = has_bug("KB-RMQ-24")
+    return ConfirmRules(
+        needs_recorded_master=not (has_bug("OUR-01") or any_end_settles),
+        discounts_unsynchronised=not has_bug("OUR-01"),
+        waits_for_rows=not (has_bug("OUR-08") or has_bug("OUR-09") or any_end_settles),
+        settling_ends=BENIGN_ENDS if any_end_settles else ("normal",),
+    )

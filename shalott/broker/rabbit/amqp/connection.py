@@ -22,9 +22,10 @@ import msgspec
 from pamqp import commands
 
 from shalott.broker.base.errors import BrokerError
+from shalott.broker.rabbit.amqp.alarms import Throttle
 from shalott.broker.rabbit.amqp.channel import Channel
 from shalott.broker.rabbit.amqp.channel_table import ChannelTable, blame
-from shalott.broker.rabbit.amqp.client_info import ChannelInfo
+from shalott.broker.rabbit.amqp.client_socket import CLOSE_TIMEOUT_MS, ClientSocket, is_end
 from shalott.broker.rabbit.amqp.errors import (
     CHANNEL_ERROR,
     COMMAND_INVALID,
@@ -34,8 +35,7 @@ from shalott.broker.rabbit.amqp.errors import (
 )
 from shalott.broker.rabbit.amqp.exchanges import Router
 from shalott.broker.rabbit.amqp.handshake import Agreement, LoginRefused, shake_hands
-from shalott.broker.rabbit.amqp.services import Port, Services, Session
-from shalott.broker.rabbit.amqp.throttle import Throttle
+from shalott.broker.rabbit.amqp.services import ChannelInfo, Port, Services, Session
 from shalott.broker.rabbit.amqp.wire import (
     HEARTBEAT,
     HEARTBEAT_FRAME,
@@ -46,7 +46,6 @@ from shalott.broker.rabbit.amqp.wire import (
     decode_method,
     encode_frame,
     encode_method,
-    read_frame,
 )
 from shalott.broker.rabbit.metadata import vhosts
 from shalott.broker.rabbit.metadata.permissions import find
@@ -57,7 +56,6 @@ from shalott.broker.rabbit.processes.process import Process
 log = logging.getLogger("shalott.broker.amqp")
 
 HANDSHAKE_TIMEOUT_MS = 10_000
-CLOSE_TIMEOUT_MS = 2_000  # for the client's close-ok, and for the last bytes to leave
 CHANNEL_GRACE_MS = 2_000  # for channels to end by themselves
 CLEANUP_TIMEOUT_MS = 5_000  # for the deletion of exclusive queues
 
@@ -104,29 +102,23 @@ class Connection(Process):
         super().__init__()
         self._services = services
         self._router = router
-        self._reader = reader
-        self._writer = writer
         self._on_end = on_end
         self._clock = services.env.clock
         self._state: State = "starting"
         self._agreement: Agreement | None = None
         self._channels: ChannelTable | None = None  # made when there is a pid
-        self.frame_max = services.config.frame_max
         self._owes_close_ok = False
         self._reading_paused = False
         self._throttle = Throttle(services.alarms)
-        self._last_read_ns = self._last_write_ns = self._clock.monotonic_ns()
+        self._socket = ClientSocket(reader, writer, self._clock, services.config.frame_max)
         self._connected_at_ns = self._clock.wall_ns()
-        self._peer = writer.get_extra_info("peername") or ("unknown", 0)
-        local = writer.get_extra_info("sockname") or ("unknown", 0)
-        self._name = f"{self._peer[0]}:{self._peer[1]} -> {local[0]}:{local[1]}"
 
     # -- for the listener --------------------------------------------------------------------------
 
     def info(self) -> ConnectionInfo:
-        peer_host, peer_port = self._peer[:2]
+        peer_host, peer_port = self._socket.peer[:2]
         return ConnectionInfo(
-            name=self._name,
+            name=self._socket.name,
             pid=self.pid,
             user="" if self._agreement is None else self._agreement.user,
             vhost="" if self._agreement is None else self._agreement.vhost,
@@ -146,14 +138,14 @@ class Connection(Process):
             return
         self._state = "closing"
         self._throttle.release()
-        log.warning("closing connection %s: %s", self._name, error)
+        log.warning("closing connection %s: %s", self._socket.name, error)
         if not isinstance(error, LoginRefused) or error.tell:
             close = commands.Connection.Close(
                 error.code, error.reply_text, error.class_id, error.method_id
             )
             self.write(encode_frame(METHOD, 0, encode_method(close)))
         else:
-            self._writer.close()
+            self._socket.close()
         self.after(CLOSE_TIMEOUT_MS, CloseTimeout())
         self._table.end_all()
 
@@ -164,9 +156,11 @@ class Connection(Process):
         return self._state == "running"
 
     def write(self, data: bytes) -> None:
-        if not self._writer.transport.is_closing():
-            self._writer.write(data)
-            self._last_write_ns = self._clock.monotonic_ns()
+        self._socket.write(data)
+
+    @property
+    def frame_max(self) -> int:
+        return self._socket.frame_max
 
     async def write_and_drain(self, data: bytes) -> None:
         """Write, and wait while the client is slow to read. Dropped unless running."""
@@ -174,7 +168,7 @@ class Connection(Process):
             return
         self.write(data)
         try:
-            await self._writer.drain()
+            await self._socket.drain()
         except ConnectionError:
             pass  # the reader sees it too, and ends everything
 
@@ -194,11 +188,13 @@ class Connection(Process):
             self._state = "closed"
             serving.cancel()
             self._table.end_all()
-            self._writer.transport.abort()
+            self._socket.abort()
             self._on_end(self.pid)
             await asyncio.wait([serving])
             if not serving.cancelled() and serving.exception() is not None:
-                log.error("the reader of %s crashed", self._name, exc_info=serving.exception())
+                log.error(
+                    "the reader of %s crashed", self._socket.name, exc_info=serving.exception()
+                )
 
     async def handle(self, message: Message) -> None:
         match message:
@@ -207,7 +203,7 @@ class Connection(Process):
             case HeartbeatTick():
                 self._on_heartbeat_tick()
             case CloseTimeout():
-                self._writer.transport.abort()
+                self._socket.abort()
             case Served():
                 self.exit("normal")
 
@@ -216,14 +212,14 @@ class Connection(Process):
         interval_ns = self._agreement.heartbeat_s * 1_000_000_000
         now_ns = self._clock.monotonic_ns()
         if self._reading_paused:
-            self._last_read_ns = now_ns  # its heartbeats may be waiting in the socket
-            if self._writer.transport.is_closing():
+            self._socket.last_read_ns = now_ns  # its heartbeats may be waiting in the socket
+            if self._socket.is_closing:
                 self._throttle.release()  # the client is gone, which reading would have told
-        if now_ns - self._last_read_ns > 2 * interval_ns:
-            log.warning("connection %s missed its heartbeats", self._name)
-            self._writer.transport.abort()
+        if now_ns - self._socket.last_read_ns > 2 * interval_ns:
+            log.warning("connection %s missed its heartbeats", self._socket.name)
+            self._socket.abort()
             return
-        if now_ns - self._last_write_ns >= interval_ns // 2:
+        if now_ns - self._socket.last_write_ns >= interval_ns // 2:
             self.write(HEARTBEAT_FRAME)
         self._schedule_heartbeat()
 
@@ -242,7 +238,11 @@ class Connection(Process):
         finally:
             if self._state != "closed":  # else: killed
                 await self._release()
-                await self._hang_up()
+                if self._owes_close_ok:
+                    self.write(
+                        encode_frame(METHOD, 0, encode_method(commands.Connection.CloseOk()))
+                    )
+                await self._socket.hang_up()
                 self.deliver(Served())
 
     async def _converse(self) -> None:
@@ -254,26 +254,26 @@ class Connection(Process):
         except AmqpError as error:
             self.fail(error)
             desynchronised = error.code == FRAME_ERROR
-            await (self._discard() if desynchronised else self._await_close_ok())
+            await (self._socket.discard() if desynchronised else self._socket.await_close_ok())
 
     async def _open(self) -> bool:
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
-                header = await self._reader.readexactly(len(PROTOCOL_HEADER))
+                header = await self._socket.read_exactly(len(PROTOCOL_HEADER))
                 if header != PROTOCOL_HEADER:
                     self.write(PROTOCOL_HEADER)  # what we would have liked to hear
                     return False
                 self._agreement = await shake_hands(
                     self._services.config,
                     self._send_method,
-                    self._receive_method,
+                    self._socket.receive_method,
                     partial(vhosts.exists, self._services.metadata),
                     self._may_enter,
                 )
         except TimeoutError:
-            log.warning("connection %s took too long to open", self._name)
+            log.warning("connection %s took too long to open", self._socket.name)
             return False
-        self.frame_max = self._agreement.frame_max
+        self._socket.frame_max = self._agreement.frame_max
         self._table.channel_max = self._agreement.channel_max
         if self._state == "starting":  # and not closed by the node meanwhile
             self._state = "running"
@@ -286,28 +286,13 @@ class Connection(Process):
     async def _send_method(self, method: Method) -> None:
         if self._state == "starting":
             self.write(encode_frame(METHOD, 0, encode_method(method)))
-            await self._writer.drain()
-
-    async def _receive_method(self) -> Method:
-        while True:
-            frame = await self._next_frame()
-            if frame.kind == HEARTBEAT:
-                continue
-            if frame.kind != METHOD or frame.channel != 0:
-                text = f"a frame of type {frame.kind} on channel {frame.channel} while opening"
-                raise AmqpError(COMMAND_INVALID, text)
-            return decode_method(frame.payload)
-
-    async def _next_frame(self) -> Frame:
-        frame = await read_frame(self._reader, self.frame_max)
-        self._last_read_ns = self._clock.monotonic_ns()
-        return frame
+            await self._socket.drain()
 
     async def _read_commands(self) -> None:
         while True:
-            frame = await self._next_frame()
+            frame = await self._socket.next_frame()
             if self._state != "running":
-                if _is_end(frame):
+                if is_end(frame):
                     return
             elif frame.kind == HEARTBEAT:
                 pass
@@ -353,19 +338,6 @@ class Connection(Process):
 
     # -- the end -----------------------------------------------------------------------------------
 
-    async def _await_close_ok(self) -> None:
-        """CloseTimeout ends this, if the client doesn't."""
-        try:
-            while not _is_end(await read_frame(self._reader, self.frame_max)):
-                pass
-        except AmqpError:
-            await self._discard()
-
-    async def _discard(self) -> None:
-        """Frames can't be told apart any more: wait for the end, or for CloseTimeout."""
-        while await self._reader.read(65536):
-            pass
-
     async def _release(self) -> None:
         """End what belongs to the connection."""
         if self._state != "closed":
@@ -376,29 +348,9 @@ class Connection(Process):
             async with asyncio.timeout(CLEANUP_TIMEOUT_MS / 1000):
                 await self._delete_exclusive_queues()
         except (TimeoutError, BrokerError) as error:
-            log.warning("exclusive queues of %s were not deleted: %s", self._name, error)
+            log.warning("exclusive queues of %s were not deleted: %s", self._socket.name, error)
 
     async def _delete_exclusive_queues(self) -> None:
         for _, row in self._services.metadata.rows("queue"):
             if isinstance(row, QueueRow) and row.exclusive_owner == self.pid:
                 await self._services.queues.remove(row)
-
-    async def _hang_up(self) -> None:
-        """Send what is still unsent, close-ok included, and close the socket."""
-        if self._owes_close_ok:
-            close_ok = encode_method(commands.Connection.CloseOk())
-            self.write(encode_frame(METHOD, 0, close_ok))
-        self._writer.close()
-        try:
-            async with asyncio.timeout(CLOSE_TIMEOUT_MS / 1000):
-                await self._writer.wait_closed()
-        except (TimeoutError, ConnectionError):
-            self._writer.transport.abort()
-
-
-def _is_end(frame: Frame) -> bool:
-    """Whether this settles a connection that the node is closing; all else is of no interest."""
-    if frame.kind != METHOD or frame.channel != 0:
-        return False
-    index = int.from_bytes(frame.payload[:4], "big")
-    return index in (commands.Connection.CloseOk.index, commands.Connection.Close.index)

@@ -1,16 +1,9 @@
-"""Consumers: a channel's incoming half. get, consume, cancel, settle, qos, and what a failover does
-to consumers.
+"""Consumers: consume, cancel and qos on a channel, and what a failover does to consumers.
 
-Only masters deliver. When a master dies, its unsettled deliveries are stale (see deliveries.py),
+Only masters deliver. When a master dies, its unsettled deliveries are stale (deliveries.py),
 and each of its consumers is either cancelled (it asked for that with x-cancel-on-ha-failover, or
 the queue is gone) or subscribed again at the new master, once the queue's row names one that is
 alive; until then the channel looks again every ``RETRY_MS``.
-
-A per-consumer prefetch is the queue's business. The channel-wide one (qos with global) spans queues
-on different nodes, so the channel keeps it: each queue is told the limit, and what several queues
-deliver beyond it together goes back to where it was. From the first that is returned to a queue all
-that it sends is, until it has said that nothing is under way any more (Paused) and there is room
-(Resume): so nothing overtakes what went back.
 """
 
 from __future__ import annotations
@@ -19,30 +12,21 @@ from pamqp import commands
 
 from shalott.broker.base.errors import ProcessError
 from shalott.broker.rabbit.amqp.arguments import check_consumer_arguments, plain_table
-from shalott.broker.rabbit.amqp.client_info import ConsumerInfo
-from shalott.broker.rabbit.amqp.deliveries import Deliveries, Delivery, by_process
+from shalott.broker.rabbit.amqp.deliveries import Unsettled
 from shalott.broker.rabbit.amqp.errors import (
     ACCESS_REFUSED,
     NOT_ALLOWED,
     NOT_IMPLEMENTED,
     AmqpError,
 )
-from shalott.broker.rabbit.amqp.queue_access import QueueAccess, unexpected_answer
+from shalott.broker.rabbit.amqp.queue_methods import QueueAccess, unexpected_answer
 from shalott.broker.rabbit.amqp.queue_protocol import (
     CancelConsumer,
-    ChannelLimit,
     Consume,
     ConsumerCancelled,
     Deliver,
-    Get,
-    Got,
-    GotEmpty,
-    Resume,
-    Returned,
-    Settle,
 )
-from shalott.broker.rabbit.amqp.services import Context
-from shalott.broker.rabbit.amqp.wire import encode_deliver, encode_get_ok
+from shalott.broker.rabbit.amqp.services import ConsumerInfo, Context
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.processes.messages import Done, Failed, Message, Pid
 
@@ -69,37 +53,14 @@ class CancelDone(Message, frozen=True):
 
 
 class Consumers:
-    """Everything on one channel that deals with delivered messages."""
+    """The consumers of one channel."""
 
-    def __init__(self, context: Context, access: QueueAccess) -> None:
+    def __init__(self, context: Context, access: QueueAccess, unsettled: Unsettled) -> None:
         self._context = context
         self._access = access
+        self._unsettled = unsettled
         self._consumers: dict[str, Consumer] = {}
-        self._deliveries = Deliveries()
-        # Queue processes that a delivery beyond the channel-wide prefetch was returned to; whether
-        # they have heard of it.
-        self._returned: dict[Pid, bool] = {}
-        self._prefetch = 0  # for consumers to come
-        self._channel_prefetch = 0
-        self._limits: dict[Pid, int] = {}  # what queue processes were told of it; else 0
-
-    @property
-    def unsettled(self) -> int:
-        return len(self._deliveries)
-
-    @property
-    def count(self) -> int:
-        return len(self._consumers)
-
-    @property
-    def prefetch(self) -> int:
-        """Of consumers to come."""
-        return self._prefetch
-
-    @property
-    def channel_prefetch(self) -> int:
-        """Of all together; 0: no limit."""
-        return self._channel_prefetch
+        self.prefetch = 0  # of consumers to come
 
     def infos(self) -> tuple[ConsumerInfo, ...]:
         """As they are shown, in the order in which they came."""
@@ -128,33 +89,13 @@ class Consumers:
             text = f"prefetch_size {method.prefetch_size} is not 0"
             raise AmqpError(NOT_IMPLEMENTED, text)
         if method.global_:
-            self._channel_prefetch = method.prefetch_count
+            self._unsettled.prefetch = method.prefetch_count
             for process in dict.fromkeys(c.process for c in self._consumers.values()):
-                self._send_limit(process)
+                self._unsettled.send_limit(process)
         else:
-            self._prefetch = method.prefetch_count
+            self.prefetch = method.prefetch_count
         await self._context.port.send(commands.Basic.QosOk())
-        self._resume()
-
-    async def get(self, method: commands.Basic.Get) -> None:
-        name = self._access.name(method.queue)
-        request = Get(self._context.pid, method.no_ack)
-        row, answer = await self._access.ask(name, request)
-        if isinstance(answer, GotEmpty):
-            await self._context.port.send(commands.Basic.GetEmpty())
-            return
-        if not isinstance(answer, Got):
-            raise unexpected_answer(row, answer)
-        content = answer.content
-        tag = self._deliveries.next_tag()
-        if not method.no_ack:
-            assert row.pid is not None
-            self._context.watch(row.pid)
-            self._deliveries.add(tag, Delivery(row.pid, answer.ack_id, counted=False))
-        payload = encode_get_ok(
-            tag, answer.redelivered, content.exchange, content.routing_key, answer.remaining
-        )
-        await self._context.port.send_content(payload, content.properties, content.body)
+        self._unsettled.resume()
 
     async def consume(self, method: commands.Basic.Consume) -> None:
         name = self._access.name(method.queue)
@@ -164,18 +105,21 @@ class Consumers:
             raise AmqpError(NOT_ALLOWED, text)
         arguments = plain_table(method.arguments)
         check_consumer_arguments(arguments)
+        priority = arguments.get("x-priority", 0)
+        is_cancelled = arguments.get("x-cancel-on-ha-failover", False)
+        assert isinstance(priority, int) and isinstance(is_cancelled, bool)
         request = Consume(
             channel=self._context.pid,
             tag=method.consumer_tag or self._new_tag(),
             no_ack=method.no_ack,
             exclusive=method.exclusive,
-            prefetch=self._prefetch,
-            priority=arguments.get("x-priority", 0),
-            cancel_on_failover=arguments.get("x-cancel-on-ha-failover", False),
+            prefetch=self.prefetch,
+            priority=priority,
+            cancel_on_failover=is_cancelled,
         )
         consumer = Consumer(name, request)
         row = await self._access.available(name)
-        self._send_limit(row.pid)
+        self._unsettled.send_limit(row.pid)
         asked, answer = await self._access.ask(name, request)
         if isinstance(answer, Failed) and answer.kind == "access_refused":
             text = f"queue '{row.name}' in vhost '{row.vhost}' in exclusive use"
@@ -211,45 +155,16 @@ class Consumers:
             self._drop(message.consumer)
         await self._send_cancel_ok(tag, nowait=message.nowait)
 
-    async def ack(self, method: commands.Basic.Ack) -> None:
-        await self._settle(method.delivery_tag, multiple=method.multiple, outcome="ack")
-
-    async def nack(self, method: commands.Basic.Nack) -> None:
-        outcome = "requeue" if method.requeue else "reject"
-        await self._settle(method.delivery_tag, multiple=method.multiple, outcome=outcome)
-
-    async def reject(self, method: commands.Basic.Reject) -> None:
-        outcome = "requeue" if method.requeue else "reject"
-        await self._settle(method.delivery_tag or 0, multiple=False, outcome=outcome)
-
-    async def recover(self, requeue: bool, *, answers: bool) -> None:
-        """What comes before recover-ok is taken back, so queues go on after it."""
-        if not requeue:
-            raise AmqpError(NOT_IMPLEMENTED, "basic.recover with requeue=false")
-        self._tell_queues(self._deliveries.settle_all(), "requeue")
-        if answers:
-            await self._context.port.send(commands.Basic.RecoverOk())
-        self._resume()
-
     # -- from queue processes ----------------------------------------------------------------------
 
     async def on_deliver(self, message: Deliver) -> None:
         consumer = self._consumers.get(message.tag)
         if consumer is None:  # cancelled by the server while this was on its way
-            self._requeue(message)
+            self._unsettled.requeue(message)
         elif consumer.request.no_ack:
-            await self._pass_on(consumer, message)
-        elif self._full or message.process in self._returned:
-            self._returned.setdefault(message.process, False)
-            back = Returned(self._context.pid, message.ack_id, message.redelivered)
-            self._context.services.runtime.send(message.process, back)
-        else:
-            await self._pass_on(consumer, message)
-
-    def on_paused(self, process: Pid) -> None:
-        if process in self._returned:
-            self._returned[process] = True
-            self._resume()
+            await self._unsettled.pass_on(message, no_ack=True)
+        elif not self._unsettled.is_returned(message):
+            await self._unsettled.pass_on(message, no_ack=False)
 
     async def on_consumer_cancelled(self, message: ConsumerCancelled) -> None:
         consumer = self._consumers.get(message.tag)
@@ -265,9 +180,7 @@ class Consumers:
 
     async def on_down(self, process: Pid, reason: str) -> None:
         """A queue process ended. "normal": its queue was deleted; all else is a failover."""
-        self._limits.pop(process, None)
-        self._deliveries.process_down(process)
-        self._returned.pop(process, None)
+        self._unsettled.process_down(process)
         for consumer in list(self._consumers.values()):
             if consumer.process == process and not consumer.cancelling:
                 if reason == "normal" or consumer.request.cancel_on_failover:
@@ -275,19 +188,13 @@ class Consumers:
                 else:
                     consumer.process = None
         await self.resubscribe()
-        self._resume()
+        self._unsettled.resume()
 
     async def resubscribe(self) -> None:
         """Give consumers that lost their master the new one, where there is one."""
         for consumer in list(self._consumers.values()):
             if consumer.process is None and not consumer.cancelling:
                 await self._resubscribe(consumer)
-
-    # -- helpers -----------------------------------------------------------------------------------
-
-    @property
-    def _full(self) -> bool:
-        return 0 < self._channel_prefetch <= self._deliveries.counted
 
     async def _resubscribe(self, consumer: Consumer) -> None:
         queues = self._context.services.queues
@@ -297,7 +204,7 @@ class Consumers:
             return
         if row.pid is None or not queues.is_available(row):
             return
-        self._send_limit(row.pid)
+        self._unsettled.send_limit(row.pid)
         try:
             answer = await self._context.services.runtime.call(
                 row.pid, consumer.request, timeout_ms=None, caller=self._context.pid
@@ -313,48 +220,7 @@ class Consumers:
         assert row.pid is not None
         consumer.process = row.pid
         self._context.watch(row.pid)
-        self._send_limit(row.pid)  # it may be another one than was looked up first
-
-    def _send_limit(self, process: Pid | None) -> None:
-        """A queue process keeps what it was told, also while nobody consumes from it."""
-        limit = self._channel_prefetch
-        if process is not None and self._limits.get(process, 0) != limit:
-            self._context.watch(process)
-            self._limits[process] = limit
-            message = ChannelLimit(self._context.pid, limit)
-            self._context.services.runtime.send(process, message)
-
-    async def _pass_on(self, consumer: Consumer, message: Deliver) -> None:
-        tag = self._deliveries.next_tag()
-        if not consumer.request.no_ack:
-            delivery = Delivery(message.process, message.ack_id, counted=True)
-            self._deliveries.add(tag, delivery)
-        content = message.content
-        payload = encode_deliver(
-            message.tag, tag, message.redelivered, content.exchange, content.routing_key
-        )
-        await self._context.port.send_content(payload, content.properties, content.body)
-
-    def _resume(self) -> None:
-        """The first to send something has the room; the others are returned theirs again."""
-        if self._full:
-            return
-        for process in [process for process, heard in self._returned.items() if heard]:
-            del self._returned[process]
-            self._context.services.runtime.send(process, Resume(self._context.pid))
-
-    async def _settle(self, tag: int, *, multiple: bool, outcome: str) -> None:
-        self._tell_queues(self._deliveries.settle(tag, multiple=multiple), outcome)
-        self._resume()
-
-    def _tell_queues(self, deliveries: list[Delivery], outcome: str) -> None:
-        for process, ack_ids in by_process(deliveries).items():
-            settle = Settle(self._context.pid, ack_ids, outcome)
-            self._context.services.runtime.send(process, settle)
-
-    def _requeue(self, message: Deliver) -> None:
-        settle = Settle(self._context.pid, (message.ack_id,), "requeue")
-        self._context.services.runtime.send(message.process, settle)
+        self._unsettled.send_limit(row.pid)  # it may be another one than was looked up first
 
     def _drop(self, consumer: Consumer) -> None:
         del self._consumers[consumer.request.tag]

@@ -1,16 +1,36 @@
-"""Deliveries: what a client has been given and has not settled yet. Pure bookkeeping of one
-channel.
+"""Deliveries: what a client has been given on one channel, and has not settled yet.
 
 A delivery whose queue process died is *stale*: the queue will deliver the message again from
 elsewhere, so settling the old tag means nothing, but it is no error either, because the client
 could not know.
+
+A per-consumer prefetch is the queue's business. The channel-wide one (qos with global) spans queues
+on different nodes, so the channel keeps it: each queue is told the limit, and what several queues
+deliver beyond it together goes back to where it was. From the first that is returned to a queue all
+that it sends is, until it has said that nothing is under way any more (Paused) and there is room
+(Resume): so nothing overtakes what went back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shalott.broker.rabbit.amqp.errors import PRECONDITION_FAILED, AmqpError
+from pamqp import commands
+
+from shalott.broker.rabbit.amqp.errors import NOT_IMPLEMENTED, PRECONDITION_FAILED, AmqpError
+from shalott.broker.rabbit.amqp.queue_methods import QueueAccess, unexpected_answer
+from shalott.broker.rabbit.amqp.queue_protocol import (
+    ChannelLimit,
+    Deliver,
+    Get,
+    Got,
+    GotEmpty,
+    Resume,
+    Returned,
+    Settle,
+)
+from shalott.broker.rabbit.amqp.services import Context
+from shalott.broker.rabbit.amqp.wire import encode_deliver, encode_get_ok
 from shalott.broker.rabbit.processes.messages import Pid
 
 
@@ -26,7 +46,7 @@ class Delivery:
 
 
 class Deliveries:
-    """Delivery tags count up from 1 and are never reused."""
+    """By tag: pure bookkeeping. Tags count up from 1 and are never reused."""
 
     def __init__(self) -> None:
         self._unsettled: dict[int, Delivery] = {}  # in order of tag
@@ -83,3 +103,129 @@ def by_process(deliveries: Iterable[Delivery]) -> dict[Pid, tuple[int, ...]]:
         if delivery.process is not None:
             grouped.setdefault(delivery.process, []).append(delivery.ack_id)
     return {process: tuple(ack_ids) for process, ack_ids in grouped.items()}
+
+
+class Unsettled:
+    """A channel's deliveries, the channel-wide prefetch, and the methods that give and settle."""
+
+    def __init__(self, context: Context, access: QueueAccess) -> None:
+        self._context = context
+        self._access = access
+        self._deliveries = Deliveries()
+        self.prefetch = 0  # of all consumers together; 0: no limit
+        self._limits: dict[Pid, int] = {}  # what queue processes were told of it; else 0
+        # Queue processes that a delivery beyond the prefetch was returned to; whether they have
+        # heard of it.
+        self._returned: dict[Pid, bool] = {}
+
+    def __len__(self) -> int:
+        return len(self._deliveries)
+
+    # -- methods -----------------------------------------------------------------------------------
+
+    async def get(self, method: commands.Basic.Get) -> None:
+        name = self._access.name(method.queue)
+        request = Get(self._context.pid, method.no_ack)
+        row, answer = await self._access.ask(name, request)
+        if isinstance(answer, GotEmpty):
+            await self._context.port.send(commands.Basic.GetEmpty())
+            return
+        if not isinstance(answer, Got):
+            raise unexpected_answer(row, answer)
+        content = answer.content
+        tag = self._deliveries.next_tag()
+        if not method.no_ack:
+            assert row.pid is not None
+            self._context.watch(row.pid)
+            self._deliveries.add(tag, Delivery(row.pid, answer.ack_id, counted=False))
+        payload = encode_get_ok(
+            tag, answer.redelivered, content.exchange, content.routing_key, answer.remaining
+        )
+        await self._context.port.send_content(payload, content.properties, content.body)
+
+    async def ack(self, method: commands.Basic.Ack) -> None:
+        await self._settle(method.delivery_tag, multiple=method.multiple, outcome="ack")
+
+    async def nack(self, method: commands.Basic.Nack) -> None:
+        outcome = "requeue" if method.requeue else "reject"
+        await self._settle(method.delivery_tag, multiple=method.multiple, outcome=outcome)
+
+    async def reject(self, method: commands.Basic.Reject) -> None:
+        outcome = "requeue" if method.requeue else "reject"
+        await self._settle(method.delivery_tag or 0, multiple=False, outcome=outcome)
+
+    async def recover(self, requeue: bool, *, answers: bool) -> None:
+        """What comes before recover-ok is taken back, so queues go on after it."""
+        if not requeue:
+            raise AmqpError(NOT_IMPLEMENTED, "basic.recover with requeue=false")
+        self._tell_queues(self._deliveries.settle_all(), "requeue")
+        if answers:
+            await self._context.port.send(commands.Basic.RecoverOk())
+        self.resume()
+
+    async def _settle(self, tag: int, *, multiple: bool, outcome: str) -> None:
+        self._tell_queues(self._deliveries.settle(tag, multiple=multiple), outcome)
+        self.resume()
+
+    def _tell_queues(self, deliveries: list[Delivery], outcome: str) -> None:
+        for process, ack_ids in by_process(deliveries).items():
+            settle = Settle(self._context.pid, ack_ids, outcome)
+            self._context.services.runtime.send(process, settle)
+
+    # -- deliveries --------------------------------------------------------------------------------
+
+    async def pass_on(self, message: Deliver, *, no_ack: bool) -> None:
+        tag = self._deliveries.next_tag()
+        if not no_ack:
+            self._deliveries.add(tag, Delivery(message.process, message.ack_id, counted=True))
+        content = message.content
+        payload = encode_deliver(
+            message.tag, tag, message.redelivered, content.exchange, content.routing_key
+        )
+        await self._context.port.send_content(payload, content.properties, content.body)
+
+    def requeue(self, message: Deliver) -> None:
+        settle = Settle(self._context.pid, (message.ack_id,), "requeue")
+        self._context.services.runtime.send(message.process, settle)
+
+    def process_down(self, process: Pid) -> None:
+        self._limits.pop(process, None)
+        self._deliveries.process_down(process)
+        self._returned.pop(process, None)
+
+    # -- the channel-wide prefetch -----------------------------------------------------------------
+
+    @property
+    def _full(self) -> bool:
+        return 0 < self.prefetch <= self._deliveries.counted
+
+    def send_limit(self, process: Pid | None) -> None:
+        """A queue process keeps what it was told, also while it has no consumer."""
+        limit = self.prefetch
+        if process is not None and self._limits.get(process, 0) != limit:
+            self._context.watch(process)
+            self._limits[process] = limit
+            message = ChannelLimit(self._context.pid, limit)
+            self._context.services.runtime.send(process, message)
+
+    def is_returned(self, message: Deliver) -> bool:
+        """Whether it was beyond the limit, and went back."""
+        if not self._full and message.process not in self._returned:
+            return False
+        self._returned.setdefault(message.process, False)
+        back = Returned(self._context.pid, message.ack_id, message.redelivered)
+        self._context.services.runtime.send(message.process, back)
+        return True
+
+    def paused(self, process: Pid) -> None:
+        if process in self._returned:
+            self._returned[process] = True
+            self.resume()
+
+    def resume(self) -> None:
+        """The first to send something has the room; the others are returned theirs again."""
+        if self._full:
+            return
+        for process in [process for process, heard in self._returned.items() if heard]:
+            del self._returned[process]
+            self._context.services.runtime.send(process, Resume(self._context.pid))

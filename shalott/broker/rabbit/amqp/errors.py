@@ -2,7 +2,7 @@
 
 The AMQP 0-9-1 specification splits its codes in two. Soft errors end the channel, hard errors end
 the connection; in neither case does the node suffer. ``class_id`` and ``method_id`` name the method
-that failed and are filled in by whoever knows it.
+that failed and are filled in where they are known.
 """
 
 from __future__ import annotations

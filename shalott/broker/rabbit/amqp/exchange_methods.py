@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 from pamqp import commands
 
@@ -13,13 +13,6 @@ from shalott.broker.rabbit.amqp.arguments import (
     check_same_arguments,
     plain_table,
 )
-from shalott.broker.rabbit.amqp.bindings import (
-    add_binding,
-    declare_exchange,
-    drop_exchange,
-    is_bound,
-    remove_binding,
-)
 from shalott.broker.rabbit.amqp.errors import (
     ACCESS_REFUSED,
     COMMAND_INVALID,
@@ -27,10 +20,17 @@ from shalott.broker.rabbit.amqp.errors import (
     PRECONDITION_FAILED,
     AmqpError,
 )
-from shalott.broker.rabbit.amqp.exchanges import EXCHANGE_TYPES
+from shalott.broker.rabbit.amqp.exchanges import (
+    EXCHANGE_TYPES,
+    add_binding,
+    declare_exchange,
+    drop_exchange,
+    is_bound,
+    remove_binding,
+)
 from shalott.broker.rabbit.amqp.services import Context
 from shalott.broker.rabbit.metadata.api import Transaction
-from shalott.broker.rabbit.metadata.records import BindingRow, ExchangeRow
+from shalott.broker.rabbit.metadata.records import BindingRow, ExchangeRow, ExchangeType
 
 RESERVED_PREFIX = "amq."
 
@@ -95,7 +95,7 @@ class ExchangeMethods:
         row = ExchangeRow(
             vhost=self._vhost,
             name=name,
-            type=cast(Any, method.exchange_type),
+            type=cast(ExchangeType, method.exchange_type),
             durable=bool(method.durable),
             auto_delete=bool(method.auto_delete),
             internal=bool(method.internal),

@@ -9,11 +9,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-from shalott.broker.rabbit.metadata.api import Metadata
+from shalott.broker.rabbit.metadata.api import Metadata, Transaction
 from shalott.broker.rabbit.metadata.policies import POLICIES, in_force
-from shalott.broker.rabbit.metadata.records import BindingRow, ExchangeRow, exchange_key
+from shalott.broker.rabbit.metadata.records import (
+    BindingRow,
+    ExchangeRow,
+    QueueRow,
+    Record,
+    binding_key,
+    exchange_key,
+    queue_key,
+)
 
 EXCHANGE_TYPES = ("direct", "fanout", "topic", "headers")
 ALTERNATE = "alternate-exchange"  # an argument, or a policy's key if there is no argument
@@ -76,7 +83,7 @@ def _closure(states: dict[tuple[str, ...], TopicTrie]) -> dict[tuple[str, ...], 
     return states
 
 
-def headers_match(arguments: Mapping[str, Any], headers: Mapping[str, Any]) -> bool:
+def headers_match(arguments: Mapping[str, object], headers: Mapping[str, object]) -> bool:
     """Whether ``headers`` fit a headers binding. Its value None asks for presence only."""
     mode = arguments.get("x-match", "all")
     with_x = mode in ("all-with-x", "any-with-x")
@@ -92,7 +99,7 @@ def headers_match(arguments: Mapping[str, Any], headers: Mapping[str, Any]) -> b
     return all(hits) if str(mode).startswith("all") else any(hits)
 
 
-def _same(left: Any, right: Any) -> bool:
+def _same(left: object, right: object) -> bool:
     """Equal, and not merely as Python sees it: true is not 1."""
     return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
 
@@ -111,7 +118,7 @@ class _Source:
         self.topics.add(binding)
 
     def match(
-        self, exchange: ExchangeRow, routing_key: str, headers: Mapping[str, Any]
+        self, exchange: ExchangeRow, routing_key: str, headers: Mapping[str, object]
     ) -> list[BindingRow]:
         if exchange.type == "direct":
             return self.by_key.get(routing_key, [])
@@ -139,7 +146,7 @@ class RoutingTable:
             self._sources.setdefault((row.vhost, row.source), _Source()).add(row)
 
     def route(
-        self, vhost: str, exchange: str, routing_key: str, headers: Mapping[str, Any]
+        self, vhost: str, exchange: str, routing_key: str, headers: Mapping[str, object]
     ) -> list[str]:
         """Names of the queues that a message published to ``exchange`` goes to."""
         queues: dict[str, None] = {}
@@ -174,18 +181,18 @@ class Router:
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
-        self._rows: tuple[list[Any], ...] = ()
+        self._rows: tuple[list[tuple[str, Record]], ...] = ()
         self._table = RoutingTable((), ())
 
     def exchange(self, vhost: str, name: str) -> ExchangeRow | None:
-        """The default exchange exists even where nobody predeclared it."""
+        """The default exchange exists even where it was not predeclared."""
         row = self._metadata.read("exchange", exchange_key(vhost, name))
         if isinstance(row, ExchangeRow):
             return row
         return predeclared_exchanges(vhost)[0] if name == "" else None
 
     def route(
-        self, vhost: str, exchange: str, routing_key: str, headers: Mapping[str, Any]
+        self, vhost: str, exchange: str, routing_key: str, headers: Mapping[str, object]
     ) -> list[str]:
         """Names of queues, which may no longer (or not yet) exist."""
         if exchange == "":
@@ -209,3 +216,82 @@ class Router:
             if isinstance(alternate, str):
                 found[row.vhost, row.name] = alternate
         return found
+
+
+# -- changes, as transaction bodies ----------------------------------------------------------------
+
+# Changes to exchanges and bindings as transaction bodies: pure over a Transaction, and safe to run
+# more than once.
+#
+# An auto-delete exchange goes with its last outgoing binding and takes the
+# bindings that lead to it along; so removals cascade (rabbit/rabbit_binding.erl does the same).
+
+
+def declare_exchange(tx: Transaction, row: ExchangeRow) -> ExchangeRow:
+    """Create it, or return the one that exists."""
+    key = exchange_key(row.vhost, row.name)
+    current = tx.read("exchange", key)
+    if isinstance(current, ExchangeRow):
+        return current
+    tx.write("exchange", key, row)
+    return row
+
+
+def add_binding(tx: Transaction, row: BindingRow) -> str | None:
+    """Bind. Returns what is missing, "exchange" or "queue", and then changes nothing."""
+    source = tx.read("exchange", exchange_key(row.vhost, row.source))
+    if not isinstance(source, ExchangeRow):
+        return "exchange"
+    destination: object
+    if row.to_exchange:
+        destination = tx.read("exchange", exchange_key(row.vhost, row.destination))
+    else:
+        key = queue_key(row.vhost, row.destination)
+        destination = tx.read("queue", key) or tx.read("durable_queue", key)
+    if not isinstance(destination, ExchangeRow | QueueRow):
+        return "destination exchange" if row.to_exchange else "queue"
+    if tx.read("binding", binding_key(row)) is None:
+        tx.write("binding", binding_key(row), row)
+    return None
+
+
+def remove_binding(tx: Transaction, row: BindingRow) -> None:
+    """Unbind, if it is bound."""
+    key = binding_key(row)
+    if tx.read("binding", key) is not None:
+        tx.delete("binding", key)
+        drop_unused(tx, row.vhost, [row.source])
+
+
+def is_bound(tx: Transaction, vhost: str, exchange: str) -> bool:
+    """Whether anything is bound to ``exchange`` as its source."""
+    return any(row.source == exchange for _, row in _bindings(tx, vhost))
+
+
+def drop_exchange(tx: Transaction, vhost: str, name: str) -> None:
+    """Delete an exchange with every binding from it and to it."""
+    tx.delete("exchange", exchange_key(vhost, name))
+    sources = []
+    for key, row in _bindings(tx, vhost):
+        if row.source == name:
+            tx.delete("binding", key)
+        elif row.to_exchange and row.destination == name:
+            tx.delete("binding", key)
+            sources.append(row.source)
+    drop_unused(tx, vhost, sources)
+
+
+def drop_unused(tx: Transaction, vhost: str, names: Iterable[str]) -> None:
+    """Delete those auto-delete exchanges among ``names`` that have no binding left."""
+    for name in dict.fromkeys(names):
+        row = tx.read("exchange", exchange_key(vhost, name))
+        if isinstance(row, ExchangeRow) and row.auto_delete and not is_bound(tx, vhost, name):
+            drop_exchange(tx, vhost, name)
+
+
+def _bindings(tx: Transaction, vhost: str) -> list[tuple[str, BindingRow]]:
+    return [
+        (key, row)
+        for key, row in tx.rows("binding")
+        if isinstance(row, BindingRow) and row.vhost == vhost
+    ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pamqp import commands, decode
 
@@ -44,17 +44,17 @@ class Agreement:
 
     user: str
     vhost: str
-    client_properties: dict[str, Any]
+    client_properties: dict[str, object]
     channel_max: int
     frame_max: int
     heartbeat_s: int
 
     @property
-    def capabilities(self) -> dict[str, Any]:
+    def capabilities(self) -> dict[str, object]:
         return capabilities_of(self.client_properties)
 
 
-def capabilities_of(client_properties: Mapping[str, Any]) -> dict[str, Any]:
+def capabilities_of(client_properties: Mapping[str, object]) -> dict[str, object]:
     capabilities = client_properties.get("capabilities")
     return capabilities if isinstance(capabilities, dict) else {}
 

@@ -12,11 +12,10 @@ import logging
 
 from shalott.broker.base.errors import cannot_listen
 from shalott.broker.base.listener import listen
-from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.connection import Connection, ConnectionInfo
 from shalott.broker.rabbit.amqp.errors import CONNECTION_FORCED, AmqpError
 from shalott.broker.rabbit.amqp.exchanges import Router
-from shalott.broker.rabbit.amqp.services import Services
+from shalott.broker.rabbit.amqp.services import ChannelInfo, Services
 from shalott.broker.rabbit.processes.messages import Pid
 
 log = logging.getLogger("shalott.broker.amqp")

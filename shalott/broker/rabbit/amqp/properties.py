@@ -8,15 +8,14 @@ values of the properties whose flag is set, in the specification's order.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 import msgspec
 from pamqp import commands, decode
 
 from shalott.broker.rabbit.amqp.arguments import plain_table
 from shalott.broker.rabbit.amqp.errors import PRECONDITION_FAILED, SYNTAX_ERROR, AmqpError
-from shalott.broker.rabbit.amqp.field_table import split_table
 
 _FIELDS: tuple[tuple[int, str, str], ...] = tuple(
     (flag, name, commands.Basic.Properties.amqp_type(name))
@@ -24,6 +23,7 @@ _FIELDS: tuple[tuple[int, str, str], ...] = tuple(
 )
 _KINDS: Mapping[str, str] = {name: kind for _, name, kind in _FIELDS}
 _READ = ("headers", "delivery_mode", "priority", "expiration", "user_id")
+T = TypeVar("T")
 _MAX_EXPIRATION_MS = 2**32 - 1
 
 
@@ -33,7 +33,7 @@ class Properties(msgspec.Struct, frozen=True):
     persistent: bool = False
     priority: int = 0
     expiration_ms: int | None = None
-    headers: dict[str, Any] = {}
+    headers: dict[str, object] = {}
     user_id: str | None = None
 
 
@@ -46,11 +46,17 @@ def read_properties(data: bytes) -> Properties:
         raise AmqpError(SYNTAX_ERROR, text) from error
     return Properties(
         persistent=values.get("delivery_mode") == 2,
-        priority=values.get("priority", 0),
-        expiration_ms=_expiration_ms(values.get("expiration")),
-        headers=plain_table(values.get("headers", {})),
-        user_id=values.get("user_id"),
+        priority=_typed(values, "priority", int) or 0,
+        expiration_ms=_expiration_ms(_typed(values, "expiration", str)),
+        headers=plain_table(_typed(values, "headers", dict)),
+        user_id=_typed(values, "user_id", str),
     )
+
+
+def _typed(values: Mapping[str, object], name: str, kind: type[T]) -> T | None:
+    value = values.get(name)
+    assert value is None or isinstance(value, kind), f"{name} is decoded by its type"
+    return value
 
 
 def split_properties(data: bytes) -> dict[str, bytes]:
@@ -88,8 +94,8 @@ def _size(data: bytes, offset: int, kind: str) -> int:
     return 8 if kind == "timestamp" else 1  # else: an octet
 
 
-def _decode_list(data: bytes) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+def _decode_list(data: bytes) -> dict[str, object]:
+    values: dict[str, object] = {}
     for name, encoded in split_properties(data).items():
         kind = _KINDS[name]
         if kind != "shortstr" or name in _READ:
@@ -105,3 +111,90 @@ def _expiration_ms(text: str | None) -> int | None:
     if not (text.isascii() and text.isdigit()) or int(text[:12]) > _MAX_EXPIRATION_MS:
         raise AmqpError(PRECONDITION_FAILED, f"invalid expiration '{text}': not milliseconds")
     return int(text)
+
+
+# -- field tables ----------------------------------------------------------------------------------
+
+# Field tables and arrays in their encoded form: taken apart and put together without decoding a
+# value.
+#
+# AMQP has more types than Python: a client's 16-bit integer that was decoded and encoded again
+# would be another type at the consumer. A broker that adds a header therefore leaves the others as
+# bytes.
+#
+# A *value* is its type octet and what follows it; a table and an array are their four octets of
+# length and what follows them.
+
+_LENGTH = struct.Struct(">I")
+_VARIABLE = b"SxAF"  # their length is in the four octets that follow
+_FIXED: Mapping[int, int] = {
+    ord(kind): size
+    for kinds, size in (("tbB", 1), ("su", 2), ("Iif", 4), ("D", 5), ("lLdT", 8), ("V\x00", 0))
+    for kind in kinds
+}
+
+Field = tuple[bytes, bytes]  # name, value
+
+
+def split_table(data: bytes) -> list[Field]:
+    """Raises ValueError if ``data`` is not one table exactly."""
+    _check_length(data)
+    fields = []
+    offset = _LENGTH.size
+    while offset < len(data):
+        name_end = offset + 1 + data[offset]
+        value_end = name_end + _value_size(data, name_end)
+        fields.append((data[offset + 1 : name_end], data[name_end:value_end]))
+        offset = value_end
+    return fields
+
+
+def join_table(fields: Iterable[Field]) -> bytes:
+    body = b"".join(bytes((len(name),)) + name + value for name, value in fields)
+    return _LENGTH.pack(len(body)) + body
+
+
+def split_array(data: bytes) -> list[bytes]:
+    """Its values. Raises ValueError if ``data`` is not one array exactly."""
+    _check_length(data)
+    values = []
+    offset = _LENGTH.size
+    while offset < len(data):
+        end = offset + _value_size(data, offset)
+        values.append(data[offset:end])
+        offset = end
+    return values
+
+
+def join_array(values: Iterable[bytes]) -> bytes:
+    body = b"".join(values)
+    return _LENGTH.pack(len(body)) + body
+
+
+def long_string(text: str | bytes) -> bytes:
+    """As a value."""
+    data = text.encode() if isinstance(text, str) else text
+    return b"S" + _LENGTH.pack(len(data)) + data
+
+
+def _check_length(data: bytes) -> None:
+    if len(data) < _LENGTH.size or _LENGTH.unpack_from(data)[0] != len(data) - _LENGTH.size:
+        raise ValueError("a table's length is not its own")
+
+
+def _value_size(data: bytes, offset: int) -> int:
+    """Of the value that begins at ``offset``, its type octet included."""
+    if offset >= len(data):
+        raise ValueError("a table ends within a field")
+    kind = data[offset]
+    if kind in _VARIABLE:
+        if offset + 1 + _LENGTH.size > len(data):
+            raise ValueError("a table ends within a length")
+        size = _LENGTH.size + int(_LENGTH.unpack_from(data, offset + 1)[0])
+    elif kind in _FIXED:
+        size = _FIXED[kind]
+    else:
+        raise ValueError(f"unknown field type {kind:#04x}")
+    if offset + 1 + size > len(data):
+        raise ValueError("a value runs past the end of its table")
+    return 1 + size

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from pamqp import commands
 
-from shalott.broker.rabbit.amqp.confirm_rules import confirm_rules
-from shalott.broker.rabbit.amqp.confirms import UnconfirmedMessages, Verdict
+from shalott.broker.rabbit.amqp.confirms import UnconfirmedMessages, Verdict, confirm_rules
 from shalott.broker.rabbit.amqp.errors import (
     ACCESS_REFUSED,
     NAMES,

@@ -8,8 +8,6 @@ ring, and, if it is persistent in a durable queue, when it is on disk.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from shalott.broker.rabbit.processes.messages import Message, Pid
@@ -178,12 +176,12 @@ class Stats(Message):
     unacknowledged: int
     consumers: int
     state: str  # running, syncing
-    detail: dict[str, Any] = {}
+    detail: dict[str, object] = {}
 
 
 class Inspect(Message):
     """call -> Stats whose detail is all that the management API shows of a master
-    (mirrored/replica/inspection.py). Channels ask for Stat.
+    (broker/rabbit/queue_process/inspection.py). Channels ask for Stat.
     """
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from pamqp import commands
 
@@ -55,7 +54,7 @@ def _to_declare_exchange(method: commands.Exchange.Declare) -> list[Need]:
     return found + _beside(method.arguments, "alternate-exchange", ("read", "exchange", name))
 
 
-def _beside(arguments: dict[str, Any] | None, key: str, need: Need) -> list[Need]:
+def _beside(arguments: Mapping[str, object] | None, key: str, need: Need) -> list[Need]:
     """For what lets messages go on elsewhere."""
     other = (arguments or {}).get(key)
     return [need, ("write", "exchange", other)] if isinstance(other, str) else []

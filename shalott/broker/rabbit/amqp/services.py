@@ -3,19 +3,20 @@ stay between the two."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from shalott.broker.base.env import Env
 from shalott.broker.rabbit.amqp.alarms import Alarms
-from shalott.broker.rabbit.amqp.assembler import Command
 from shalott.broker.rabbit.amqp.errors import AmqpError
 from shalott.broker.rabbit.amqp.exchanges import Router
-from shalott.broker.rabbit.amqp.queues import Queues
-from shalott.broker.rabbit.amqp.wire import Method
+from shalott.broker.rabbit.amqp.wire import Command, Method
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.api import Metadata
+from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.processes.messages import Message, Pid
 from shalott.broker.rabbit.processes.runtime import Runtime
 
@@ -86,7 +87,7 @@ class CommandArrived(Message, frozen=True):
 
 
 class ConnectionGone(Message, frozen=True):
-    """connection -> channel: nobody is there any more; end."""
+    """connection -> channel: the client is gone; end."""
 
 
 class RetryConfirms(Message, frozen=True):
@@ -95,3 +96,73 @@ class RetryConfirms(Message, frozen=True):
 
 class RetryConsumers(Message, frozen=True):
     """channel -> itself: see whether queues without a master have one by now."""
+
+
+# -- channels and consumers as they are shown ------------------------------------------------------
+
+
+class ConsumerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A consumer of a channel. ``prefetch`` 0: no limit of its own."""
+
+    tag: str
+    queue: str
+    no_ack: bool
+    exclusive: bool
+    prefetch: int
+    priority: int
+
+
+class ChannelInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A living channel. ``prefetch``: of consumers to come; ``channel_prefetch``: of all."""
+
+    number: int
+    pid: Pid
+    confirms: bool
+    prefetch: int
+    channel_prefetch: int
+    unacknowledged: int
+    unconfirmed: int
+    consumers: tuple[ConsumerInfo, ...]
+
+
+# -- queues ----------------------------------------------------------------------------------------
+
+# Queues: what a channel needs of the queues behind it. Implemented by broker/rabbit/mirrored/.
+#
+# The AMQP layer never touches masters, mirrors or policies: it declares, looks up and deletes
+# through this.
+
+
+class Queues(Protocol):
+    def lookup(self, vhost: str, name: str) -> QueueRow | None:
+        """The live row as this node sees it; ``pid`` is the master, ``slave_pids`` the mirrors."""
+        ...
+
+    def is_available(self, row: QueueRow) -> bool:
+        """Whether the master's process can be reached now (else: 404 "home node ... is down or
+        inaccessible").
+        """
+        ...
+
+    async def declare(
+        self,
+        *,
+        vhost: str,
+        name: str,
+        durable: bool,
+        auto_delete: bool,
+        exclusive_owner: Pid | None,
+        arguments: Mapping[str, object],
+    ) -> QueueRow:
+        """Create the queue on this node, with its mirrors by policy, or return the row that exists
+        already.
+
+        Comparing an existing row's properties is the caller's business. Raises MetadataUnavailable.
+        """
+        ...
+
+    async def remove(self, row: QueueRow) -> int:
+        """Delete the rows, the bindings and every process of the queue, and the auto-delete
+        exchanges that were bound to nothing else; returns how many messages it held.
+        """
+        ...

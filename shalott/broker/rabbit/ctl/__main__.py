@@ -11,7 +11,7 @@ import socket
 import sys
 
 from shalott.broker.base.http_client import Asked
-from shalott.broker.rabbit.ctl.arguments import CtlError
+from shalott.broker.rabbit.ctl.session import CtlError
 from shalott.broker.rabbit.ctl.verbs import read, run
 
 

@@ -12,11 +12,16 @@ from typing import Any
 
 import msgspec
 
-from shalott.broker.rabbit.ctl.arguments import EXIT_USAGE, CtlError
-from shalott.broker.rabbit.ctl.output import Row, as_csv, as_json, as_table
-from shalott.broker.rabbit.ctl.session import EXIT_DATA, EXIT_UNAVAILABLE, Session
+from shalott.broker.rabbit.ctl.session import (
+    EXIT_DATA,
+    EXIT_UNAVAILABLE,
+    EXIT_USAGE,
+    CtlError,
+    Session,
+)
 
-Value = Callable[[Mapping[str, Any]], Any]
+Row = Mapping[str, Any]  # of the API's JSON
+Value = Callable[[Row], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,7 @@ def _same(*names: str) -> dict[str, str | Value]:
     return {name: name for name in names}
 
 
-def _policy(shown: Mapping[str, Any]) -> Any:
+def _policy(shown: Row) -> object:
     return shown.get("policy") or ""
 
 
@@ -189,7 +194,7 @@ async def run_listing(session: Session, name: str) -> None:
         session.say([""])
 
 
-async def _shown(session: Session, listing: Listing, word: str) -> list[dict[str, Any]]:
+async def _shown(session: Session, listing: Listing, word: str) -> list[dict[str, object]]:
     """What is in a vhost that there is not is an empty list, as RabbitMQ has it, where no text says
     that it is missing."""
     vhost = session.typed.vhost
@@ -205,7 +210,7 @@ async def _shown(session: Session, listing: Listing, word: str) -> list[dict[str
                 return []
             raise CtlError(exit_code, listing.missing.format(vhost=vhost, word=word))
     filled = {"{vhost}": vhost, "{word}": word}
-    told: list[dict[str, Any]] = await session.get(
+    told: list[dict[str, object]] = await session.get(
         *(filled.get(each, each) for each in listing.path)
     )
     return told
@@ -235,7 +240,7 @@ def _columns(listing: Listing, named: Sequence[str]) -> tuple[str, ...]:
     return words
 
 
-def _wanted(session: Session, shown: Mapping[str, Any]) -> bool:
+def _wanted(session: Session, shown: Row) -> bool:
     """By --online, --offline and --local."""
     typed = session.typed
     is_down = shown.get("state") in ("down", "stopped", "crashed", "unresponsive")
@@ -246,9 +251,117 @@ def _wanted(session: Session, shown: Mapping[str, Any]) -> bool:
     return not typed.has("--local") or shown.get("node") == session.node
 
 
-def _row(listing: Listing, shown: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    row: dict[str, Any] = {}
+def _row(listing: Listing, shown: Row, columns: Sequence[str]) -> dict[str, object]:
+    row: dict[str, object] = {}
     for name in columns:
         source = listing.columns[name]
         row[name] = shown.get(source) if isinstance(source, str) else source(shown)
     return row
+
+
+# -- formats ---------------------------------------------------------------------------------------
+
+# Tables and JSON as rabbitmqctl 3.10 prints them (lib/rabbitmq/cli/formatters).
+
+
+def as_table(rows: Sequence[Row], columns: Sequence[str], *, headers: bool) -> list[str]:
+    """A line a row, cells apart by tabs; nothing at all if there is no row."""
+    if not rows:
+        return []
+    lines = ["\t".join(columns)] if headers else []
+    return lines + ["\t".join(cell(row.get(name)) for name in columns) for row in rows]
+
+
+def as_csv(rows: Sequence[Row], columns: Sequence[str], *, headers: bool) -> list[str]:
+    """Each cell in quotes."""
+    told = [[cell(row.get(name)) for name in columns] for row in rows]
+    lines = [list(columns), *told] if headers and rows else told
+    return [",".join(_quoted(text) for text in line) for line in lines]
+
+
+def as_json(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
+    """An array, an element a line."""
+    told = [_json({name: row.get(name) for name in columns}) for row in rows]
+    return ["[", "\n,".join(told), "]"] if told else ["[", "", "]"]
+
+
+def cell(value: object) -> str:
+    """One cell of a table. Pids and names stand as they are, without quotes, in lists too."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return value
+        case list() | tuple():
+            return f"[{', '.join(map(cell, value))}]"
+        case dict():  # as Erlang writes a list of pairs
+            pairs = (f"{{{_term(name)},{_term(inner)}}}" for name, inner in value.items())
+            return f"[{', '.join(pairs)}]"
+        case _:
+            return str(value)
+
+
+def _term(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else cell(value)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+# -- gm_ring ---------------------------------------------------------------------------------------
+
+# gm_ring: one queue's GM ring, as each node's own member has it. rabbitmqctl has no such verb.
+#
+# A row for every publisher that a member knows; a node without a member, or without an answer, has
+# one row that says so.
+
+COLUMNS = (
+    *("node", "role", "member", "left", "right", "aliases", "publisher", "last_pub", "last_ack"),
+    "pending_ack",
+)
+
+
+async def gm_ring(session: Session) -> None:
+    """Raises CtlError."""
+    vhost, name = session.typed.vhost, session.typed.arguments[0]
+    session.inform(f"Ring of queue '{name}' in vhost '{vhost}' ...")
+    path = ("shalott", "queues", vhost, name, "ring")
+    told = await session.ask("GET", path, missing="not_found")
+    if session.typed.formatter == "json":
+        session.say([msgspec.json.encode(told).decode()])
+        return
+    rows = [row for node in told["nodes"] for row in _rows(node)]
+    session.say(render(session, rows, COLUMNS))
+
+
+def _rows(node: Row) -> list[dict[str, object]]:
+    if not node["reachable"]:
+        return [{"node": node["node"], "role": "unreachable"}]
+    member = node["member"]
+    if member is None:
+        return [{"node": node["node"], "role": "silent" if node["silent"] else "none"}]
+    if member["id"] is None:
+        return [{"node": node["node"], "role": member["role"]}]
+    shared = {
+        "node": node["node"],
+        "role": member["role"],
+        "member": member["id"],
+        **{key: member[key] for key in ("left", "right", "aliases")},
+    }
+    return [
+        {
+            **shared,
+            "publisher": each["id"],
+            "last_pub": each["last_pub"],
+            "last_ack": each["last_ack"],
+            "pending_ack": [pub["number"] for pub in each["pending_ack"]],
+        }
+        for each in member["publishers"]
+    ] or [shared]

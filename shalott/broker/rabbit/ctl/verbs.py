@@ -8,10 +8,9 @@ from functools import partial
 from typing import Literal
 
 from shalott.broker.base.http_client import Asked
-from shalott.broker.rabbit.ctl import app, cluster, memory, policies, ring, vhosts
-from shalott.broker.rabbit.ctl.arguments import EXIT_USAGE, CtlError, Typed, parse
-from shalott.broker.rabbit.ctl.listing import LISTINGS, run_listing
-from shalott.broker.rabbit.ctl.session import Session
+from shalott.broker.rabbit.ctl import cluster, vhosts
+from shalott.broker.rabbit.ctl.listing import LISTINGS, gm_ring, run_listing
+from shalott.broker.rabbit.ctl.session import EXIT_USAGE, CtlError, Session, Typed, parse
 
 Run = Callable[[Session], Awaitable[None]]
 MANY = 1000  # columns
@@ -46,32 +45,32 @@ def _listing(name: str) -> Verb:
 
 
 VERBS: Mapping[str, Verb] = {
-    "set_policy": Verb(SET_POLICY, 3, 4, policies.set_policy),
-    "set_operator_policy": Verb(SET_POLICY, 3, 3, policies.set_operator_policy),
-    "clear_operator_policy": Verb("[-p <vhost>] <name>", 1, 1, policies.clear_operator_policy),
-    "clear_policy": Verb("[-p <vhost>] <name>", 1, 1, policies.clear_policy),
+    "set_policy": Verb(SET_POLICY, 3, 4, vhosts.set_policy),
+    "set_operator_policy": Verb(SET_POLICY, 3, 3, vhosts.set_operator_policy),
+    "clear_operator_policy": Verb("[-p <vhost>] <name>", 1, 1, vhosts.clear_operator_policy),
+    "clear_policy": Verb("[-p <vhost>] <name>", 1, 1, vhosts.clear_policy),
     "cluster_status": Verb("", 0, 0, cluster.cluster_status, when="always"),
     "add_vhost": Verb("<vhost>", 1, 1, vhosts.add_vhost),
     "delete_vhost": Verb("<vhost>", 1, 1, vhosts.delete_vhost),
-    "stop_app": Verb("", 0, 0, app.stop_app, when="always"),
-    "start_app": Verb("", 0, 0, app.start_app, when="always"),
-    "reset": Verb("", 0, 0, app.reset, when="stopped"),
-    "force_reset": Verb("", 0, 0, app.force_reset, when="stopped"),
+    "stop_app": Verb("", 0, 0, cluster.stop_app, when="always"),
+    "start_app": Verb("", 0, 0, cluster.start_app, when="always"),
+    "reset": Verb("", 0, 0, cluster.reset, when="stopped"),
+    "force_reset": Verb("", 0, 0, cluster.force_reset, when="stopped"),
     "join_cluster": Verb(
-        "[--disc|--ram] <existing_cluster_member>", 1, 1, app.join_cluster, when="stopped"
+        "[--disc|--ram] <existing_cluster_member>", 1, 1, cluster.join_cluster, when="stopped"
     ),
-    "force_boot": Verb("", 0, 0, app.force_boot, when="stopped"),
+    "force_boot": Verb("", 0, 0, cluster.force_boot, when="stopped"),
     "set_permissions": Verb(
         "[-p <vhost>] <user> <conf> <write> <read>", 4, 4, vhosts.set_permissions
     ),
     "clear_permissions": Verb("[-p <vhost>] <user>", 1, 1, vhosts.clear_permissions),
     "forget_cluster_node": Verb("[--offline] <node>", 1, 1, cluster.forget_cluster_node),
     "set_vm_memory_high_watermark": Verb(
-        "<fraction> | absolute <value>", 1, 2, memory.set_watermark, when="always"
+        "<fraction> | absolute <value>", 1, 2, cluster.set_watermark, when="always"
     ),
     "sync_queue": Verb("[-p <vhost>] <queue>", 1, 1, cluster.sync_queue),
     "cancel_sync_queue": Verb("[-p <vhost>] <queue>", 1, 1, cluster.cancel_sync_queue),
-    "gm_ring": Verb("[-p <vhost>] <queue>", 1, 1, ring.gm_ring),
+    "gm_ring": Verb("[-p <vhost>] <queue>", 1, 1, gm_ring),
     **{name: _listing(name) for name in LISTINGS},
 }
 
@@ -112,9 +111,9 @@ async def run(typed: Typed, asked: Asked, node: str) -> Outcome:
     verb = VERBS[typed.verb]
     try:
         if verb.when == "running":
-            await app.require_running(session)
+            await cluster.require_running(session)
         elif verb.when == "stopped":
-            await app.require_stopped(session, _usage(typed.verb))
+            await cluster.require_stopped(session, _usage(typed.verb))
         await verb.run(session)
     except CtlError as error:
         return Outcome(error.exit_code, _text(session.said), error.text + "\n")

@@ -23,7 +23,8 @@ from shalott.broker.rabbit.processes.messages import (
     NodeDownEvent,
     NodeUp,
 )
-from shalott.broker.rabbit.processes.process import Caller, Process
+from shalott.broker.rabbit.processes.process import Process
+from shalott.broker.rabbit.processes.runtime import Caller
 
 NAME = "clients_agent"
 TIMEOUT_MS = 2000
@@ -100,7 +101,7 @@ class ClientsAgent(Process):
         told: Callable[[Kind], Listed],
         close: Callable[[str], None],
         alarms: Alarms,
-        look: Callable[[Look], Awaitable[dict[str, Any]]],
+        look: Callable[[Look], Awaitable[dict[str, object]]],
         forget: Change,
         admit: Change,
     ) -> None:
@@ -147,7 +148,7 @@ class ClientsAgent(Process):
         return None
 
     def _slow_answer(self, request: Message) -> Awaitable[Message] | None:
-        """Of what is done beside the mailbox: it keeps nobody else waiting."""
+        """Of what is done beside the mailbox: it keeps no other request waiting."""
         match request:
             case Look():
                 return self._told_of(request)

@@ -12,46 +12,32 @@ import binascii
 import dataclasses
 import hmac
 from collections.abc import Mapping
+from importlib.resources import files
 
 from shalott.broker.base.errors import BrokerError, CallTimeout, MetadataUnavailable, ProcessError
 from shalott.broker.base.http_api import ApiError, Request, Response, bad_request, find, unavailable
 from shalott.broker.rabbit.amqp.errors import AmqpError
 from shalott.broker.rabbit.management import (
-    app,
-    claims,
     clients,
     health,
-    members,
-    memory,
     nodes,
-    permissions,
     policies,
     queues,
-    ring,
     topology,
-    users,
     vhosts,
     views,
 )
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
-from shalott.broker.rabbit.management.pages import find_page
 
 ROUTES: tuple[Route, ...] = (
     *nodes.ROUTES,
     *queues.ROUTES,
     *policies.ROUTES,
-    *permissions.ROUTES,
     *topology.ROUTES,
     *vhosts.ROUTES,
     *clients.ROUTES,
     *health.ROUTES,
-    *claims.ROUTES,
-    *members.ROUTES,
-    *app.ROUTES,
-    *users.ROUTES,
     *views.ROUTES,
-    *ring.ROUTES,
-    *memory.ROUTES,
 )
 
 
@@ -97,3 +83,48 @@ def authenticate(users: Mapping[str, str], authorization: str) -> str:
             return name
     challenge = {"WWW-Authenticate": 'Basic realm="Shalott"'}
     raise ApiError(401, "not_authorised", "Login failed", challenge)
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+# The management page's files. They hold nothing of the node, so anybody may have them; what they
+# show they ask of the API, with the name and password that their reader gives.
+#
+# The policy lets the page load and ask its own node only, and run no script but its files.
+
+CONTENT_TYPES: Mapping[str, str] = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+}
+NAMES = (
+    *("index.html", "style.css", "app.js", "api.js", "dom.js", "overview.js", "cluster.js"),
+    *("queues.js", "queue.js", "ring.js", "policies.js", "listings.js"),
+)
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+        " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+_FOLDER = files("shalott.broker.rabbit.management").joinpath("page")
+# Read when the node starts: a node has no files but those of its disk.
+CONTENTS: Mapping[str, bytes] = {name: _FOLDER.joinpath(name).read_bytes() for name in NAMES}
+
+
+def find_page(request: Request) -> Response | None:
+    """The file at / or at /page/NAME; None if the request is for something else."""
+    if request.method not in ("GET", "HEAD"):
+        return None
+    match request.segments:
+        case ("",) | ("index.html",):
+            name = "index.html"
+        case ("page", name) if name in CONTENTS:
+            pass
+        case _:
+            return None
+    content_type = CONTENT_TYPES[name.rpartition(".")[2]]
+    return Response(200, CONTENTS[name], {**HEADERS, "Content-Type": content_type})

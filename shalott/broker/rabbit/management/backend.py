@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from shalott.broker.base.env import Env
-from shalott.broker.base.http_api import RouteOf
+from shalott.broker.base.http_api import RouteOf, not_found, unavailable
 from shalott.broker.rabbit.amqp.alarms import Alarms
-from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
-from shalott.broker.rabbit.amqp.queues import Queues
+from shalott.broker.rabbit.amqp.services import ChannelInfo, Queues
 from shalott.broker.rabbit.config import NodeConfig
-from shalott.broker.rabbit.management.rates import Rates
+from shalott.broker.rabbit.metadata import vhosts
 from shalott.broker.rabbit.metadata.api import Metadata
+from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.processes.runtime import Runtime
 from shalott.broker.rabbit.storage.memory import MemoryMonitor
@@ -86,7 +87,7 @@ class ManagementBackend(Protocol):
 
     @property
     def rates(self) -> Rates:
-        """What was counted when somebody asked before."""
+        """What was counted at earlier questions."""
         ...
 
     def close_connection(self, pid: Pid, text: str) -> bool:
@@ -121,3 +122,82 @@ class Clustering(Protocol):
 
 
 Route = RouteOf[ManagementBackend]
+
+
+# -- rates -----------------------------------------------------------------------------------------
+
+# Rates: from what was counted at this question and at earlier ones, as RabbitMQ's ``*_details``.
+#
+# There is no counting in the background: a rate is what happened between two questions, of which
+# the older one is five seconds old if anybody asked then. The first question has no rate to tell.
+
+WINDOW_NS = 5_000_000_000
+APART_NS = 1_000_000_000  # questions that come faster share a sample
+FORGET_NS = 60_000_000_000  # a queue that was not asked about, or that is gone
+
+Counts = Mapping[str, int]
+
+
+class Rates:
+    """One node's: samples by what was counted."""
+
+    def __init__(self) -> None:
+        self._samples: dict[str, deque[tuple[int, Counts]]] = {}
+
+    def message_stats(self, source: str, counts: Counts, now_ns: int) -> dict[str, Any]:
+        """``counts`` with a rate in 1/s for each. ``source`` names who counted: a master that
+        took over counts from 0, and is another one."""
+        samples = self._samples.setdefault(source, deque())
+        while len(samples) > 1 and now_ns - samples[1][0] >= WINDOW_NS:
+            samples.popleft()
+        then_ns, then = samples[0] if samples else (now_ns, counts)
+        if not samples or now_ns - samples[-1][0] >= APART_NS:
+            samples.append((now_ns, dict(counts)))
+        self._forget(now_ns)
+        shown: dict[str, Any] = {}
+        for name, count in counts.items():
+            shown[name] = count
+            shown[f"{name}_details"] = {"rate": _rate(count - then.get(name, 0), now_ns - then_ns)}
+        return shown
+
+    def _forget(self, now_ns: int) -> None:
+        old = [key for key, known in self._samples.items() if now_ns - known[-1][0] > FORGET_NS]
+        for source in old:
+            del self._samples[source]
+
+
+def _rate(count: int, elapsed_ns: int) -> float:
+    return round(count * 1_000_000_000 / elapsed_ns, 2) if elapsed_ns else 0.0
+
+
+def summed(stats: list[dict[str, Any]]) -> dict[str, Any]:
+    """Several ``message_stats`` as one: counts and rates added."""
+    total: dict[str, Any] = {}
+    for each in stats:
+        for name, value in each.items():
+            if isinstance(value, dict):
+                before = total.get(name, {"rate": 0.0})["rate"]
+                total[name] = {"rate": round(before + value["rate"], 2)}
+            else:
+                total[name] = total.get(name, 0) + value
+    return total
+
+
+def require_vhost(backend: ManagementBackend, vhost: str) -> None:
+    """Raises ApiError(404)."""
+    if not vhosts.exists(backend.metadata, vhost):
+        raise not_found()
+
+
+def running_queues(backend: ManagementBackend) -> Queues:
+    """Raises ApiError(503) while the broker doesn't run."""
+    if backend.queues is None:
+        raise unavailable(f"the broker on this node is {backend.phase}")
+    return backend.queues
+
+
+def queue_rows(backend: ManagementBackend) -> list[QueueRow]:
+    """Every queue, by key: the live row, or the durable one of a queue that waits for its node."""
+    rows = dict(backend.metadata.rows("durable_queue"))
+    rows.update(backend.metadata.rows("queue"))
+    return [row for _, row in sorted(rows.items()) if isinstance(row, QueueRow)]

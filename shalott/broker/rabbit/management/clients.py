@@ -10,13 +10,17 @@ from typing import Any
 
 from shalott.broker.base.errors import ProcessError
 from shalott.broker.base.http_api import Request, Response, json_response, not_found
-from shalott.broker.rabbit.amqp.client_info import ChannelInfo, ConsumerInfo
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
 from shalott.broker.rabbit.amqp.queue_protocol import Stat, Stats
+from shalott.broker.rabbit.amqp.services import ChannelInfo, ConsumerInfo
 from shalott.broker.rabbit.management.agent import Kind, Listed, of_all_nodes
-from shalott.broker.rabbit.management.backend import ManagementBackend, Route
-from shalott.broker.rabbit.management.queue_view import STAT_TIMEOUT_MS, queue_rows
-from shalott.broker.rabbit.management.vhosts import require_vhost
+from shalott.broker.rabbit.management.backend import (
+    ManagementBackend,
+    Route,
+    queue_rows,
+    require_vhost,
+)
+from shalott.broker.rabbit.management.queues import STAT_TIMEOUT_MS
 from shalott.broker.rabbit.metadata.records import QueueRow
 
 
@@ -169,14 +173,15 @@ async def list_consumers(
 
 
 async def _active_of(backend: ManagementBackend, row: QueueRow) -> list[str]:
-    """The channel's pid and the tag; empty if there is none, or nobody to ask."""
+    """The channel's pid and the tag; empty if there is none, or no master to ask."""
     if row.pid is None:
         return []
     try:
         answer = await backend.runtime.call(row.pid, Stat(), timeout_ms=STAT_TIMEOUT_MS)
     except ProcessError:
         return []
-    return list(answer.detail.get("single_active", ())) if isinstance(answer, Stats) else []
+    active = answer.detail.get("single_active") if isinstance(answer, Stats) else None
+    return list(active) if isinstance(active, (list, tuple)) else []
 
 
 ROUTES: tuple[Route, ...] = (

@@ -5,8 +5,8 @@ The body of a 503 is ``{"status": "failed", "reason": ...}``.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from typing import Any
 
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.base.http_api import (
@@ -16,18 +16,24 @@ from shalott.broker.base.http_api import (
     json_response,
     not_found,
 )
-from shalott.broker.rabbit.management.aliveness import probe_queues
-from shalott.broker.rabbit.management.backend import ManagementBackend, Route
+from shalott.broker.rabbit.amqp.queue_protocol import Confirmed, Content, Get, Got, Publish
+from shalott.broker.rabbit.amqp.services import Queues
+from shalott.broker.rabbit.management.backend import (
+    ManagementBackend,
+    Route,
+    queue_rows,
+    require_vhost,
+    running_queues,
+)
 from shalott.broker.rabbit.management.nodes import is_disk_alarm, listeners
-from shalott.broker.rabbit.management.queue_view import queue_rows
-from shalott.broker.rabbit.management.queues import running_queues
-from shalott.broker.rabbit.management.vhosts import require_vhost
 from shalott.broker.rabbit.metadata.records import QueueRow
+from shalott.broker.rabbit.processes.messages import Message
+from shalott.broker.rabbit.processes.process import Process
 
-OK: Mapping[str, Any] = {"status": "ok"}
+OK: Mapping[str, object] = {"status": "ok"}
 
 
-def failed(reason: str, **detail: Any) -> Response:
+def failed(reason: str, **detail: object) -> Response:
     return json_response({"status": "failed", "reason": reason, **detail}, 503)
 
 
@@ -125,3 +131,57 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/health/checks/port-listener/:port", port_listener),
     Route("GET", "/api/health/checks/node-is-mirror-sync-critical", mirror_sync_critical),
 )
+
+
+# -- aliveness -------------------------------------------------------------------------------------
+
+# The aliveness test: a message through a queue and back, from inside the node.
+
+QUEUE = "aliveness-test"
+TIMEOUT_MS = 5000
+
+
+class Probe(Process):
+    """Stands in for a channel: the queue processes confirm to it and monitor it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.confirmed = asyncio.Event()
+
+    async def handle(self, message: Message) -> None:
+        if isinstance(message, Confirmed):
+            self.confirmed.set()
+
+
+async def probe_queues(backend: ManagementBackend, queues: Queues, vhost: str) -> str:
+    """What is wrong; empty if nothing is.
+
+    Raises BrokerError too. The queue is left, as RabbitMQ's is.
+    """
+    row = await queues.declare(
+        vhost=vhost,
+        name=QUEUE,
+        durable=False,
+        auto_delete=False,
+        exclusive_owner=None,
+        arguments={},
+    )
+    if row.pid is None or not queues.is_available(row):
+        return f"queue '{QUEUE}' has no master that can be reached"
+    body = b"test_message"
+    message_id = backend.env.rng.getrandbits(63)
+    content = Content(message_id, "", QUEUE, b"\0\0", body, persistent=False)
+    probe = Probe()
+    channel = backend.runtime.spawn(probe)
+    try:
+        for process in (row.pid, *row.slave_pids):
+            backend.runtime.send(process, Publish(channel, 1, content))
+        async with asyncio.timeout(TIMEOUT_MS / 1000):
+            await probe.confirmed.wait()
+        get = Get(channel, no_ack=True)
+        answer = await backend.runtime.call(row.pid, get, timeout_ms=TIMEOUT_MS, caller=channel)
+    except TimeoutError:
+        return f"queue '{QUEUE}' did not confirm a message in {TIMEOUT_MS} ms"
+    finally:
+        await backend.runtime.kill(channel)
+    return "" if isinstance(answer, Got) else f"queue '{QUEUE}' did not give the message back"

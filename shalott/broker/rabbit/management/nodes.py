@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated
 
-from shalott.broker.base.http_api import Request, Response, json_response, not_found
-from shalott.broker.rabbit.management.backend import ManagementBackend, Route
-from shalott.broker.rabbit.management.queue_view import queue_rows, view_queues
-from shalott.broker.rabbit.management.rates import summed
+import msgspec
+
+from shalott.broker.base.errors import BrokerError
+from shalott.broker.base.http_api import (
+    ApiError,
+    Request,
+    Response,
+    bad_request,
+    decode_body,
+    json_response,
+    not_found,
+    unavailable,
+)
+from shalott.broker.rabbit.management.backend import ManagementBackend, Route, queue_rows, summed
+from shalott.broker.rabbit.management.queues import view_queues
 from shalott.broker.rabbit.management.topology import exchange_rows
+from shalott.broker.rabbit.metadata import membership
+from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.membership import FORGOTTEN
+from shalott.broker.rabbit.mirrored import rows
 
 # Below this RabbitMQ stops its publishers; here the health checks say so.
 DISK_FREE_LIMIT_BYTES = 50_000_000
@@ -22,10 +37,10 @@ async def is_disk_alarm(backend: ManagementBackend) -> bool:
     return await backend.env.disk.free_bytes() < DISK_FREE_LIMIT_BYTES
 
 
-async def view_node(backend: ManagementBackend, name: str) -> dict[str, Any]:
+async def view_node(backend: ManagementBackend, name: str) -> dict[str, object]:
     """Of another node this one knows whether they run together, and the partitions it told of."""
     running = name in backend.metadata.running_nodes()
-    shown: dict[str, Any] = {
+    shown: dict[str, object] = {
         "name": name,
         "type": "disc",
         "running": running,
@@ -73,7 +88,7 @@ async def show_node(
     return json_response(await view_node(backend, parameters["name"]))
 
 
-def listeners(backend: ManagementBackend) -> list[dict[str, Any]]:
+def listeners(backend: ManagementBackend) -> list[dict[str, object]]:
     """AMQP is only spoken while the broker runs; the rest as long as the node lives."""
     config = backend.config
     ports = [("clustering", config.cluster_port), ("http", config.management_port)]
@@ -104,7 +119,9 @@ async def overview(
             "rabbitmq_version": COMPATIBLE_VERSION,
             "cluster_name": "shalott",
             "node": backend.config.name,
-            "message_stats": summed([q["message_stats"] for q in queues if "message_stats" in q]),
+            "message_stats": summed(
+                [s for q in queues if isinstance(s := q.get("message_stats"), dict)]
+            ),
             "queue_totals": {key: sum(q.get(key, 0) for q in queues) for key in counted},
             "object_totals": {
                 "queues": len(queues),
@@ -124,9 +141,206 @@ async def cluster_name(
     return json_response({"name": "shalott"})
 
 
+# -- stopping and starting the broker --------------------------------------------------------------
+
+# /api/shalott/app: the broker on this node, stopped and started while the node stays; and what may
+# be done to the node while it is stopped.
+#
+# RabbitMQ has this in rabbitmqctl only: ``stop_app``, ``start_app``, ``reset``, ``force_reset``,
+# ``join_cluster`` and ``force_boot``.
+
+
+class AppBody(msgspec.Struct):
+    action: str = ""
+    node: str = ""
+
+
+async def show_app(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    standing = backend.clustering.standing
+    return json_response(
+        {
+            "node": backend.config.name,
+            "phase": backend.phase,
+            "life": backend.env.incarnation,
+            "alone": standing.alone,
+            "joining": standing.joining,
+            "problem": standing.problem,
+        }
+    )
+
+
+async def act_on_app(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """The body is ``{"action": "stop"}`` (or start, reset, force_reset, force_boot), or
+    ``{"action": "join", "node": NODE}``. The answer does not wait for what follows."""
+    body = decode_body(request, AppBody)
+    try:
+        await _act(backend, body)
+    except ApiError:
+        raise
+    except BrokerError as error:
+        raise bad_request(str(error)) from error
+    return Response(204)
+
+
+async def _act(backend: ManagementBackend, body: AppBody) -> None:
+    match body.action:
+        case "stop":
+            backend.stop_app()
+        case "start":
+            backend.start_app()
+        case "reset" | "force_reset":
+            await backend.clustering.reset(force=body.action == "force_reset")
+        case "join":
+            await backend.clustering.join(body.node)
+        case "force_boot":
+            await backend.clustering.force_boot()
+        case _:
+            raise bad_request(f"unknown action '{body.action}'")
+
+
+# -- the memory limit ------------------------------------------------------------------------------
+
+# /api/shalott/vm_memory_high_watermark: the operator's limit, for as long as the node's process
+# lives (``rabbitmqctl set_vm_memory_high_watermark``; RabbitMQ has no HTTP call for it).
+
+
+class Watermark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One of the two: a part of the machine's memory, or bytes."""
+
+    fraction: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    absolute: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+async def set_watermark(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    try:
+        wanted = msgspec.json.decode(request.body, type=Watermark)
+    except msgspec.DecodeError as error:
+        raise bad_request(str(error)) from error
+    if (wanted.fraction is None) == (wanted.absolute is None):
+        raise bad_request("give either fraction or absolute")
+    if wanted.absolute is not None:
+        backend.memory.set_limit(wanted.absolute)
+    elif wanted.fraction is not None:
+        backend.memory.set_limit(backend.config.fraction_of_memory(wanted.fraction))
+    return Response(204)
+
+
+# -- members of the cluster ------------------------------------------------------------------------
+
+# /api/shalott/members: who belongs to the cluster; an operator forgets nodes, and lets them in.
+#
+# RabbitMQ has this in rabbitmqctl only: ``forget_cluster_node`` and, at the node that joins,
+# ``reset`` and ``join_cluster``. What is refused and in which words is the same. A node that joins
+# is let in by one that runs, and is started with an empty disk: it sees to that itself
+# (node/clustering.py), or the operator does, who asks a node that runs to admit it.
+
+log = logging.getLogger("shalott.broker.management")
+
+
+async def list_members(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    return json_response(
+        {
+            "node": backend.config.name,
+            "members": cluster_nodes(backend),
+            "running_nodes": backend.metadata.running_nodes(),
+        }
+    )
+
+
+async def forget_member(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """Of a node that is down: it belongs to the cluster no longer. Its last masters are given to
+    mirrors that are down too, or their queues are deleted."""
+    node = _running_broker(backend, parameters)
+    if node not in cluster_nodes(backend):
+        raise _stranger()
+    if node == backend.config.name:
+        raise bad_request("a node can't forget itself: ask another one")
+    if node in backend.runtime.nodes() or node in backend.metadata.running_nodes():
+        raise bad_request(f"RabbitMQ on node {node} must be stopped before it can be removed")
+    await _take_out(backend, node)
+    return Response(204)
+
+
+async def forget(backend: ManagementBackend, node: str) -> None:
+    """The node itself asks to leave, its broker stopped. Raises BrokerError."""
+    _require_running(backend)
+    if node in backend.metadata.running_nodes():
+        raise bad_request(f"RabbitMQ on node {node} must be stopped before it can be removed")
+    if node in cluster_nodes(backend):
+        await _take_out(backend, node)
+
+
+async def _take_out(backend: ManagementBackend, node: str) -> None:
+    running = backend.metadata.running_nodes()
+
+    def take_out(tx: Transaction) -> list[str]:
+        membership.forget(tx, node)
+        keys = [key for key, _ in tx.rows(rows.DURABLE)]
+        return [key for key in keys if rows.forget_master(tx, key, node, running) == "deleted"]
+
+    deleted = await backend.metadata.transact(take_out, confirmed=True)
+    log.warning("forgot %s; queues deleted with it: %s", node, ", ".join(deleted) or "none")
+
+
+async def admit_member(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """Of a node that was forgotten: it may join when it starts."""
+    node = _running_broker(backend, parameters)
+    if node not in backend.config.node_names:
+        raise _stranger()
+    await _let_in(backend, node)
+    return Response(204)
+
+
+async def admit(backend: ManagementBackend, node: str) -> None:
+    """The node itself asks to be let in; its disk is empty. Raises BrokerError."""
+    _require_running(backend)
+    if node not in backend.config.node_names:
+        raise _stranger()
+    await _let_in(backend, node)
+
+
+async def _let_in(backend: ManagementBackend, node: str) -> None:
+    if not await backend.metadata.transact(lambda tx: membership.admit(tx, node), confirmed=True):
+        raise bad_request("The node is already a member of this cluster")
+    log.info("%s may join", node)
+
+
+def _running_broker(backend: ManagementBackend, parameters: Mapping[str, str]) -> str:
+    """The node that is asked about. Raises ApiError if this one's broker does not run."""
+    _require_running(backend)
+    return parameters["name"]
+
+
+def _require_running(backend: ManagementBackend) -> None:
+    if backend.phase != "running":
+        raise unavailable(f"the broker is {backend.phase}")
+
+
+def _stranger() -> ApiError:
+    return ApiError(404, "not_found", "The node selected is not in the cluster")
+
+
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/overview", overview),
     Route("GET", "/api/cluster-name", cluster_name),
     Route("GET", "/api/nodes", list_nodes),
     Route("GET", "/api/nodes/:name", show_node),
+    Route("GET", "/api/shalott/app", show_app),
+    Route("POST", "/api/shalott/app", act_on_app),
+    Route("PUT", "/api/shalott/vm_memory_high_watermark", set_watermark),
+    Route("GET", "/api/shalott/members", list_members),
+    Route("DELETE", "/api/shalott/members/:name", forget_member),
+    Route("PUT", "/api/shalott/members/:name", admit_member),
 )

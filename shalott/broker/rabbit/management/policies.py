@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -20,9 +20,12 @@ from shalott.broker.base.http_api import (
     json_response,
     not_found,
 )
-from shalott.broker.rabbit.management.backend import ManagementBackend, Route
-from shalott.broker.rabbit.management.queues import running_queues
-from shalott.broker.rabbit.management.vhosts import require_vhost
+from shalott.broker.rabbit.management.backend import (
+    ManagementBackend,
+    Route,
+    require_vhost,
+    running_queues,
+)
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.policies import OPERATOR_POLICY, POLICY, policy_rows
 from shalott.broker.rabbit.metadata.records import PolicyRow, policy_key
@@ -33,12 +36,12 @@ class PolicyBody(msgspec.Struct, kw_only=True, rename={"apply_to": "apply-to"}):
     """What PUT takes. Unknown keys (RabbitMQ's tools send vhost and name along) are ignored."""
 
     pattern: str
-    definition: dict[str, Any]
+    definition: dict[str, object]
     priority: int = 0
     apply_to: Literal["all", "queues", "exchanges"] = "all"
 
 
-def view_policy(row: PolicyRow) -> dict[str, Any]:
+def view_policy(row: PolicyRow) -> dict[str, object]:
     return {
         "vhost": row.vhost,
         "name": row.name,
@@ -114,7 +117,7 @@ class PolicyApi:
         self, backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
     ) -> Response:
         """404 if this node knows none: then nothing was done. 204 once there is none any more,
-        whoever was the first to delete it: what a lost answer was about is not told apart.
+        even if another request deleted it: what a lost answer was about is not told apart.
         """
         running_queues(backend)
         key = policy_key(parameters["vhost"], parameters["name"])

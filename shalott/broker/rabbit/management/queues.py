@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import asyncio
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from shalott.broker.base.errors import CallTimeout, ProcessError
 from shalott.broker.base.http_api import (
     Request,
     Response,
@@ -22,15 +23,24 @@ from shalott.broker.rabbit.amqp.arguments import (
     check_same,
     check_same_queue_arguments,
 )
-from shalott.broker.rabbit.amqp.queue_protocol import Count, Delete, Purge
-from shalott.broker.rabbit.amqp.queues import Queues
-from shalott.broker.rabbit.management.backend import ManagementBackend, Route
-from shalott.broker.rabbit.management.queue_view import queue_rows, view_queue, view_queues
-from shalott.broker.rabbit.management.vhosts import require_vhost
+from shalott.broker.rabbit.amqp.queue_protocol import Count, Delete, Inspect, Purge, Stats
+from shalott.broker.rabbit.management.backend import (
+    ManagementBackend,
+    Route,
+    queue_rows,
+    require_vhost,
+    running_queues,
+)
 from shalott.broker.rabbit.metadata.api import Transaction
+from shalott.broker.rabbit.metadata.policies import in_force
 from shalott.broker.rabbit.metadata.records import QueueRow, Record, queue_key
-from shalott.broker.rabbit.mirrored.messages import CancelSync, SyncQueue
-from shalott.broker.rabbit.processes.messages import Failed, Message
+from shalott.broker.rabbit.mirrored.messages import (
+    CancelSync,
+    CountOperations,
+    Operations,
+    SyncQueue,
+)
+from shalott.broker.rabbit.processes.messages import Failed, Message, Pid
 
 CALL_TIMEOUT_MS = 5000
 
@@ -40,19 +50,12 @@ class QueueBody(msgspec.Struct, kw_only=True):
 
     durable: bool = False
     auto_delete: bool = False
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, object] = {}
     node: str | None = None
 
 
 class ActionBody(msgspec.Struct):
     action: str = ""
-
-
-def running_queues(backend: ManagementBackend) -> Queues:
-    """Raises ApiError(503) while the broker doesn't run."""
-    if backend.queues is None:
-        raise unavailable(f"the broker on this node is {backend.phase}")
-    return backend.queues
 
 
 def find_row(backend: ManagementBackend, parameters: Mapping[str, str]) -> QueueRow:
@@ -193,3 +196,107 @@ ROUTES: tuple[Route, ...] = (
     Route("DELETE", "/api/queues/:vhost/:name/contents", purge_queue),
     Route("POST", "/api/queues/:vhost/:name/actions", act_on_queue),
 )
+
+
+# -- what is shown of a queue ----------------------------------------------------------------------
+
+# A queue as the management API shows it: its row, and what its master says of itself.
+
+STAT_TIMEOUT_MS = 1000
+
+
+def is_live(backend: ManagementBackend, row: QueueRow) -> bool:
+    """Whether the row is the live one, and its master can be reached."""
+    return (
+        row.pid is not None
+        and backend.metadata.read("queue", row.key) is not None
+        and backend.runtime.is_alive(row.pid)
+    )
+
+
+def recorded_state(backend: ManagementBackend, row: QueueRow) -> str | None:
+    """crashed or stopped, if the live row says so, even beside a live process; down, if there is
+    only the durable one; else None (rabbit_amqqueue:info, list_down).
+    """
+    if backend.metadata.read("queue", row.key) is None:
+        return "down"
+    return None if row.state == "live" else row.state
+
+
+async def view_queues(
+    backend: ManagementBackend, rows: Sequence[QueueRow]
+) -> list[dict[str, object]]:
+    """All at once: one slow master delays the answer, but does not stop it."""
+    return list(await asyncio.gather(*(view_queue(backend, row) for row in rows)))
+
+
+async def count_of(backend: ManagementBackend, pid: Pid) -> Operations | None:
+    """What a queue process has done; None if it does not say."""
+    try:
+        answer = await backend.runtime.call(pid, CountOperations(), timeout_ms=STAT_TIMEOUT_MS)
+    except ProcessError:
+        return None
+    return answer if isinstance(answer, Operations) else None
+
+
+def view_operations(backend: ManagementBackend, pid: Pid, told: Operations) -> dict[str, object]:
+    """As RabbitMQ: no ``message_stats`` before anything was done, ``sync_messages`` of a master
+    that synchronises. How many there are to send is our own."""
+    shown: dict[str, object] = {"message_bytes": told.message_bytes}
+    now_ns = backend.env.clock.monotonic_ns()
+    stats = backend.rates.message_stats(str(pid), told.counts, now_ns)
+    if any(told.counts.values()):
+        shown["message_stats"] = stats
+    if told.sync_messages is not None:
+        shown["sync_messages"] = told.sync_messages
+        shown["sync_messages_total"] = told.sync_total
+    return shown
+
+
+async def view_queue(backend: ManagementBackend, row: QueueRow) -> dict[str, object]:
+    """Message counts are absent if the master can't be asked; ``state`` then says why."""
+    shown: dict[str, object] = {
+        "name": row.name,
+        "vhost": row.vhost,
+        "type": "classic",
+        "durable": row.durable,
+        "auto_delete": row.auto_delete,
+        "exclusive": row.exclusive_owner is not None,
+        "arguments": row.arguments,
+        "node": "" if row.pid is None else row.pid.node,
+        "slave_nodes": [pid.node for pid in row.slave_pids],
+        "synchronised_slave_nodes": [pid.node for pid in row.sync_slave_pids],
+        "pid": None if row.pid is None else str(row.pid),
+        "slave_pids": list(map(str, row.slave_pids)),
+        "sync_slave_pids": list(map(str, row.sync_slave_pids)),
+        "gm_pids": list(map(str, row.gm_pids)),
+        "recoverable_slaves": list(row.recoverable_slaves),
+        "policy": row.policy,
+        "operator_policy": in_force(backend.metadata, row.vhost, row.name).operator_policy,
+        "effective_policy_definition": row.definition,
+    }
+    if (state := recorded_state(backend, row)) is not None:
+        return {**shown, "state": state}
+    if row.pid is None or not is_live(backend, row):
+        return {**shown, "state": "down"}
+    try:
+        answer, counted = await asyncio.gather(
+            backend.runtime.call(row.pid, Inspect(), timeout_ms=STAT_TIMEOUT_MS),
+            count_of(backend, row.pid),
+        )
+    except CallTimeout:
+        return {**shown, "state": "unresponsive"}
+    except ProcessError:
+        return {**shown, "state": "down"}
+    if not isinstance(answer, Stats):
+        return {**shown, "state": "unresponsive"}
+    return {
+        **shown,
+        "state": answer.state,
+        "messages": answer.ready + answer.unacknowledged,
+        "messages_ready": answer.ready,
+        "messages_unacknowledged": answer.unacknowledged,
+        "consumers": answer.consumers,
+        **answer.detail,
+        **({} if counted is None else view_operations(backend, row.pid, counted)),
+    }

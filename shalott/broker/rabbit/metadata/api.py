@@ -30,7 +30,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class TableChanged(Message):
-    """Sent to subscribers after a row changed on this node, for whatever reason."""
+    """Sent to subscribers after a row changed on this node."""
 
     table: str
     key: str

@@ -1,7 +1,7 @@
 """TableJournal: what a node's metadata leave on its own disk.
 
 Durable rows, the high-water mark of versions (so that no version is ever given twice by this node,
-though most rows are in memory only), and which nodes it saw go down (see boot.py).
+though most rows are in memory only), and which nodes it saw go down (see booting.py).
 """
 
 from __future__ import annotations

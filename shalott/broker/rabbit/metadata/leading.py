@@ -5,7 +5,6 @@ writes, and when it takes over it first makes sure that all have what any of the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import ProcessError
@@ -20,13 +19,10 @@ from shalott.broker.rabbit.metadata.messages import (
     Dumped,
     SettleTables,
 )
-from shalott.broker.rabbit.metadata.serving import COMMIT_LATE_MS, RETRY_MS
+from shalott.broker.rabbit.metadata.serving import COMMIT_LATE_MS, RETRY_MS, MemberServer
 from shalott.broker.rabbit.metadata.tables import StoredRow
 from shalott.broker.rabbit.processes.messages import Failed, Message, Name
-from shalott.broker.rabbit.processes.process import Caller
-
-if TYPE_CHECKING:
-    from shalott.broker.rabbit.metadata.server import MetadataServer
+from shalott.broker.rabbit.processes.runtime import Caller
 
 
 @dataclass(slots=True)
@@ -40,7 +36,7 @@ class Pending:
 class Leadership:
     """A server's; it does nothing while another member leads."""
 
-    def __init__(self, server: MetadataServer, env: Env, config: NodeConfig) -> None:
+    def __init__(self, server: MemberServer, env: Env, config: NodeConfig) -> None:
         self.is_reconciling = False
         self._server = server
         self._env = env
@@ -95,7 +91,7 @@ class Leadership:
             entry.caller.reply(Committed(version))
 
     def end(self) -> None:
-        """This node leaves: nobody waits any more."""
+        """This node leaves: answer those that wait."""
         for entry in self._pending.values():
             entry.caller.reply(Failed("not_running"))
         self._pending.clear()

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from shalott.broker.base.env import Env
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.journal import TableJournal
-from shalott.broker.rabbit.metadata.raft_server import LOG_PATH, MajorityServer
+from shalott.broker.rabbit.metadata.raft_group import LOG_PATH
+from shalott.broker.rabbit.metadata.raft_server import MajorityServer
 from shalott.broker.rabbit.metadata.server import MetadataServer
 from shalott.broker.raft.journal_log import JournalLog
 from shalott.broker.raft.storage import RaftStorage

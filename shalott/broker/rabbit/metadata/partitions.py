@@ -27,10 +27,11 @@ from typing import Protocol
 from shalott.broker.base.env import Env
 from shalott.broker.base.errors import ProcessError
 from shalott.broker.rabbit.config import NodeConfig
-from shalott.broker.rabbit.metadata.healing import choose_winner, is_majority, sides_of
+from shalott.broker.rabbit.metadata.membership import choose_winner, is_majority, sides_of
 from shalott.broker.rabbit.metadata.serving import TableServer
 from shalott.broker.rabbit.processes.messages import Done, Message, Name, NodeDownEvent, NodeUp
-from shalott.broker.rabbit.processes.process import Caller, Process
+from shalott.broker.rabbit.processes.process import Process
+from shalott.broker.rabbit.processes.runtime import Caller
 
 log = logging.getLogger("shalott.broker.partitions")
 
@@ -108,7 +109,7 @@ class HealTimeout(Message):
 
 
 class StatusChanged(Message):
-    """From the metadata server, to this process: somebody's status changed."""
+    """From the metadata server, to this process: a node's status changed."""
 
 
 MESSAGES: tuple[type[Message], ...] = (

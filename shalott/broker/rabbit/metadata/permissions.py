@@ -1,7 +1,7 @@
 """What a user may do in a virtual host: configure, write and read, each a pattern on names.
 
 After rabbit/rabbit_auth_backend_internal.erl. Users are those of the nodes' configuration. In "/"
-each of them may do everything until somebody says otherwise, as RabbitMQ's guest may; in another
+each of them may do everything until an operator says otherwise, as RabbitMQ's guest may; in another
 vhost nothing, and can't even open a connection to it.
 """
 

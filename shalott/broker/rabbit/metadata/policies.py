@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from shalott.broker.rabbit.metadata.records import PolicyRow, Record
 
@@ -34,10 +34,10 @@ class InForce:
 
     policy: str | None = None
     operator_policy: str | None = None
-    definition: Mapping[str, Any] | None = None
+    definition: Mapping[str, object] | None = None
 
     @property
-    def effective(self) -> dict[str, Any]:
+    def effective(self) -> dict[str, object]:
         return dict(self.definition or {})
 
 
@@ -70,13 +70,13 @@ def in_force(tables: Rows, vhost: str, name: str, kind: Kind = "queues") -> InFo
     )
 
 
-def merged(own: Mapping[str, Any], operators: Mapping[str, Any]) -> dict[str, Any]:
+def merged(own: Mapping[str, object], operators: Mapping[str, object]) -> dict[str, object]:
     """What a definition and an operator's say together."""
     together = {**own, **operators}
     for key in own:
         if key not in operators:
             continue
-        values = (own[key], operators[key])
-        if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
-            together[key] = min(values)
+        mine, theirs = own[key], operators[key]
+        if type(mine) is int and type(theirs) is int:
+            together[key] = min(mine, theirs)
     return together

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from shalott.broker.rabbit.metadata.healing import is_majority
+from shalott.broker.rabbit.metadata.membership import is_majority
 from shalott.broker.rabbit.metadata.messages import Member
 from shalott.broker.rabbit.metadata.tables import Change, StoredRow, Tables
 
@@ -102,7 +102,8 @@ def decode(data: bytes) -> Command:
 
 class ReplicatedTables:
     """The tables and the members after every command up to ``tables.version``. ``listed``: how many
-    nodes there are. ``is_blind``: write rows whatever their versions are (known bug OUR-04)."""
+    nodes there are. ``is_blind``: write rows without looking at their versions (known bug
+    OUR-04)."""
 
     def __init__(self, listed: int, *, is_blind: bool = False) -> None:
         self.tables = Tables()

@@ -14,19 +14,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from shalott.broker.rabbit.config import NodeConfig
-from shalott.broker.rabbit.metadata.healing import is_majority
-from shalott.broker.rabbit.metadata.membership import refusal
+from shalott.broker.rabbit.metadata.membership import belonging, is_majority, refusal
 from shalott.broker.rabbit.metadata.messages import JoinRefused, Member
+from shalott.broker.rabbit.metadata.raft_group import TableGroup
 from shalott.broker.rabbit.metadata.raft_log import AddMember, DropMember
+from shalott.broker.rabbit.metadata.raft_participant import Participant
 from shalott.broker.rabbit.processes.mesh import linked_within_ms
 from shalott.broker.raft.group import Submitted
-
-if TYPE_CHECKING:
-    from shalott.broker.rabbit.metadata.raft_server import MajorityServer
 
 log = logging.getLogger("shalott.broker.metadata")
 
@@ -35,10 +32,19 @@ STRANGER_NET_TICKS = 1.0  # how long a leader may be no member
 
 
 class Housekeeper:
-    """Every method may be called on any node; only the leader's does anything."""
+    """Every method may be called on any node; only the leader's does anything. ``on_refused`` is
+    called with this node's own broker, if that may not join, and the reason."""
 
-    def __init__(self, server: MajorityServer, config: NodeConfig) -> None:
-        self._server = server
+    def __init__(
+        self,
+        group: TableGroup,
+        participant: Participant,
+        config: NodeConfig,
+        on_refused: Callable[[Member, str], None],
+    ) -> None:
+        self._group = group
+        self._participant = participant
+        self._on_refused = on_refused
         self._node = config.name
         self._listed = config.node_names
         self._net_tick_ms = config.net_tick_ms
@@ -63,35 +69,35 @@ class Housekeeper:
 
     def look(self) -> None:
         """Drop whose run is over."""
-        server = self._server
-        if not server.raft.is_ready:
+        group = self._group
+        if not group.raft.is_ready:
             return
-        for member in list(server.state.members.values()):
+        for member in list(group.state.members.values()):
             if self._is_over(member):
                 self._drop(member, "its run is over, or cut off")
-            elif member.node not in server.belonging():
+            elif member.node not in belonging(self._listed, group.tables):
                 self._drop(member, "it was forgotten")
 
     def _drop(self, member: Member, why: str) -> None:
         if self._is_under_way(self._dropping, member):
             return
-        submitted = self._server.propose(DropMember(member))
+        submitted = self._group.propose(DropMember(member))
         if isinstance(submitted, Submitted):
             log.warning("dropping %s from the members: %s", member.node, why)
             self._dropping[member] = submitted.index
 
     def _is_under_way(self, proposed: Mapping[Member, int], member: Member) -> bool:
-        return proposed.get(member, 0) > self._server.tables.version
+        return proposed.get(member, 0) > self._group.tables.version
 
     def _is_over(self, member: Member) -> bool:
-        server = self._server
+        participant = self._participant
         if member.node == self._node:
-            return member != server.me or server.phase == "down"
-        status = server.peers.get(member.node)
+            return member != participant.me or participant.phase == "down"
+        status = participant.peers.get(member.node)
         if status is not None:
             is_down = status.member == member and status.phase == "down"
             return is_down or status.member.is_newer_than(member)
-        if member.node in server.runtime.nodes():
+        if member.node in participant.linked():
             return False  # its status is on its way
         # A node that has just come up may not have met it yet.
         patience = linked_within_ms(self._net_tick_ms) / self._net_tick_ms
@@ -99,14 +105,14 @@ class Housekeeper:
 
     def wants_to_join(self, member: Member, linked: tuple[str, ...]) -> None:
         """``member`` boots and is linked to these nodes. It asks again until it is added."""
-        server = self._server
-        members = server.state.members
-        if not server.raft.is_ready or members.get(member.node) == member:
+        group, participant = self._group, self._participant
+        members = group.state.members
+        if not group.raft.is_ready or members.get(member.node) == member:
             return
-        if member.node not in server.belonging():
+        if member.node not in belonging(self._listed, group.tables):
             self._refuse(member)
             return
-        is_newest = member == server.me or self._status_is_of(member)
+        is_newest = member == participant.me or self._status_is_of(member)
         others = [other for node, other in members.items() if node != member.node]
         strangers = [other.node for other in others if other.node not in linked]
         absent = [other.node for other in others if not self._is_in_sight(other)]
@@ -118,54 +124,54 @@ class Housekeeper:
         if strangers or absent:
             log.info("%s can't join yet: %s", member.node, ", ".join(strangers or absent))
             return
-        submitted = server.propose(AddMember(member))
+        submitted = group.propose(AddMember(member))
         if isinstance(submitted, Submitted):
             self._adding[member] = submitted.index
 
     def _refuse(self, member: Member) -> None:
         reason = refusal(member.node, self._node)
-        if member == self._server.me:
-            self._server.refused(member, reason)
+        if member == self._participant.me:
+            self._on_refused(member, reason)
         else:
-            self._server.tell(member.node, JoinRefused(member, reason))
+            self._participant.tell(member.node, JoinRefused(member, reason))
 
     def _status_is_of(self, member: Member) -> bool:
-        status = self._server.peers.get(member.node)
+        status = self._participant.peers.get(member.node)
         return status is not None and status.member == member and status.phase == "booting"
 
     def _may_become_a_majority(self) -> bool:
-        server = self._server
-        up = [node for node, status in server.peers.items() if status.phase != "down"]
-        return is_majority(len(up) + (server.phase != "down"), len(self._listed))
+        participant = self._participant
+        up = [node for node, status in participant.peers.items() if status.phase != "down"]
+        return is_majority(len(up) + (participant.phase != "down"), len(self._listed))
 
     def _is_in_sight(self, member: Member) -> bool:
-        server = self._server
+        participant = self._participant
         if member.node == self._node:
-            return member == server.me and server.phase == "running"
-        status = server.peers.get(member.node)
+            return member == participant.me and participant.phase == "running"
+        status = participant.peers.get(member.node)
         return status is not None and status.member == member and status.phase != "down"
 
     # -- now and then ------------------------------------------------------------------------------
 
     def watch(self) -> None:
         """Every half net tick."""
-        server = self._server
-        if not server.raft.is_ready or server.state.members.get(self._node) == server.me:
+        group, participant = self._group, self._participant
+        if not group.raft.is_ready or group.state.members.get(self._node) == participant.me:
             self._member_at = self._now()
-        if server.raft.is_ready:
+        if group.raft.is_ready:
             self._part()
             if self._waited(self._member_at, STRANGER_NET_TICKS):
                 self._give_the_lead()
 
     def _give_the_lead(self) -> None:
-        there = [m.node for m in self._server.state.members.values() if self._is_in_sight(m)]
+        there = [m.node for m in self._group.state.members.values() if self._is_in_sight(m)]
         if there:
             log.info("%s shall lead the tables", there[0])
-            self._server.raft.transfer(there[0])
+            self._group.raft.transfer(there[0])
 
     def _part(self) -> None:
         """Queues need a link between any two members: drop one of two that have none."""
-        members = self._server.state.members
+        members = self._group.state.members
         now = self._now()
         self._apart = {pair: self._apart.get(pair, now) for pair in self._without_link()}
         lasting = [p for p, since in self._apart.items() if self._waited(since, APART_NET_TICKS)]
@@ -178,7 +184,7 @@ class Housekeeper:
 
     def _without_link(self) -> list[tuple[str, str]]:
         """Pairs of members, of which one says that it is not linked to the other."""
-        members = [m for m in self._server.state.members.values() if m.node != self._node]
+        members = [m for m in self._group.state.members.values() if m.node != self._node]
         return [
             (one.node, other.node)
             for one in members
@@ -188,7 +194,7 @@ class Housekeeper:
         ]
 
     def _says_gone(self, one: Member, other: Member) -> bool:
-        status = self._server.peers.get(one.node)
+        status = self._participant.peers.get(one.node)
         return status is not None and status.member == one and other.node not in status.linked
 
     def _waited(self, since: float, net_ticks: float) -> bool:

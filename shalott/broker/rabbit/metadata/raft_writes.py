@@ -2,13 +2,12 @@
 
 A write is put into the log. When it is applied it is known whether its rows were still as the
 writer saw them; then it is answered, but not before every member says that it has applied it too.
-A leader that leads no more tells those who wait that nobody knows.
+A leader that leads no more tells those that wait that the outcome is unknown.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.rabbit.metadata import raft_log
@@ -19,13 +18,11 @@ from shalott.broker.rabbit.metadata.messages import (
     Conflicted,
     Member,
 )
+from shalott.broker.rabbit.metadata.raft_group import TableGroup
 from shalott.broker.rabbit.metadata.serving import COMMIT_LATE_MS
 from shalott.broker.rabbit.processes.messages import Failed, Message
-from shalott.broker.rabbit.processes.process import Caller
+from shalott.broker.rabbit.processes.runtime import Caller
 from shalott.broker.raft.api import Entry
-
-if TYPE_CHECKING:
-    from shalott.broker.rabbit.metadata.raft_server import MajorityServer
 
 
 @dataclass(slots=True)
@@ -40,8 +37,8 @@ class Pending:
 class Writes:
     """A server's, while it leads."""
 
-    def __init__(self, server: MajorityServer, env: Env, node: str) -> None:
-        self._server = server
+    def __init__(self, group: TableGroup, env: Env, node: str) -> None:
+        self._group = group
         self._env = env
         self._node = node
         self._pending: dict[int, Pending] = {}  # by index
@@ -49,16 +46,16 @@ class Writes:
 
     async def commit(self, request: Commit, caller: Caller) -> Message | None:
         """The answer to ``request``; None if ``caller`` is answered later."""
-        server = self._server
+        group = self._group
         if self._env.buggify("metadata.commit_late"):  # the leader may be busy, or fail meanwhile
             await pause_ms(self._env.rng.random() * COMMIT_LATE_MS)
-        if not server.raft.is_ready:
-            return Failed("not_leader", server.raft.leader)
-        if server.state.members.get(request.member.node) != request.member:
+        if not group.raft.is_ready:
+            return Failed("not_leader", group.raft.leader)
+        if group.state.members.get(request.member.node) != request.member:
             return Failed("not_member", request.member.node)
-        if not server.state.has_majority:
+        if not group.state.has_majority:
             return Failed("no_majority")
-        submitted = server.propose(raft_log.WriteRows(request.member, request.changes))
+        submitted = group.propose(raft_log.WriteRows(request.member, request.changes))
         if isinstance(submitted, Failed):
             return submitted
         self._pending[submitted.index] = Pending(submitted.term, caller)
@@ -93,7 +90,7 @@ class Writes:
     def _is_everywhere(self, version: int) -> bool:
         return all(
             node == self._node or self._has_applied(member, version)
-            for node, member in self._server.state.members.items()
+            for node, member in self._group.state.members.items()
         )
 
     def _has_applied(self, member: Member, version: int) -> bool:

@@ -9,11 +9,13 @@ restarted cluster recovers from.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from shalott.broker.rabbit.processes.messages import Pid
+
+ExchangeType = Literal["direct", "fanout", "topic", "headers"]
 
 
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="queue"):
@@ -24,7 +26,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", ta
     durable: bool
     auto_delete: bool
     exclusive_owner: Pid | None = None  # the connection's process
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, object] = {}
     pid: Pid | None = None  # the master
     slave_pids: tuple[Pid, ...] = ()
     sync_slave_pids: tuple[Pid, ...] = ()
@@ -34,7 +36,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", ta
     recoverable_slaves: tuple[str, ...] = ()  # nodes that had a mirror when last seen
     state: Literal["live", "crashed", "stopped"] = "live"
     policy: str | None = None  # name of the policy in force
-    definition: dict[str, Any] = {}  # its definition
+    definition: dict[str, object] = {}  # its definition
     policy_version: int = 0
 
     @property
@@ -45,11 +47,11 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", ta
 class ExchangeRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="exchange"):
     vhost: str
     name: str
-    type: Literal["direct", "fanout", "topic", "headers"]
+    type: ExchangeType
     durable: bool = True
     auto_delete: bool = False
     internal: bool = False
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, object] = {}
 
 
 class BindingRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="binding"):
@@ -60,7 +62,7 @@ class BindingRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", 
     destination: str
     to_exchange: bool = False
     routing_key: str = ""
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, object] = {}
     durable: bool = True
 
 
@@ -72,7 +74,7 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", t
     vhost: str
     name: str
     pattern: str
-    definition: dict[str, Any]
+    definition: dict[str, object]
     priority: int = 0
     apply_to: Literal["all", "queues", "exchanges"] = "all"
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from shalott.broker.base.env import Env
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.api import TableChanged
 from shalott.broker.rabbit.metadata.booting import Booting
+from shalott.broker.rabbit.metadata.journal import TableJournal
 from shalott.broker.rabbit.metadata.leading import Leadership
 from shalott.broker.rabbit.metadata.membership import INCONSISTENT, belonging, refusal
 from shalott.broker.rabbit.metadata.messages import (
@@ -50,12 +50,9 @@ from shalott.broker.rabbit.processes.messages import (
     Name,
     NodeDownEvent,
     NodeUp,
-    Pid,
 )
-from shalott.broker.rabbit.processes.process import Caller, Process
-
-if TYPE_CHECKING:
-    from shalott.broker.rabbit.metadata.journal import TableJournal
+from shalott.broker.rabbit.processes.process import Process
+from shalott.broker.rabbit.processes.runtime import Caller
 
 log = logging.getLogger("shalott.broker.metadata")
 
@@ -79,13 +76,13 @@ class MetadataServer(Process):
         self.members: dict[str, Member] = {}  # in order of joining
         self.peers: dict[str, Status] = {}  # linked nodes' latest status
         self.partitions: dict[str, None] = {}
-        self.is_forced = False  # load, whoever may have fresher tables (force_boot)
+        self.is_forced = False  # load, even if others may have fresher tables (force_boot)
         self._env = env
         self._config = config
         self._journal = journal
         self._connections = connections
         self._me = Member(config.name, env.incarnation, 0)
-        self._subscribers = Subscribers()
+        self.subscribers = Subscribers()
         self._running = asyncio.Event()
         self._leadership = Leadership(self, env, config)
         self._booting = Booting(self, config, journal)
@@ -122,12 +119,6 @@ class MetadataServer(Process):
     async def close(self) -> None:
         """The journal is closed by who opened it."""
 
-    def subscribe(self, pid: Pid) -> None:
-        self._subscribers.add(pid)
-
-    def unsubscribe(self, pid: Pid) -> None:
-        self._subscribers.remove(pid)
-
     @property
     def me(self) -> Member:
         return self._me
@@ -148,10 +139,6 @@ class MetadataServer(Process):
         self.on_lost("the other members do not know this node")
 
     def may_confirm(self) -> bool:
-        return True
-
-    def is_settled(self, table: str, key: str) -> bool:
-        """As far as there is such a thing here: the other side of a partition may win."""
         return True
 
     async def await_version(self, version: int) -> None:
@@ -323,11 +310,11 @@ class MetadataServer(Process):
         await self.written(message.version, taken)
         self.tell(message.leader.node, Applied(self._me, message.version))
 
-    async def written(self, version: int, rows: list[StoredRow] | tuple[StoredRow, ...]) -> None:
+    async def written(self, version: int, rows: Sequence[StoredRow]) -> None:
         await self._journal.write(version, rows)
         self.changed.set()
         for row in rows:
             self._publish(TableChanged(row.table, row.key))
 
     def _publish(self, message: Message) -> None:
-        self._subscribers.tell(self, message)
+        self.subscribers.tell(self, message)

@@ -7,13 +7,15 @@ needs a majority of the listed nodes. A node's partition mode decides which it h
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from shalott.broker.rabbit.metadata.messages import SERVER, Member, Phase
-from shalott.broker.rabbit.metadata.tables import Tables
+from shalott.broker.rabbit.metadata.messages import SERVER, Member, Phase, Status
+from shalott.broker.rabbit.metadata.tables import StoredRow, Tables
 from shalott.broker.rabbit.processes.messages import Message, Name, Pid
 from shalott.broker.rabbit.processes.process import Process
+from shalott.broker.rabbit.processes.runtime import Runtime
 
 RETRY_MS = 50
 COMMIT_LATE_MS = 200  # in simulation, now and then
@@ -23,13 +25,21 @@ class TableServer(Protocol):
     """The node calls ``boot`` and ``leave``; the rest is messages, and looks."""
 
     needs_majority: bool  # for a write: of the listed nodes
-    members: dict[str, Member]  # who shares these tables with this node, as it sees it
-    phase: Phase
+    is_forced: bool  # boot, even if others may have fresher tables (force_boot)
     pid: Pid
-    on_status: Callable[[], None]  # somebody's status changed
+    subscribers: Subscribers  # local processes that get TableChanged and Membership
+    on_status: Callable[[], None]  # a node's status changed
     on_lost: Callable[[str], None]  # this node is no member any more: it must boot anew
     on_failed: Callable[[str], None]  # its disk failed for good: the node must give itself up
     on_refused: Callable[[str], None]  # the cluster has forgotten this node: it can't start
+
+    @property
+    def members(self) -> Mapping[str, Member]:
+        """Who shares these tables with this node, as it sees it."""
+        ...
+
+    @property
+    def phase(self) -> Phase: ...
 
     @property
     def tables(self) -> Tables: ...
@@ -54,22 +64,12 @@ class TableServer(Protocol):
         """The node ends."""
         ...
 
-    def subscribe(self, pid: Pid) -> None:
-        """From now on ``pid`` (local) gets TableChanged and Membership."""
-        ...
-
-    def unsubscribe(self, pid: Pid) -> None: ...
-
     def lost_membership(self) -> None:
         """The leader says that this node is no member."""
         ...
 
     def may_confirm(self) -> bool:
         """Whether this node is in the group that may write, if there is only one such group."""
-        ...
-
-    def is_settled(self, table: str, key: str) -> bool:
-        """Whether the row as it is here can't be undone by a partition."""
         ...
 
     async def await_version(self, version: int) -> None:
@@ -87,6 +87,31 @@ class TableServer(Protocol):
     def known_partitions(self) -> Mapping[str, Sequence[str]]:
         """This node and its linked peers, each with the nodes that it says it ran apart from."""
         ...
+
+
+class MemberServer(TableServer, Protocol):
+    """A server whose tables need no majority, as its leadership and its booting see it."""
+
+    tables: Tables
+    members: dict[str, Member]  # in order of joining
+    peers: dict[str, Status]  # linked nodes' latest status
+    changed: asyncio.Event
+    runtime: Runtime
+
+    @property
+    def leader(self) -> Member | None: ...
+
+    def set_phase(self, phase: Phase) -> None: ...
+
+    def membership_changed(self) -> None: ...
+
+    def tell(self, node: str, message: Message) -> None: ...
+
+    def deliver(self, item: Message) -> None: ...
+
+    def after(self, delay_ms: float, message: Message) -> asyncio.TimerHandle: ...
+
+    async def written(self, version: int, rows: Sequence[StoredRow]) -> None: ...
 
 
 def server_name(node: str) -> Name:

@@ -9,7 +9,6 @@ deleted row stays as a tombstone with its version.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -111,7 +110,7 @@ class Tables:
         ]
         return durable_part(every) if durable_only else every
 
-    def counts(self) -> dict[str, Any]:
+    def counts(self) -> dict[str, object]:
         return {table: len(self.rows(table)) for table in TABLES}
 
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shalott.broker.rabbit.metadata.records import PolicyRow, QueueRow
-from shalott.broker.rabbit.processes.messages import Pid
-from shalott.broker.rabbit.processes.terms import atom, pid_anywhere, pid_here, term
+from shalott.broker.rabbit.processes.messages import Pid, atom, pid_anywhere, pid_here, term
 
 # How a match that failed is told when the peer's queue supervisor was not there (KB-RMQ-01).
 NO_SUPERVISOR = (
@@ -20,7 +19,7 @@ NO_SUPERVISOR = (
     " in rabbit_amqqueue_sup_sup:start_queue_process/3 line 45"
 )
 
-# The rest of the original's #q{}, of a process that has served nobody yet.
+# The rest of the original's #q{}, of a process that has served no client yet.
 _SLOTS = "{" + ",".join(["[]"] * 16) + "}"
 _UNSET = (
     "none,false,undefined,undefined,{state,{queue,[],[],0},{active,0,1.0}},undefined,undefined,"

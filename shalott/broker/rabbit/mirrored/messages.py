@@ -4,14 +4,15 @@ payloads).
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import msgspec
 
 from shalott.broker.rabbit.amqp.queue_protocol import Content
+from shalott.broker.rabbit.gm.activity import Activity, Catchup, CheckNeighbours
 from shalott.broker.rabbit.metadata.records import GroupRow, MemberId, QueueRow
-from shalott.broker.rabbit.mirrored.ring.members import Activity, Catchup, CheckNeighbours
 from shalott.broker.rabbit.processes.messages import Message, Pid
+from shalott.broker.rabbit.processes.runtime import Caller
 
 SUPERVISOR = "queues"  # the name that each node's queue supervisor is registered under
 
@@ -108,7 +109,7 @@ class Claimed(Message, frozen=True):
     ready: int
     unacknowledged: int
     synchronised: bool
-    detail: dict[str, Any] = {}
+    detail: dict[str, object] = {}
 
 
 class LookRing(Message, frozen=True):
@@ -282,3 +283,32 @@ MESSAGES: tuple[type[Message], ...] = (
     StartMirror,
     LookAgain,
 )
+
+
+# -- why a queue process was started ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareStart:
+    """``row`` is what was declared, without a pid."""
+
+    row: QueueRow
+    caller: Caller
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverStart:
+    """``seen``: the dead master in whose place it shall be. ``snapshot`` is the row as it was then,
+    under KB-RMQ-02 only.
+    """
+
+    seen: Pid | None
+    snapshot: QueueRow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorStart:
+    caller: Caller | None
+
+
+Start = DeclareStart | RecoverStart | MirrorStart

@@ -9,9 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Any
+from typing import Literal, TypeGuard
+
+import msgspec
 
 from shalott.broker.rabbit.metadata.records import PolicyRow, QueueRow
+from shalott.broker.rabbit.processes.messages import Pid
 
 HA_MODES = ("all", "exactly", "nodes")
 SYNC_MODES = ("manual", "automatic")
@@ -54,7 +57,7 @@ def _unknown(policy: PolicyRow, known: Container[str]) -> str | None:
     return f"Validation failed\n\n[{','.join(pairs)}] are not recognised policy settings\n"
 
 
-def _term(value: Any) -> str:
+def _term(value: object) -> str:
     return f'<<"{value}">>' if isinstance(value, str) else json.dumps(value)
 
 
@@ -64,7 +67,7 @@ def validate_operators(policy: PolicyRow) -> str | None:
     return validate(policy) if unknown is None else unknown
 
 
-def _validate_mirroring(definition: Mapping[str, Any]) -> str | None:
+def _validate_mirroring(definition: Mapping[str, object]) -> str | None:
     mode, params = definition.get("ha-mode"), definition.get("ha-params")
     if mode is None:
         others = [key for key in definition if key.startswith("ha-")]
@@ -78,38 +81,38 @@ def _validate_mirroring(definition: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _is_int(value: Any) -> bool:
+def _is_int(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_node_list(value: Any) -> bool:
+def _is_node_list(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value)
 
 
-def _one_of(allowed: Sequence[str]) -> Callable[[Any], str | None]:
+def _one_of(allowed: Sequence[str]) -> Callable[[object], str | None]:
     text = f"must be one of {', '.join(allowed)}"
     return lambda value: None if isinstance(value, str) and value in allowed else text
 
 
-def _at_least(least: int) -> Callable[[Any], str | None]:
+def _at_least(least: int) -> Callable[[object], str | None]:
     text = f"must be a whole number, at least {least}"
     return lambda value: None if _is_int(value) and value >= least else text
 
 
-def _one_of_numbers(*allowed: int) -> Callable[[Any], str | None]:
+def _one_of_numbers(*allowed: int) -> Callable[[object], str | None]:
     text = f"must be {' or '.join(map(str, allowed))}"
     return lambda value: None if _is_int(value) and value in allowed else text
 
 
-def _string(value: Any) -> str | None:
+def _string(value: object) -> str | None:
     return None if isinstance(value, str) else "must be a string"
 
 
-def _anything(value: Any) -> str | None:
+def _anything(value: object) -> str | None:
     return None
 
 
-_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
+_CHECKS: Mapping[str, Callable[[object], str | None]] = {
     "ha-mode": _one_of(HA_MODES),
     "ha-params": _anything,  # depends on ha-mode
     "ha-sync-mode": _one_of((*SYNC_MODES, "manually")),
@@ -145,7 +148,7 @@ OPERATOR_KEYS = (
 )
 
 
-def normalise(definition: Mapping[str, Any]) -> dict[str, Any]:
+def normalise(definition: Mapping[str, object]) -> dict[str, object]:
     """As it is stored: old manuals say "manually" where the broker says "manual"."""
     stored = dict(definition)
     if stored.get("ha-sync-mode") == "manually":
@@ -165,7 +168,8 @@ def syncs_automatically(row: QueueRow) -> bool:
 
 
 def promotes_unsynced_on_failure(row: QueueRow) -> bool:
-    """RabbitMQ's default is to promote whoever is left: availability over messages (rmq#1578)."""
+    """RabbitMQ's default is to promote the mirror that is left: availability over messages
+    (rmq#1578)."""
     return str(row.definition.get("ha-promote-on-failure", "always")) == "always"
 
 
@@ -175,17 +179,18 @@ def promotes_unsynced_on_shutdown(row: QueueRow) -> bool:
 
 def sync_batch_size(row: QueueRow, default: int) -> int:
     size = row.definition.get("ha-sync-batch-size", default)
-    return int(size) if size > 1 else default
+    return size if _is_int(size) and size > 1 else default
 
 
-def setting(row: QueueRow, key: str) -> Any:
+def setting(row: QueueRow, key: str) -> object:
     """A queue argument (``x-`` and ``key``) or the policy's ``key``; the smaller if both are
     numbers.
     """
     values = [row.arguments.get(f"x-{key}"), row.definition.get(key)]
     present = [value for value in values if value is not None]
-    if len(present) == 2 and all(_is_int(value) for value in present):
-        return min(present)
+    numbers = [value for value in present if _is_int(value)]
+    if len(numbers) == 2:
+        return min(numbers)
     return present[0] if present else None
 
 
@@ -207,15 +212,17 @@ def suggested_nodes(
     assert row.pid is not None
     master = row.pid.node
     mirrors = list(dict.fromkeys(pid.node for pid in row.slave_pids))
-    mode: Any = row.definition.get("ha-mode")
-    params: Any = row.definition.get("ha-params")
+    mode = row.definition.get("ha-mode")
+    params = row.definition.get("ha-params")
     if not is_mirrored(row):
         return master, []
     if mode == "all":
         return master, [node for node in running if node != master]
     if mode == "exactly":
-        return master, _exactly(int(params) - 1, master, mirrors, running, choose_index)
+        assert isinstance(params, int)
+        return master, _exactly(params - 1, master, mirrors, running, choose_index)
     synced = list(dict.fromkeys(pid.node for pid in row.sync_slave_pids))
+    assert isinstance(params, (list, tuple))
     return _listed(list(params), master, synced, running)
 
 
@@ -264,3 +271,50 @@ def changes(
     add = [node for node in wanted if node not in actual]
     drop = [node for node in dict.fromkeys(actual) if node not in wanted]
     return add, drop
+
+
+# -- placement -------------------------------------------------------------------------------------
+
+# Whether a process of a queue belongs on this node, and as what. Pure.
+#
+# These are the rules by which a node recovers its queues when it boots and starts crashed processes
+# again (rabbit/rabbit_amqqueue.erl recover, rabbit_prequeue.erl restart,
+# rabbit_mirror_queue_misc.erl on_vhost_up). The answer is a wish only: the started process checks
+# the row again in its first transaction.
+
+Decision = Literal["master", "mirror", "wait", "nothing"]
+
+
+def decide(
+    live: QueueRow | None,
+    durable: QueueRow | None,
+    node: str,
+    is_alive: Callable[[Pid], bool],
+    choose_index: Callable[[int], int],
+) -> Decision:
+    """What to start on ``node``, which has no process of the queue.
+
+    wait: some mirror elsewhere is about to be promoted, look again in a moment.
+    """
+    if live is None:
+        # Only the node that had the last master has all that was confirmed.
+        mine = durable is not None and durable.pid is not None and durable.pid.node == node
+        return "master" if mine else "nothing"
+    if live.pid is None:
+        return "nothing"
+    has_mirrors = any(pid.node != node and is_alive(pid) for pid in live.slave_pids)
+    if live.pid.node == node:
+        return "wait" if has_mirrors else "master"
+    if is_alive(live.pid):
+        return "mirror" if _wants_mirror(live, node, choose_index) else "nothing"
+    return "wait" if has_mirrors and _wants_mirror(live, node, choose_index) else "nothing"
+
+
+def _wants_mirror(row: QueueRow, node: str, choose_index: Callable[[int], int]) -> bool:
+    assert row.pid is not None
+    # A mirror that was here in a former life doesn't count as present.
+    others = tuple(pid for pid in row.slave_pids if pid.node != node)
+    present = [row.pid.node, *(pid.node for pid in others)]
+    without_me = msgspec.structs.replace(row, slave_pids=others)
+    _, mirrors = suggested_nodes(without_me, [*present, node], choose_index)
+    return node in mirrors

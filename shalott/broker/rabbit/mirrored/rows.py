@@ -14,12 +14,12 @@ from typing import Literal
 
 import msgspec
 
-from shalott.broker.rabbit.amqp.bindings import drop_unused
+from shalott.broker.rabbit.amqp.exchanges import drop_unused
+from shalott.broker.rabbit.gm.group import GroupChange, ReadGroup, apply_change
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.policies import in_force
 from shalott.broker.rabbit.metadata.records import BindingRow, GroupRow, QueueRow
 from shalott.broker.rabbit.mirrored import policy
-from shalott.broker.rabbit.mirrored.ring.group import GroupChange, ReadGroup, apply_change
 from shalott.broker.rabbit.processes.messages import Pid
 
 QUEUE = "queue"
@@ -98,7 +98,7 @@ def take_over(tx: Transaction, key: str, me: Pid, seen: Pid | None) -> QueueRow 
 
 
 def store_snapshot(tx: Transaction, snapshot: QueueRow, me: Pid) -> QueueRow:
-    """KB-RMQ-02: internal_declare(Q, true) stores what it was given, whatever the row says now: the
+    """KB-RMQ-02: internal_declare(Q, true) stores what it was given over the row of now: the
     promotion that came in between is undone, and its ring member is gone from the row.
     """
     stale = msgspec.structs.replace(
@@ -154,7 +154,7 @@ def clear_mirrors(
 def mark_ended(
     tx: Transaction, key: str, me: Pid, how: Literal["crashed", "stopped"]
 ) -> QueueRow | None:
-    """``me`` has ended as the queue's master and nobody takes its place. None if it is not the
+    """``me`` has ended as the queue's master and no mirror takes its place. None if it is not the
     master, or the row says so already.
     """
     row = read(tx, key)
@@ -163,9 +163,10 @@ def mark_ended(
     return store(tx, msgspec.structs.replace(row, state=how))
 
 
-def mark_anybodys(tx: Transaction, key: str, crashed: QueueRow | None) -> None:
-    """KB-RMQ-38: terminate(shutdown) writes "stopped" into the row that is there, whoever's it is;
-    any other end but an orderly one stores the row that this process has known: ``crashed``.
+def mark_current_row(tx: Transaction, key: str, crashed: QueueRow | None) -> None:
+    """KB-RMQ-38: terminate(shutdown) writes "stopped" into the row that is there, also another
+    master's; any other end but an orderly one stores the row that this process has known:
+    ``crashed``.
     """
     row = read(tx, key)
     if row is None:
@@ -254,10 +255,10 @@ def forget_master(
     if not heirs:
         delete(tx, durable)
         return "deleted"
-    nobody = Pid(heirs[0], 0, 0)  # a process that never was (node_to_fake_pid)
+    fake = Pid(heirs[0], 0, 0)  # a process that never was (node_to_fake_pid)
     if live is not None:
         tx.delete(QUEUE, key)
-    tx.write(DURABLE, key, msgspec.structs.replace(durable, pid=nobody))
+    tx.write(DURABLE, key, msgspec.structs.replace(durable, pid=fake))
     return "promoted"
 
 
@@ -357,7 +358,7 @@ def remove_dead(
     promotes_unsynced: bool = False,
 ) -> Removal:
     """Take the dead out of the row; if the master is among them, the oldest mirror that may is
-    promoted: any of them with ``promotes_unsynced``, whatever the policy says.
+    promoted: any of them with ``promotes_unsynced``, even against the policy.
     """
     row = read(tx, key)
     if row is None:

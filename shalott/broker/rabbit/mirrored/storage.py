@@ -77,17 +77,17 @@ class QueueStorage:
         return self._pages.files_of(self.directory(row.key).rpartition("/")[2])
 
     def _opened(self, row: QueueRow, queue: BackingQueue) -> BackingQueue:
-        queue.buggify = queue.pager.buggify = self._buggify
-        queue.sync_after(self._sync_interval_ms)
-        queue.join(self._monitor)
-        queue.set_lazy(policy.is_lazy(row))
+        queue.index.buggify = queue.pager.buggify = self._buggify
+        queue.index.sync_after(self._sync_interval_ms)
+        queue.ram.join(self._monitor, queue.pager)
+        queue.pager.set_lazy(policy.is_lazy(row))
         self._open[row.key] = queue
         return queue
 
     def forget_all(self) -> None:
-        """The broker has stopped: whatever its queues held, the node's memory is free of it."""
+        """The broker has stopped: the node's memory is free of what its queues held."""
         for queue in self._open.values():
-            queue.pager.forget()
+            queue.ram.forget()
 
     async def wipe(self, key: str) -> int:
         """Delete a queue's files; returns how many messages were in them."""
@@ -101,7 +101,7 @@ class QueueStorage:
             log.warning("queue '%s': %s; it is discarded unread", key, error)
             await BackingQueue(self._disk, directory, None).wipe()
             return 0
-        discarded = former.depth
+        discarded = former.messages.depth
         await former.wipe()
         return discarded
 

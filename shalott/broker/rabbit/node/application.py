@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.rabbit.amqp.alarms import Alarms
@@ -22,21 +23,32 @@ from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.records import exchange_key
 from shalott.broker.rabbit.mirrored.messages import SUPERVISOR
-from shalott.broker.rabbit.mirrored.process.context import QueueContext
 from shalott.broker.rabbit.mirrored.storage import QueueStorage
-from shalott.broker.rabbit.mirrored.supervision.maintenance import hand_over
-from shalott.broker.rabbit.mirrored.supervision.orphans import drop_orphans
-from shalott.broker.rabbit.mirrored.supervision.queues_service import QueuesService
-from shalott.broker.rabbit.mirrored.supervision.supervisor import QueueSupervisor
 from shalott.broker.rabbit.processes.runtime import Runtime
+from shalott.broker.rabbit.queue_process.state import QueueContext
 from shalott.broker.rabbit.storage.lazy_sync import LazySyncDisk
 from shalott.broker.rabbit.storage.memory import MemoryMonitor
+from shalott.broker.rabbit.supervision.maintenance import drop_orphans, hand_over
+from shalott.broker.rabbit.supervision.queues_service import QueuesService
+from shalott.broker.rabbit.supervision.supervisor import QueueSupervisor
 
 log = logging.getLogger("shalott.broker.application")
 
 VHOST = "/"
 # What a master that has waited in vain for its mirrors needs to write so into its queue's row.
 CLEAR_MS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What a broker has of its node, which outlives it."""
+
+    env: Env
+    config: NodeConfig
+    runtime: Runtime
+    metadata: ReplicatedMetadata
+    memory: MemoryMonitor
+    alarms: Alarms
 
 
 class Application:
@@ -46,17 +58,13 @@ class Application:
 
     def __init__(
         self,
-        env: Env,
-        config: NodeConfig,
-        runtime: Runtime,
-        metadata: ReplicatedMetadata,
+        host: Host,
         *,
         may_confirm: Callable[[], bool],
-        memory: MemoryMonitor,
-        alarms: Alarms,
         fail: Callable[[str], None],
         restarted: bool = False,
     ) -> None:
+        env, config, runtime, metadata = host.env, host.config, host.runtime, host.metadata
         self._env = env
         self._config = config
         self._runtime = runtime
@@ -67,7 +75,7 @@ class Application:
             LazySyncDisk(env.disk) if env.has_bug("OUR-03") else env.disk,
             env.clock,
             env.buggify,
-            memory,
+            host.memory,
             sync_interval_ms=config.confirm_sync_ms,
         )
         self._context = QueueContext(
@@ -81,7 +89,7 @@ class Application:
         )
         self.supervisor = QueueSupervisor(self._context)
         self.listener = Listener(
-            Services(env, runtime, config, metadata, self.queues, may_confirm, alarms)
+            Services(env, runtime, config, metadata, self.queues, may_confirm, host.alarms)
         )
         self._started = False
 
@@ -107,7 +115,7 @@ class Application:
         log.info("stopping the broker: %s", reason)
         await self.listener.stop(f"broker forced connection closure: {reason}")
         if self._started:
-            await self.supervisor.stop_all(self._config.slave_wait_timeout_ms + CLEAR_MS)
+            await self.supervisor.children.stop_all(self._config.slave_wait_timeout_ms + CLEAR_MS)
             await self._runtime.kill(self.supervisor.pid)
             await self._runtime.kill(self.dead_letters.pid)
         self._storage.forget_all()

@@ -4,7 +4,7 @@ join_cluster, force_load_next_boot).
 
 A node's configuration names its peers, so the cluster that it can join is that one: reset takes it
 out, and join_cluster lets it in again. It comes back with an empty disk, and takes no part in the
-tables, nor in their elections, before a running node has let it in. So whatever it had acknowledged
+tables, nor in their elections, before a running node has let it in. So all that it had acknowledged
 or voted for in its life before is held by a majority that does not need it.
 """
 
@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from shalott.broker.base.env import pause_ms
+from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import BrokerError, ProcessError
+from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.management.agent import NAME, Admit, Forget
-from shalott.broker.rabbit.node.standing import Standing, write_standing
+from shalott.broker.rabbit.metadata.serving import TableServer
+from shalott.broker.rabbit.node.node_state import Standing, write_standing
 from shalott.broker.rabbit.processes.messages import Failed, Message, Name
-
-if TYPE_CHECKING:
-    from shalott.broker.rabbit.node.node import Node
+from shalott.broker.rabbit.processes.runtime import Runtime
 
 log = logging.getLogger("shalott.broker.node")
 
@@ -31,10 +31,28 @@ LOOK_MS = 50
 ALREADY = "The node is already a member of this cluster"
 
 
+class ClusterNode(Protocol):
+    """The node, as far as this needs it."""
+
+    env: Env
+    configured: NodeConfig
+    config: NodeConfig
+    runtime: Runtime
+    standing: Standing
+
+    @property
+    def phase(self) -> str: ...
+
+    @property
+    def metadata_server(self) -> TableServer: ...
+
+    def begin_again(self, standing: Standing, *, wipes: bool) -> None: ...
+
+
 class Clustering:
     """A node's."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: ClusterNode) -> None:
         self._node = node
 
     @property

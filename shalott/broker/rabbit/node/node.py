@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
@@ -24,25 +24,34 @@ from shalott.broker.base.errors import BrokerError, ConfigError
 from shalott.broker.base.files import begin_life
 from shalott.broker.base.http_server import ManagementServer
 from shalott.broker.rabbit.amqp.alarms import Alarms
+from shalott.broker.rabbit.amqp.connection import ConnectionInfo
+from shalott.broker.rabbit.amqp.queue_protocol import MESSAGES as QUEUE_MESSAGES
+from shalott.broker.rabbit.amqp.services import ChannelInfo, Queues
 from shalott.broker.rabbit.config import NodeConfig
+from shalott.broker.rabbit.management.agent import MESSAGES as AGENT_MESSAGES
 from shalott.broker.rabbit.management.agent import NAME as CLIENTS
 from shalott.broker.rabbit.management.agent import ClientsAgent
 from shalott.broker.rabbit.management.api import respond
+from shalott.broker.rabbit.management.backend import Rates
 from shalott.broker.rabbit.management.clients import clients_of_node, send_away
-from shalott.broker.rabbit.management.members import admit, forget
+from shalott.broker.rabbit.management.nodes import admit, forget
 from shalott.broker.rabbit.management.views import look
 from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
+from shalott.broker.rabbit.metadata.api import Metadata
+from shalott.broker.rabbit.metadata.messages import MESSAGES as METADATA_MESSAGES
 from shalott.broker.rabbit.metadata.messages import SERVER
 from shalott.broker.rabbit.metadata.opening import Store, make_server, open_store
+from shalott.broker.rabbit.metadata.partitions import MESSAGES as PARTITION_MESSAGES
 from shalott.broker.rabbit.metadata.partitions import NAME as PARTITIONS
 from shalott.broker.rabbit.metadata.partitions import PartitionHandler
-from shalott.broker.rabbit.node import messages
-from shalott.broker.rabbit.node.application import Application
+from shalott.broker.rabbit.metadata.raft_group import MESSAGES as CONSENSUS_MESSAGES
+from shalott.broker.rabbit.mirrored.messages import MESSAGES as MIRROR_MESSAGES
+from shalott.broker.rabbit.node.application import Application, Host
 from shalott.broker.rabbit.node.clustering import Clustering
-from shalott.broker.rabbit.node.standing import MEMBER, BeginAgain, Standing
-from shalott.broker.rabbit.node.view import NodeView
+from shalott.broker.rabbit.node.node_state import MEMBER, BeginAgain, Standing
 from shalott.broker.rabbit.processes.mesh import Mesh
-from shalott.broker.rabbit.processes.messages import Codec
+from shalott.broker.rabbit.processes.messages import MESSAGES as PROCESS_MESSAGES
+from shalott.broker.rabbit.processes.messages import Codec, Message, Pid
 from shalott.broker.rabbit.processes.runtime import Runtime
 from shalott.broker.rabbit.storage.memory import MemoryMonitor
 
@@ -51,6 +60,18 @@ log = logging.getLogger("shalott.broker.node")
 NodePhase = Literal["booting", "running", "stopping", "paused", "stopped"]
 # What a node without a broker is, by the command that ended it.
 _PHASES: Mapping[str, NodePhase] = {"stop": "paused", "stop app": "stopped"}
+
+
+# What may travel between nodes: what the node's codec is made of.
+MESSAGES: tuple[type[Message], ...] = (
+    *PROCESS_MESSAGES,
+    *METADATA_MESSAGES,
+    *PARTITION_MESSAGES,
+    *CONSENSUS_MESSAGES,
+    *QUEUE_MESSAGES,
+    *MIRROR_MESSAGES,
+    *AGENT_MESSAGES,
+)
 
 
 class Node:
@@ -68,7 +89,7 @@ class Node:
         self.config = config = standing.applied(configured)
         self.phase: NodePhase = "stopped"
         self.started_ns = env.clock.monotonic_ns()
-        self.runtime = Runtime(config.name, env.incarnation, Codec(messages.ALL))
+        self.runtime = Runtime(config.name, env.incarnation, Codec(MESSAGES))
         self.runtime.on_crash = self._crashed
         self.mesh = Mesh(env, config, self.runtime)
         self.metadata_server = make_server(env, config, store, connections=self.connections)
@@ -120,7 +141,7 @@ class Node:
         standing: Standing = MEMBER,
     ) -> Node:
         """Read what a former life left on ``disk``. The callables get the incarnation; ``starts``
-        is how often the machine has started the node (broker/base/files.py).
+        is how often the machine has started the node (broker/base/lives.py).
         """
         incarnation = await begin_life(disk, starts)
         env = Env(
@@ -191,8 +212,7 @@ class Node:
         if not self.fatal.done():
             self.fatal.set_result(error)
 
-    # -- broker.rabbit.metadata.partitions.NodeControl
-    # ----------------------------------------------------
+    # -- broker.rabbit.metadata.partitions.NodeControl ---------------------------------------------
 
     def pause(self, reason: str) -> None:
         self._wanted.put_nowait(("stop", reason))
@@ -269,14 +289,10 @@ class Node:
     async def _start_broker(self) -> None:
         self.phase = "booting"
         await self.metadata_server.boot()
+        host = Host(self.env, self.config, self.runtime, self.metadata, self.memory, self.alarms)
         self.broker = Application(
-            self.env,
-            self.config,
-            self.runtime,
-            self.metadata,
+            host,
             may_confirm=self.partitions.may_confirm,
-            memory=self.memory,
-            alarms=self.alarms,
             fail=self.fail,
             restarted=self.metadata_server.me.application > 1,
         )
@@ -295,3 +311,85 @@ class Node:
             self.metadata_server.leave()
         self.phase = phase
         self.env.events.emit("", "role", role="paused" if phase == "paused" else "stopped")
+
+
+# -- the node as the management API sees it --------------------------------------------------------
+
+
+class NodeView:
+    """Implements broker.rabbit.management.backend.ManagementBackend. Everything here answers at
+    once, also while the node is busy."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._rates = Rates()
+
+    @property
+    def env(self) -> Env:
+        return self._node.env
+
+    @property
+    def config(self) -> NodeConfig:
+        return self._node.config
+
+    @property
+    def runtime(self) -> Runtime:
+        return self._node.runtime
+
+    @property
+    def metadata(self) -> Metadata:
+        return self._node.metadata
+
+    @property
+    def queues(self) -> Queues | None:
+        broker = self._node.broker
+        return None if broker is None or self.phase != "running" else broker.queues
+
+    @property
+    def phase(self) -> str:
+        return self._node.phase
+
+    @property
+    def started_ns(self) -> int:
+        return self._node.started_ns
+
+    @property
+    def memory(self) -> MemoryMonitor:
+        return self._node.memory
+
+    @property
+    def alarms(self) -> Alarms:
+        return self._node.alarms
+
+    def stop_app(self) -> None:
+        self._node.stop_app()
+
+    def start_app(self) -> None:
+        self._node.start_app()
+
+    @property
+    def clustering(self) -> Clustering:
+        return self._node.clustering
+
+    def partitions(self) -> Mapping[str, Sequence[str]]:
+        return self._node.metadata_server.known_partitions()
+
+    def local_queues(self) -> Mapping[str, Pid]:
+        broker = self._node.broker
+        return {} if broker is None else broker.supervisor.children.by_key
+
+    def connections(self) -> Sequence[ConnectionInfo]:
+        broker = self._node.broker
+        return [] if broker is None else broker.listener.connections()
+
+    def channels(self) -> Sequence[tuple[ConnectionInfo, Sequence[ChannelInfo]]]:
+        broker = self._node.broker
+        return [] if broker is None else broker.listener.channels()
+
+    @property
+    def rates(self) -> Rates:
+        return self._rates
+
+    def close_connection(self, pid: Pid, text: str) -> bool:
+        broker = self._node.broker
+        return broker is not None and broker.listener.close_connection(pid, text)

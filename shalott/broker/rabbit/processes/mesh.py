@@ -17,9 +17,8 @@ from collections.abc import Callable
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import cannot_listen
 from shalott.broker.rabbit.config import NodeConfig, Peer
-from shalott.broker.rabbit.processes.link import Link, LinkError
+from shalott.broker.rabbit.processes.link import Frame, Hello, Link, LinkError, Tick
 from shalott.broker.rabbit.processes.runtime import Runtime
-from shalott.broker.rabbit.processes.wire import Frame, Hello, Tick
 
 log = logging.getLogger("shalott.broker.mesh")
 
@@ -130,7 +129,7 @@ class Mesh:
 
     def _abort_unless_greeted(self, link: Link) -> None:
         if link in self._ungreeted:
-            log.info("refused a link: nobody said hello")
+            log.info("refused a link: it did not say hello")
             link.abort()
 
     def _new_link(self, on_hello: Callable[[Link, Frame], None]) -> Link:

@@ -9,52 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
 
 from shalott.broker.rabbit.processes.messages import Failed, Message, Pid
+from shalott.broker.rabbit.processes.runtime import Caller, Envelope, ExitProcess, Runtime
 
-if TYPE_CHECKING:
-    from shalott.broker.rabbit.processes.runtime import Runtime
-
-
-class ExitProcess(BaseException):
-    """Raised inside a process to end it with a reason. A BaseException, so that no handler swallows
-    it.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class Caller:
-    """Who waits for the answer to a call. ``reply`` answers it, once; later answers are dropped."""
-
-    __slots__ = ("_send", "pid")
-
-    def __init__(self, pid: Pid | None, send: Callable[[Message], None]) -> None:
-        self.pid = pid  # the calling process, if a process it is
-        self._send: Callable[[Message], None] | None = send
-
-    def reply(self, answer: Message) -> None:
-        send, self._send = self._send, None
-        if send is not None:
-            send(answer)
-
-
-M = TypeVar("M")
 PRUNE_MIN = 16  # timers of a process, over or not, before the list is gone through
-
-
-class Envelope(Generic[M]):
-    """A call in a mailbox."""
-
-    __slots__ = ("caller", "request")
-
-    def __init__(self, request: Message, caller: Caller) -> None:
-        self.request = request
-        self.caller = caller
 
 
 class Process:
@@ -66,7 +25,7 @@ class Process:
     runtime: Runtime
 
     def __init__(self) -> None:
-        self._mailbox: deque[Message | Envelope[Message]] = deque()
+        self._mailbox: deque[Message | Envelope] = deque()
         self._waiter: asyncio.Future[None] | None = None  # while the mailbox is empty
         self._timers: list[asyncio.TimerHandle] = []
         self._prune_at = PRUNE_MIN
@@ -112,7 +71,7 @@ class Process:
 
     # -- for the runtime ---------------------------------------------------------------------------
 
-    def deliver(self, item: Message | Envelope[Message]) -> None:
+    def deliver(self, item: Message | Envelope) -> None:
         self._mailbox.append(item)
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():

@@ -16,8 +16,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from shalott.broker.base.errors import CallTimeout, NodeDown, NoProcess
+from shalott.broker.rabbit.processes.link import (
+    CallFrame,
+    DemonitorFrame,
+    DownFrame,
+    Frame,
+    MonitorFrame,
+    ReplyFrame,
+    SendFrame,
+    address_of,
+)
 from shalott.broker.rabbit.processes.messages import (
     Address,
     Codec,
@@ -28,21 +39,62 @@ from shalott.broker.rabbit.processes.messages import (
     NodeDownEvent,
     NodeUp,
     Pid,
-)
-from shalott.broker.rabbit.processes.process import Caller, Envelope, ExitProcess, Process
-from shalott.broker.rabbit.processes.terms import to_an_old_life
-from shalott.broker.rabbit.processes.wire import (
-    CallFrame,
-    DemonitorFrame,
-    DownFrame,
-    Frame,
-    MonitorFrame,
-    ReplyFrame,
-    SendFrame,
-    address_of,
+    to_an_old_life,
 )
 
 log = logging.getLogger("shalott.broker.processes")
+
+
+class ExitProcess(BaseException):
+    """Raised inside a process to end it with a reason. A BaseException, so that no handler swallows
+    it.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Caller:
+    """Who waits for the answer to a call. ``reply`` answers it, once; later answers are dropped."""
+
+    __slots__ = ("_send", "pid")
+
+    def __init__(self, pid: Pid | None, send: Callable[[Message], None]) -> None:
+        self.pid = pid  # the calling process, if a process it is
+        self._send: Callable[[Message], None] | None = send
+
+    def reply(self, answer: Message) -> None:
+        send, self._send = self._send, None
+        if send is not None:
+            send(answer)
+
+
+class Envelope:
+    """A call in a mailbox."""
+
+    __slots__ = ("caller", "request")
+
+    def __init__(self, request: Message, caller: Caller) -> None:
+        self.request = request
+        self.caller = caller
+
+
+class Actor(Protocol):
+    """What the runtime needs of a process (process.py)."""
+
+    pid: Pid
+    runtime: Runtime
+
+    def deliver(self, item: Message | Envelope) -> None: ...
+
+    def describe(self) -> str: ...
+
+    def drop_timers(self) -> None: ...
+
+    async def run(self) -> None: ...
+
+    async def stopping(self, reason: str) -> None: ...
 
 
 class Runtime:
@@ -59,7 +111,7 @@ class Runtime:
         self._linked: dict[str, int] = {}  # peer -> its incarnation
         self._serial = 0
         self._ref = 0
-        self._processes: dict[Pid, Process] = {}
+        self._processes: dict[Pid, Actor] = {}
         self._tasks: dict[Pid, asyncio.Task[None]] = {}
         self._names: dict[str, Pid] = {}
         self._watchers: list[Pid] = []  # processes that get NodeUp and NodeDownEvent
@@ -72,7 +124,7 @@ class Runtime:
 
     # -- processes ---------------------------------------------------------------------------------
 
-    def spawn(self, process: Process, *, name: str | None = None) -> Pid:
+    def spawn(self, process: Actor, *, name: str | None = None) -> Pid:
         """Start ``process``. A name already taken by a live process is a bug of the caller."""
         self._serial += 1
         pid = Pid(self.node, self.incarnation, self._serial)
@@ -85,7 +137,7 @@ class Runtime:
         self._tasks[pid] = asyncio.create_task(self._run(process), name=label)
         return pid
 
-    async def _run(self, process: Process) -> None:
+    async def _run(self, process: Actor) -> None:
         reason = "killed"
         try:
             try:
@@ -102,7 +154,7 @@ class Runtime:
         finally:
             self._ended(process.pid, reason)
 
-    async def _stopped(self, process: Process, reason: str) -> str:
+    async def _stopped(self, process: Actor, reason: str) -> str:
         """Its last words. Returns the reason."""
         if reason.startswith("crash"):  # also of a task of the process's own: it says so itself
             self.on_crash(process.describe(), reason)
@@ -141,7 +193,7 @@ class Runtime:
             return pid in self._processes
         return self._linked.get(pid.node) == pid.incarnation
 
-    def process(self, pid: Pid) -> Process | None:
+    def process(self, pid: Pid) -> Actor | None:
         """A local process, for read-only looks by the management API."""
         return self._processes.get(pid)
 
@@ -219,7 +271,7 @@ class Runtime:
 
     def _deliver_call(
         self,
-        process: Process,
+        process: Actor,
         request: Message,
         caller: Pid | None,
         send: Callable[[Message], None],
@@ -246,7 +298,7 @@ class Runtime:
         if to.incarnation != self.incarnation:
             log.error(to_an_old_life(message, sender, to, self.node, self.incarnation))
 
-    def _resolve(self, to: Address) -> Process | None:
+    def _resolve(self, to: Address) -> Actor | None:
         if isinstance(to, Name):
             pid = self._names.get(to.name)
             return None if pid is None else self._processes.get(pid)

@@ -16,7 +16,7 @@ import msgspec
 
 from shalott.broker.base.env import Clock
 from shalott.broker.rabbit.amqp.queue_protocol import Content
-from shalott.broker.rabbit.storage.pages import Page, Run, runs_of
+from shalott.broker.rabbit.storage.pages import HEADER, Page, PageReader, Run, runs_of
 
 # What an entry, and the content that it may have, take beside the bytes of a message.
 ENTRY_BYTES = 300
@@ -34,8 +34,8 @@ class Place(enum.IntEnum):
 class Expiry(NamedTuple):
     """When a message's time to live is over.
 
-    Two clocks, for two uses. ``at_ns`` counts while this process lives: monotonic, so that nobody
-    who sets the node's clock ends a message early. ``wall_ns`` is for the disk, where no other time
+    Two clocks, for two uses. ``at_ns`` counts while this process lives: monotonic, so that setting
+    the node's clock ends no message early. ``wall_ns`` is for the disk, where no other time
     means anything after a restart. Neither means anything on another node: mirrors are told what is
     left (RabbitMQ has one wall-clock time for all three).
     """
@@ -55,7 +55,7 @@ class Expiry(NamedTuple):
 class Entry:
     """One message. ``record_bytes`` is its size in the journal, 0 if it isn't there.
 
-    ``content`` None: it is on ``page`` only. ``is_alpha``: nobody has begun to page it.
+    ``content`` None: it is on ``page`` only. ``is_alpha``: it has not begun to be paged.
     ``is_flag_recorded``: the journal's record says already that it counts as redelivered.
     ``copy_may_come``: it came with a synchronisation, and may come once more from its channel.
     """
@@ -187,3 +187,14 @@ class Segment:
         self.expiring = sum(entry.expiry is not None for entry in entries)
         self.unrecorded = sum(e.redelivered and not e.is_flag_recorded for e in entries)
         self.ids = array("Q", sorted(entry.id for entry in entries if entry.copy_may_come))
+
+
+async def read_run(reader: PageReader | None, run: Run) -> list[tuple[Paged, Page]]:
+    """What is there, record by record. Raises StorageError."""
+    assert reader is not None
+    read, offset = [], run.offset
+    for record in await reader.read(run):
+        page = Page(run.file, offset, offset + HEADER.size + len(record))
+        read.append((decode_page(record), page))
+        offset = page.end
+    return read

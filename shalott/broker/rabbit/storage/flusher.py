@@ -2,9 +2,9 @@
 
 One flush at a time; all that was appended while one runs shares the next (group commit). Publishes
 are flushed at once, because a publisher waits for the confirm, or with ``sync_interval_ms`` after
-so long, as RabbitMQ's queues do (sync_timer_ref, 200 ms); removals wait LAZY_FLUSH_MS for
-company, because nobody does. A full disk is tried again until there is room; any other error is
-told to the failure listener, once.
+so long, as RabbitMQ's queues do (sync_timer_ref, 200 ms); removals wait LAZY_FLUSH_MS for company,
+because no publisher waits for them. A full disk is tried again until there is room; any other error
+is told to the failure listener, once.
 """
 
 from __future__ import annotations

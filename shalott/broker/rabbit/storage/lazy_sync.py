@@ -2,8 +2,8 @@
 
 What was written is in the page cache: it survives the end of the process, and not a power loss. The
 real sync follows once a second, as Redis does with ``appendfsync everysec``, and RabbitMQ's queue
-index does for messages that nobody wants confirmed. A broker on such a disk confirms what it could
-lose. It is used if the switch is on, and never else.
+index does for messages that no publisher wants confirmed. A broker on such a disk confirms what it
+could lose. It is used if the switch is on, and never else.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LazyFile:
 
     async def _sync_later(self) -> None:
         await pause_ms(SYNC_EVERY_MS)
-        with contextlib.suppress(OSError):  # nobody is told: it was promised long ago
+        with contextlib.suppress(OSError):  # not reported: it was promised long ago
             await self._file.sync()
 
     async def close(self) -> None:

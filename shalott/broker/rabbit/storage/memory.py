@@ -200,3 +200,44 @@ class MemoryMonitor:
         if ratio < SUM_INC_THRESHOLD:
             return (sum_s + SUM_INC_AMOUNT) / count / ratio
         return sum_s / count / ratio
+
+
+class RamUse:
+    """Bytes that one queue takes, as they are accounted; its monitor is told of each change."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._monitor: MemoryMonitor | None = None
+        self._number = 0  # there
+
+    def join(self, monitor: MemoryMonitor, queue: Held) -> None:
+        """From now on the node's monitor knows of this queue."""
+        self._monitor = monitor
+        monitor.used += self.bytes
+        self._number = monitor.enter(queue)
+        self.grow(0)
+
+    def grow(self, size: int) -> None:
+        self.bytes += size
+        monitor = self._monitor
+        if monitor is not None:
+            monitor.used += size
+            if monitor.used > monitor.wake_above:
+                monitor.wake()
+
+    def shrink(self, size: int) -> None:
+        self.bytes -= size
+        if self._monitor is not None:
+            self._monitor.used -= size
+
+    @property
+    def room(self) -> int:
+        """How many bytes may be read ahead; the head is read in any case."""
+        return UNLIMITED if self._monitor is None else self._monitor.room
+
+    def forget(self) -> None:
+        """The memory is the monitor's business no more."""
+        monitor, self._monitor = self._monitor, None
+        if monitor is not None:
+            monitor.leave(self._number)
+            monitor.used -= self.bytes

@@ -140,7 +140,7 @@ class PageFiles:
         assert self._live[file] >= 0, "a page is released once"
 
     def pin(self) -> None:
-        """Keep everything, wanted or not, until ``unpin``: somebody reads an older state."""
+        """Keep everything, wanted or not, until ``unpin``: a snapshot reads an older state."""
         self._pins += 1
 
     def unpin(self) -> None:

@@ -11,7 +11,7 @@ from shalott.broker.base.disk import Disk
 from shalott.broker.base.errors import StorageError
 from shalott.broker.base.journal import Journal, sync_parents
 from shalott.broker.rabbit.amqp.queue_protocol import Content
-from shalott.broker.rabbit.storage.queue_records import (
+from shalott.broker.rabbit.storage.queue_index import (
     Closed,
     Opened,
     Published,

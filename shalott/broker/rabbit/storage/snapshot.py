@@ -12,9 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from shalott.broker.rabbit.amqp.queue_protocol import Content
-from shalott.broker.rabbit.storage.entries import Entry, Expiry, Place, Segment, entry_of
-from shalott.broker.rabbit.storage.lines import Line
-from shalott.broker.rabbit.storage.pager import read_run
+from shalott.broker.rabbit.storage.entries import Entry, Expiry, Place, Segment, entry_of, read_run
+from shalott.broker.rabbit.storage.message_order import Line
 from shalott.broker.rabbit.storage.pages import Opens, PageFiles, PageReader, runs_of
 
 

@@ -48,8 +48,8 @@ def look(machine: Machine) -> Iterator[Replica]:
     node = machine.node
     if not machine.is_alive or not isinstance(node, Node) or node.broker is None:
         return
-    for key in sorted(node.broker.supervisor.children()):
-        process = node.broker.supervisor.process_of(key)
+    for key in sorted(node.broker.supervisor.children.by_key):
+        process = node.broker.supervisor.children.process_of(key)
         row = node.metadata.read("queue", key)
         if process is None or process.role is None or not isinstance(row, QueueRow):
             continue
@@ -62,7 +62,7 @@ def look(machine: Machine) -> Iterator[Replica]:
             queue=row.name,
             role=process.role.role,
             epoch=node.metadata.version("queue", key),
-            depth=process.role.queue.depth,
+            depth=process.role.queue.messages.depth,
             unit="messages",
             digest=contents.hexdigest(),
             synchronised=row.pid == process.pid or process.pid in row.sync_slave_pids,
@@ -72,7 +72,7 @@ def look(machine: Machine) -> Iterator[Replica]:
 def _held_by(queue: BackingQueue, disk: SimDisk) -> Sequence[Held]:
     """All of it, now: also what is on its pages, which takes the node time and this look none."""
     snapshot = queue.snapshot(_Still(disk))
-    taking = snapshot.take(queue.depth + 1, UNLIMITED)
+    taking = snapshot.take(queue.messages.depth + 1, UNLIMITED)
     try:
         taking.send(None)
     except StopIteration as end:

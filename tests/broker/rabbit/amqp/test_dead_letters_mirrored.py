@@ -11,8 +11,8 @@ import pytest
 from shalott.broker.rabbit.amqp import queue_protocol as qp
 from shalott.broker.rabbit.amqp.dead_letters import DeadLetters
 from shalott.broker.rabbit.metadata.records import PolicyRow, policy_key
-from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
 from shalott.broker.rabbit.processes.messages import Pid
+from shalott.broker.rabbit.replica.mirror import Mirror
 from tests.world.rabbit.queues import Cluster, TestNode, run, until
 
 pytestmark = pytest.mark.unit
@@ -52,7 +52,7 @@ async def reject_all(node: TestNode, count: int) -> None:
 def senders(node: TestNode, queue: str) -> list[Pid]:
     process = node.process(queue)
     assert process is not None and isinstance(process.role, Mirror)
-    return list(process.role._senders)
+    return list(process.role.confirms._senders)
 
 
 def test_dead_letters_are_on_every_mirror_and_outlive_the_master() -> None:

@@ -10,16 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import commands, decode, encode
 
-from shalott.broker.rabbit.amqp.deaths import Death, is_cycle, record_death
+from shalott.broker.rabbit.amqp.dead_letters import Death, is_cycle, record_death
 from shalott.broker.rabbit.amqp.errors import SYNTAX_ERROR, AmqpError
-from shalott.broker.rabbit.amqp.field_table import (
+from shalott.broker.rabbit.amqp.properties import (
     join_array,
+    join_properties,
     join_table,
     long_string,
+    read_properties,
     split_array,
+    split_properties,
     split_table,
 )
-from shalott.broker.rabbit.amqp.properties import join_properties, read_properties, split_properties
 
 pytestmark = pytest.mark.unit
 

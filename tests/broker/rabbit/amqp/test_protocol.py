@@ -236,7 +236,7 @@ def test_client_that_never_answers_close_is_cut_off(
 def test_oversized_message_closes_only_the_channel(
     address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shalott.broker.rabbit.amqp.assembler.MAX_MESSAGE_BYTES", 10)
+    monkeypatch.setattr("shalott.broker.rabbit.amqp.wire.MAX_MESSAGE_BYTES", 10)
     with opened(address) as client:
         client.publish("q", b"x" * 11)
         close = client.expect(commands.Channel.Close, 1)

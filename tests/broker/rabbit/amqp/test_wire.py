@@ -15,9 +15,9 @@ from pamqp import commands, header
 
 from shalott.broker.rabbit.amqp import wire
 from shalott.broker.rabbit.amqp.arguments import plain_table
-from shalott.broker.rabbit.amqp.assembler import Assembler
 from shalott.broker.rabbit.amqp.errors import NAMES, AmqpError
 from shalott.broker.rabbit.amqp.properties import Properties, read_properties
+from shalott.broker.rabbit.amqp.wire import Assembler
 
 pytestmark = pytest.mark.unit
 

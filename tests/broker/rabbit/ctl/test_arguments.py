@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.broker.rabbit.ctl.arguments import CtlError, Typed, parse
+from shalott.broker.rabbit.ctl.session import CtlError, Typed, parse
 from shalott.broker.rabbit.ctl.verbs import read
 
 pytestmark = pytest.mark.unit

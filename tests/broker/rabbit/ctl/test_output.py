@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.broker.rabbit.ctl.output import as_csv, as_json, as_table
+from shalott.broker.rabbit.ctl.listing import as_csv, as_json, as_table
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from shalott.broker.rabbit.amqp.client_info import ChannelInfo, ConsumerInfo
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
+from shalott.broker.rabbit.amqp.services import ChannelInfo, ConsumerInfo
 from shalott.broker.rabbit.metadata.records import (
     BindingRow,
     ExchangeRow,

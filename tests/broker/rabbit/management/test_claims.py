@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shalott.broker.rabbit.management import claims as claims_module
+from shalott.broker.rabbit.management import views as claims_module
 from shalott.broker.rabbit.processes.messages import Pid
 from tests.world.rabbit.asking import get, on_node
 from tests.world.rabbit.management_node import FakeNode, FakeQueue

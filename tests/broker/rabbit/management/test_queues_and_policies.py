@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shalott.broker.rabbit.management import queue_view
+from shalott.broker.rabbit.management import queues as queue_view
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.mirrored.messages import SyncQueue
 from shalott.broker.rabbit.processes.messages import Pid

@@ -11,7 +11,7 @@ import pytest
 from shalott.broker.base.http_api import Request
 from shalott.broker.base.http_server import ManagementServer
 from shalott.broker.rabbit.management.api import respond
-from shalott.broker.rabbit.management.ring import in_flight, rings
+from shalott.broker.rabbit.management.views import in_flight, rings
 from tests.world.rabbit.management_node import FakeNode
 from tests.world.rabbit.whole_nodes import WholeNodes, with_nodes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.broker.rabbit.metadata.boot import BootState, choose_loader, must_wait_for
+from shalott.broker.rabbit.metadata.booting import BootState, choose_loader, must_wait_for
 
 pytestmark = pytest.mark.unit
 

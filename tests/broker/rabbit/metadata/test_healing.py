@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.broker.rabbit.metadata.healing import Side, choose_winner, is_majority, sides_of
+from shalott.broker.rabbit.metadata.membership import Side, choose_winner, is_majority, sides_of
 
 pytestmark = pytest.mark.unit
 

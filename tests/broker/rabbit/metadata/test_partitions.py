@@ -230,7 +230,7 @@ def test_a_link_that_breaks_and_comes_back_at_once_splits_no_views() -> None:
 
     async def body(world: World, controls: dict[str, Control]) -> None:
         listener = Listener()
-        world.servers["n2"].subscribe(world.board.runtimes["n2"].spawn(listener))
+        world.servers["n2"].subscribers.add(world.board.runtimes["n2"].spawn(listener))
         for one, other in (("n2", "n3"), ("n1", "n2")):
             world.board.cut(one, other)
             world.board.link(one, other)

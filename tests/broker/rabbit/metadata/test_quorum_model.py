@@ -24,7 +24,7 @@ from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.messages import Committed
 from shalott.broker.rabbit.metadata.raft_log import Command, Outcome, ReplicatedTables
-from shalott.broker.rabbit.metadata.raft_server import MajorityServer
+from shalott.broker.rabbit.metadata.raft_participant import Participant
 from shalott.broker.rabbit.metadata.raft_writes import Writes
 from shalott.broker.raft import election
 from shalott.broker.raft.state import State
@@ -244,7 +244,7 @@ def votes_for_shorter_logs(patch: pytest.MonkeyPatch) -> None:
 def answers_before_a_majority_has_it(patch: pytest.MonkeyPatch) -> None:
     async def commit(self: Writes, request: Any, caller: Any) -> Any:
         refused = await COMMIT(self, request, caller)
-        return refused or Committed(self._server.tables.version)
+        return refused or Committed(self._group.tables.version)
 
     patch.setattr(Writes, "commit", commit)
 
@@ -300,12 +300,12 @@ def reads_what_is_here(patch: pytest.MonkeyPatch) -> None:
 
 
 def believes_in_itself(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(MajorityServer, "may_confirm", lambda self: self.phase == "running")
+    patch.setattr(Participant, "may_confirm", property(lambda self: self.phase == "running"))
     never_gives_up(patch)
 
 
 def never_gives_up(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(MajorityServer, "_lose", lambda self, why: None)
+    patch.setattr(Participant, "lose", lambda self, why: None)
 
 
 Plant = str | Callable[[pytest.MonkeyPatch], None]

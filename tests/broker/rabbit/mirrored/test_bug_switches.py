@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from shalott.broker.base.errors import MetadataUnavailable
-from shalott.broker.rabbit.mirrored.replica.master import Master
-from shalott.broker.rabbit.mirrored.supervision import maintenance, queues_service
-from shalott.broker.rabbit.mirrored.supervision.maintenance import hand_over
+from shalott.broker.rabbit.replica.master import Master
+from shalott.broker.rabbit.supervision import maintenance, queues_service
+from shalott.broker.rabbit.supervision.maintenance import hand_over
 from tests.world.rabbit.queues import Cluster, run, until
 
 pytestmark = pytest.mark.unit
@@ -45,7 +45,7 @@ async def restart_broker(cluster: Cluster, name: str) -> None:
     """Stop the queues of a node that goes on, and start them again."""
     node = cluster[name]
     assert node.supervisor is not None
-    await node.supervisor.stop_all(5000)
+    await node.supervisor.children.stop_all(5000)
     await node.runtime.kill(node.supervisor.pid)
     await until(lambda: all(pid.node != name for pid in cluster["a"].row("q").slave_pids))  # type: ignore[union-attr]
     node.start_supervisor(restarted=True)
@@ -80,7 +80,7 @@ def test_kb_rmq_20_masters_and_whole_nodes_come_back_all_the_same() -> None:
             await cluster.kill("c")
             node = cluster["a"]
             assert node.supervisor is not None
-            await node.supervisor.stop_all(5000)
+            await node.supervisor.children.stop_all(5000)
             await node.runtime.kill(node.supervisor.pid)
             node.start_supervisor(restarted=True)
             await until(lambda: cluster["a"].role("q") == "master")
@@ -289,7 +289,9 @@ def ring_is_quiet(cluster: Cluster, names: str) -> bool:
     for process in (cluster[name].process("q") for name in names):
         assert process is not None and process.state.ring.gm is not None
         member = process.state.ring.gm.member
-        if not member.states or not all(state.is_settled for state in member.states.values()):
+        if not member.publishers.states or not all(
+            state.is_settled for state in member.publishers.states.values()
+        ):
             return False
     return True
 

@@ -13,7 +13,7 @@ import pytest
 
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rabbit.amqp import queue_protocol as qp
-from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
+from shalott.broker.rabbit.replica.mirror import Mirror
 from tests.world.clock.latency import Latency
 from tests.world.rabbit.queues import Cluster, TestChannel, run, until
 
@@ -125,7 +125,7 @@ async def end_channels(cluster: Cluster) -> None:
     master = cluster[cluster.master("q")].process("q")
     assert master is not None and master.role is not None
     queue = master.role.queue
-    await until(lambda: queue.unacked == 0, "everything is requeued")
+    await until(lambda: queue.messages.unacked == 0, "everything is requeued")
 
 
 async def run_chaos(seed: int, down_max: int, steps: int = 8) -> None:

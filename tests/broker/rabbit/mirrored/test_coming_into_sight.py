@@ -151,12 +151,12 @@ def test_a_mirror_that_comes_before_the_ring_has_taken_its_master_in_is_synchron
             ring = master.state.ring
             assert ring.gm is not None
             # As it is between the answer to its joining and its neighbour's catchup.
-            states, ring.gm.member.states = ring.gm.member.states, None
+            states, ring.gm.member.publishers.states = ring.gm.member.publishers.states, None
             ring.depth_requested = False
             await cluster.set_policy(SAFE)
             await asyncio.sleep(SETTLED_S)
             assert not cluster["b"].is_synchronised("q")
-            ring.gm.member.states = states
+            ring.gm.member.publishers.states = states
             channel.publish("q", b"2")  # or whatever it hears next
             await until(lambda: cluster["b"].is_synchronised("q"), "b is synchronised")
             await cluster.in_step("q")

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from shalott.broker.rabbit.gm.group import RecordDead, apply_change
 from shalott.broker.rabbit.metadata.records import GroupRow, QueueRow
 from shalott.broker.rabbit.mirrored.messages import StopProcess, UpdateMirroring
-from shalott.broker.rabbit.mirrored.process import starting
-from shalott.broker.rabbit.mirrored.process.process import QueueProcess
-from shalott.broker.rabbit.mirrored.replica.instructions import ProcessDeath
-from shalott.broker.rabbit.mirrored.ring.group import RecordDead, apply_change
+from shalott.broker.rabbit.queue_process import starting
+from shalott.broker.rabbit.queue_process.process import QueueProcess
+from shalott.broker.rabbit.replica.instructions import ProcessDeath
 from tests.world.clock.latency import Latency
 from tests.world.rabbit.queues import Cluster, TestNode, run, until
 
@@ -169,11 +169,11 @@ def test_02_a_restarted_master_stores_the_row_that_it_saw_before_the_promotion(
             # T8: a second process of the queue starts on b, beside the first.
             supervisor = cluster["b"].supervisor
             assert supervisor is not None
-            await until(lambda: list(supervisor._keys.values()).count("q@/") == 2)
-            assert first.pid in supervisor._keys
+            await until(lambda: list(supervisor.children.keys.values()).count("q@/") == 2)
+            assert first.pid in supervisor.children.keys
             # T9, T10: S1 hears the mirror of another master, ends, and stops all mirrors.
             await until(lambda: any(e.node == "b" for e in cluster.events_of("demoted")))
-            await until(lambda: first.pid not in supervisor._keys)
+            await until(lambda: first.pid not in supervisor.children.keys)
             second = next(s for s in states if any(p.node == "b" for p in s.slave_pids))
             after = states[states.index(second) + 1 :]
             robbed = [s for s in after if s.pid == second.pid and not s.slave_pids]

@@ -12,11 +12,13 @@ from tests.tidy.sources import ROOT, Source, parse
 
 pytestmark = pytest.mark.unit
 
-ROOM = "shalott/broker/rabbit/mirrored/"
-PACKAGE = "shalott.broker.rabbit.mirrored"
+ROOMS = ("gm", "mirrored", "queue_process", "replica", "supervision")
+ROOM = "shalott/broker/rabbit/queue_process/"
+PACKAGE = "shalott.broker.rabbit.queue_process"
 # Lowest first: a module may import those before it.
-STEPS = ("roles", "ending", "syncing", "mirroring", "starting", "promotion", "ring_events")
-LAYERS = ("state", "looks", "queue_shell", *STEPS, "process", "supervisor")
+STEPS = ("roles", "ending", "syncing", "mirroring", "starting", "ring_events")
+SUPERVISION = ("maintenance", "children", "supervisor")
+LAYERS = ("state", "inspection", "queue_shell", *STEPS, "process", *SUPERVISION)
 
 
 def module_graph(sources: Sequence[Source]) -> Graph:
@@ -49,7 +51,8 @@ def upward(graph: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def mirrored_sources() -> list[Source]:
-    files = [path for path in (ROOT / ROOM).rglob("*.py") if path.name != "__init__.py"]
+    folders = [ROOT / "shalott/broker/rabbit" / room for room in ROOMS]
+    files = [path for folder in folders for path in folder.glob("[!_]*.py")]
     return [parse(str(path.relative_to(ROOT)), path.read_text()) for path in files]
 
 
@@ -59,17 +62,17 @@ def test_every_layer_imports_those_below_it_only() -> None:
     assert upward(graph) == []
 
 
-def test_the_room_has_no_cycle_of_modules() -> None:
+def test_the_rooms_have_no_cycle_of_modules() -> None:
     assert cycles(module_graph(mirrored_sources())) == []
 
 
 def test_a_step_that_imports_the_process_is_found() -> None:
-    late = f"def f():\n    from {PACKAGE}.process.process import QueueProcess\n"
+    late = f"def f():\n    from {PACKAGE}.process import QueueProcess\n"
     planted = [
-        parse(f"{ROOM}process/process.py", f"from {PACKAGE}.process import ending\n"),
-        parse(f"{ROOM}process/ending.py", late),
-        parse(f"{ROOM}rows.py", f"from {PACKAGE}.process import state\n"),
-        parse(f"{ROOM}process/state.py", ""),
+        parse(f"{ROOM}process.py", f"from {PACKAGE} import ending\n"),
+        parse(f"{ROOM}ending.py", late),
+        parse(f"{ROOM}rows.py", f"from {PACKAGE} import state\n"),
+        parse(f"{ROOM}state.py", ""),
     ]
     graph = module_graph(planted)
     assert upward(graph) == ["ending -> process", "rows -> state"]

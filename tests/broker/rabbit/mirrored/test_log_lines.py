@@ -18,10 +18,10 @@ from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.records import PolicyRow, policy_key
 from shalott.broker.rabbit.mirrored import log_lines
 from shalott.broker.rabbit.mirrored.messages import Claim
-from shalott.broker.rabbit.mirrored.process import starting
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.processes.process import Process
 from shalott.broker.rabbit.processes.runtime import Runtime
+from shalott.broker.rabbit.queue_process import starting
 from tests.broker.rabbit.mirrored.test_known_bugs_masters import AUTO, Late, mirrored_queue
 from tests.world.clock.latency import sim
 from tests.world.rabbit.queues import CODEC, Cluster, run, until
@@ -223,9 +223,9 @@ def test_a_mirror_that_does_not_end_is_told_of_after_fifteen_seconds(said: _Said
             await channel.publish_all("q", [b"one"])
             a = cluster["a"]
             assert a.supervisor is not None
-            a.supervisor.process_of("q@/").shell.config = b.config  # type: ignore[union-attr]
+            a.supervisor.children.process_of("q@/").shell.config = b.config  # type: ignore[union-attr]
             b.life.freeze()
-            await a.supervisor.stop_all(20_000)
+            await a.supervisor.children.stop_all(20_000)
 
     run(scenario())
     stopping = next(t for t in said.at_s if "Stopping all nodes on master shutdown" in t)

@@ -10,6 +10,7 @@ import pytest
 
 from shalott.broker.rabbit.amqp import queue_protocol as qp
 from shalott.broker.rabbit.storage import pager as pager_module
+from shalott.broker.rabbit.storage import read_ahead as read_ahead_module
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
 from tests.world.rabbit.queues import Cluster, TestNode, run, until
 
@@ -24,7 +25,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """So few messages as a test has go through all states."""
     monkeypatch.setattr(pager_module, "WRITE_COUNT", 4)
     monkeypatch.setattr(pager_module, "SEGMENT_COUNT", 3)
-    monkeypatch.setattr(pager_module, "READ_COUNT", 2)
+    monkeypatch.setattr(read_ahead_module, "READ_COUNT", 2)
     yield
 
 
@@ -38,7 +39,7 @@ async def paged(*nodes: TestNode) -> None:
     """Until what may leave memory has left it, so much of it that there is a delta."""
     for node in nodes:
         await until(lambda node=node: not held_by(node).pager.is_working, "nothing moves")
-        assert held_by(node).pager.in_delta > len(BODIES) // 2
+        assert held_by(node).messages.in_delta > len(BODIES) // 2
 
 
 async def filled(cluster: Cluster, definition: dict[str, Any], **arguments: Any) -> None:
@@ -55,8 +56,8 @@ def test_a_lazy_queue_hands_out_in_order_what_is_on_disk() -> None:
             await filled(cluster, LAZY)
             await paged(cluster["a"], cluster["b"])
             assert await cluster["b"].channel().drain("q") == BODIES
-            await until(lambda: not held_by(cluster["b"]).depth, "the mirror follows")
-            assert held_by(cluster["a"]).pager.memory == 0
+            await until(lambda: not held_by(cluster["b"]).messages.depth, "the mirror follows")
+            assert held_by(cluster["a"]).ram.bytes == 0
 
     run(scenario())
 
@@ -86,7 +87,7 @@ def test_a_new_mirror_is_sent_what_is_on_disk() -> None:
             await paged(cluster["a"])
             await cluster.set_policy({**LAZY, "ha-sync-mode": "automatic", "ha-sync-batch-size": 7})
             await cluster.mirrored_on("q", "b")
-            assert first is not None and held_by(cluster["b"]).depth == len(BODIES)
+            assert first is not None and held_by(cluster["b"]).messages.depth == len(BODIES)
             await paged(cluster["b"])
             await cluster.kill("a")
             await until(lambda: cluster.master("q") == "b", "the mirror is promoted")
@@ -105,11 +106,11 @@ def test_a_purge_forgets_what_is_on_disk_everywhere_and_for_ever() -> None:
             assert kept is not None
             answer = await channel.ask("q", qp.Purge())
             assert answer == qp.Count(len(BODIES) - 1)
-            await until(lambda: held_by(cluster["b"]).depth == 1, "the mirror follows")
+            await until(lambda: held_by(cluster["b"]).messages.depth == 1, "the mirror follows")
             await cluster.kill("b")
             for node in ("a",):
                 queue = held_by(cluster[node])
-                await queue.wait_durable(queue.mark())
+                await queue.index.wait_durable(queue.index.mark)
             await cluster.kill("a")
             cluster.boot("a")
             await until(lambda: cluster.master("q") == "a", "recovered")
@@ -122,9 +123,11 @@ def test_a_policy_changes_the_mode_of_a_queue_that_holds_messages() -> None:
     async def scenario() -> None:
         async with Cluster("ab") as cluster:
             await filled(cluster, {"ha-mode": "all"})
-            assert not held_by(cluster["a"]).pager.has_paged
+            assert not held_by(cluster["a"]).messages.has_paged
             await cluster.set_policy(LAZY)
-            await until(lambda: held_by(cluster["b"]).pager.in_delta > 0, "the mirror is lazy too")
+            await until(
+                lambda: held_by(cluster["b"]).messages.in_delta > 0, "the mirror is lazy too"
+            )
             await paged(cluster["a"], cluster["b"])
             await cluster.set_policy({"ha-mode": "all"})
             channel = cluster["a"].channel()
@@ -158,7 +161,7 @@ def test_dead_letters_have_the_bodies_that_were_on_disk() -> None:
             await until(lambda: letters == [(BODIES[0], "rejected")], "rejected")
             more = {"max-length": 25}
             await cluster.set_policy({"queue-mode": "lazy", "dead-letter-exchange": "x", **more})
-            await until(lambda: held_by(node).ready == 25, "trimmed")
+            await until(lambda: held_by(node).messages.ready == 25, "trimmed")
             assert letters[1:] == [(body, "maxlen") for body in BODIES[1:15]]
             assert await channel.drain("q") == BODIES[15:]
 
@@ -174,7 +177,7 @@ def test_a_consumer_is_given_what_is_on_disk_and_others_have_their_turn() -> Non
             channel.publish("q", b"urgent", priority=2)
             consume = qp.Consume(channel.pid, "c", False, False, prefetch=0)
             await channel.ask("q", consume)
-            await until(lambda: not held_by(cluster["a"]).ready, "all were delivered")
+            await until(lambda: not held_by(cluster["a"]).messages.ready, "all were delivered")
             given = [each.content.body for each in channel.deliveries]
             assert given == [b"urgent", *BODIES]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shalott.broker.rabbit.amqp import queue_protocol as qp
-from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
+from shalott.broker.rabbit.replica.mirror import Mirror
 from tests.world.clock.latency import sim
 from tests.world.rabbit.queues import Cluster, TestChannel, run, until
 

@@ -10,21 +10,19 @@ from typing import Any
 import pytest
 
 from shalott.broker.base.errors import MetadataUnavailable
-from shalott.broker.rabbit.mirrored.messages import StopNow
-from shalott.broker.rabbit.mirrored.modes import MirrorStart
-from shalott.broker.rabbit.mirrored.process import transactions
-from shalott.broker.rabbit.mirrored.process.monitors import Monitors
-from shalott.broker.rabbit.mirrored.process.state import (
+from shalott.broker.rabbit.mirrored.messages import MirrorStart, StopNow
+from shalott.broker.rabbit.processes.messages import Down, Message, Pid
+from shalott.broker.rabbit.processes.runtime import ExitProcess
+from shalott.broker.rabbit.queue_process import queue_shell
+from shalott.broker.rabbit.queue_process.queue_shell import STOP_GRACE_MS, Monitors, Transactions
+from shalott.broker.rabbit.queue_process.state import (
     Identity,
     MirrorsStop,
     MirrorSync,
     QueueState,
 )
-from shalott.broker.rabbit.mirrored.process.transactions import STOP_GRACE_MS, Transactions
-from shalott.broker.rabbit.mirrored.replica.master import Master
-from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
-from shalott.broker.rabbit.processes.messages import Down, Message, Pid
-from shalott.broker.rabbit.processes.process import ExitProcess
+from shalott.broker.rabbit.replica.master import Master
+from shalott.broker.rabbit.replica.mirror import Mirror
 
 pytestmark = pytest.mark.unit
 
@@ -191,7 +189,7 @@ def test_a_transaction_is_tried_until_there_is_a_leader(monkeypatch: pytest.Monk
         assert await made.transact(lambda tx: "done") == "done"
         assert metadata.tries == 4
 
-    monkeypatch.setattr(transactions, "pause_ms", at_once)
+    monkeypatch.setattr(queue_shell, "pause_ms", at_once)
     asyncio.run(scenario())
 
 

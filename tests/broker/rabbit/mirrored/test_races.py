@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from shalott.broker.rabbit.amqp import queue_protocol as qp
+from shalott.broker.rabbit.gm.group import RecordDead, apply_change
 from shalott.broker.rabbit.mirrored.messages import UpdateMirroring
-from shalott.broker.rabbit.mirrored.replica.master import Master
-from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
-from shalott.broker.rabbit.mirrored.ring.group import RecordDead, apply_change
+from shalott.broker.rabbit.replica.master import Master
+from shalott.broker.rabbit.replica.mirror import Mirror
 from tests.world.rabbit.queues import Cluster, run, until
 
 pytestmark = pytest.mark.unit
@@ -151,10 +151,10 @@ def test_a_channel_that_dies_with_half_its_copies_sent_leaves_nothing_behind() -
             assert mirror is not None
             lonely = qp.Content(1, "", "q", b"", b"lonely", True)
             cluster["b"].runtime.send(mirror.pid, qp.Publish(channel.pid, 99, lonely))
-            await until(lambda: any(s.waiting for s in mirror.role._senders.values()))  # type: ignore[union-attr]
+            await until(lambda: any(s.waiting for s in mirror.role.confirms._senders.values()))  # type: ignore[union-attr]
             await cluster["b"].runtime.kill(channel.pid)
-            await until(lambda: not mirror.role._senders)  # type: ignore[union-attr]
-            assert not mirror.role._statuses  # type: ignore[union-attr]
+            await until(lambda: not mirror.role.confirms._senders)  # type: ignore[union-attr]
+            assert not mirror.role.confirms._statuses  # type: ignore[union-attr]
             await cluster.in_step("q")
 
     run(scenario())
@@ -233,10 +233,10 @@ def test_what_a_dead_master_refused_is_not_confirmed_by_its_mirrors(copy: str) -
             heir, late = cluster["b"].process("full"), list[qp.Publish]()
             assert heir is not None and isinstance(heir.role, Mirror)
             if copy == "comes after the promotion":
-                heir.role.publish = late.append  # type: ignore[method-assign]
+                heir.role.confirms.publish = late.append  # type: ignore[method-assign]
                 other = cluster["c"].process("full")
                 assert other is not None and isinstance(other.role, Mirror)
-                other.role.publish = lambda message: None  # type: ignore[method-assign]
+                other.role.confirms.publish = lambda message: None  # type: ignore[method-assign]
             channel.publish("full", b"refused")
             await asyncio.sleep(0.05)
             await cluster.kill("a")

@@ -16,7 +16,8 @@ from shalott.broker.rabbit.metadata.tables import StoredRow
 from shalott.broker.rabbit.mirrored import rows
 from shalott.broker.rabbit.mirrored.messages import SUPERVISOR, Declared
 from shalott.broker.rabbit.processes.messages import Failed, Message, Pid
-from shalott.broker.rabbit.processes.process import Caller, Process
+from shalott.broker.rabbit.processes.process import Process
+from shalott.broker.rabbit.processes.runtime import Caller
 from tests.world.rabbit.queues import Cluster, TestNode, run, until
 
 pytestmark = pytest.mark.unit

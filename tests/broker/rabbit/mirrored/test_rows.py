@@ -9,7 +9,7 @@ import pytest
 
 from shalott.broker.rabbit.metadata.records import BindingRow, QueueRow
 from shalott.broker.rabbit.metadata.tables import LocalTransaction, Tables
-from shalott.broker.rabbit.mirrored import placement, rows
+from shalott.broker.rabbit.mirrored import policy, rows
 from shalott.broker.rabbit.processes.messages import Pid
 
 pytestmark = pytest.mark.unit
@@ -207,7 +207,7 @@ def test_deletion_takes_the_bindings_along() -> None:
 
 
 def decide(live: QueueRow | None, durable: QueueRow | None, node: str, dead: str = "") -> str:
-    return placement.decide(live, durable, node, lambda pid: pid.node not in dead, lambda n: 0)
+    return policy.decide(live, durable, node, lambda pid: pid.node not in dead, lambda n: 0)
 
 
 def test_only_the_last_masters_node_recovers_a_queue() -> None:

@@ -12,6 +12,7 @@ import pytest
 from shalott.broker.base.env import Env, SystemClock, seeded_rng
 from shalott.broker.base.errors import CallTimeout, NodeDown, NoProcess
 from shalott.broker.rabbit.config import NodeConfig, Peer
+from shalott.broker.rabbit.processes.link import CallFrame
 from shalott.broker.rabbit.processes.mesh import Mesh
 from shalott.broker.rabbit.processes.messages import (
     MESSAGES,
@@ -22,9 +23,8 @@ from shalott.broker.rabbit.processes.messages import (
     NodeDownEvent,
     NodeUp,
 )
-from shalott.broker.rabbit.processes.process import Caller, Process
-from shalott.broker.rabbit.processes.runtime import Runtime
-from shalott.broker.rabbit.processes.wire import CallFrame
+from shalott.broker.rabbit.processes.process import Process
+from shalott.broker.rabbit.processes.runtime import Caller, Runtime
 
 pytestmark = pytest.mark.unit
 

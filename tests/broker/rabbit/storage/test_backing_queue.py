@@ -12,8 +12,8 @@ import pytest
 from shalott.broker.base.disk import OsDisk
 from shalott.broker.base.errors import DiskFull, StorageError
 from shalott.broker.rabbit.amqp.queue_protocol import Content
-from shalott.broker.rabbit.storage import backing_queue as backing_queue_module
 from shalott.broker.rabbit.storage import flusher as flusher_module
+from shalott.broker.rabbit.storage import queue_index as queue_index_module
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
 from tests.world.disk.memory_disk import MemoryDisk
 
@@ -36,7 +36,7 @@ def filled(numbers: Iterable[int]) -> BackingQueue:
 
 
 def ready_order(queue: BackingQueue) -> list[int]:
-    return [held.content.id for held in queue.contents() if not held.unacked]
+    return [held.content.id for held in queue.messages.contents() if not held.unacked]
 
 
 def fetch_all(queue: BackingQueue) -> list[tuple[int, bool]]:
@@ -51,14 +51,14 @@ def fetch_all(queue: BackingQueue) -> list[tuple[int, bool]]:
 
 def test_messages_are_fetched_in_order_of_publishing() -> None:
     queue = filled(range(3))
-    assert queue.peek() is not None
+    assert queue.messages.peek() is not None
     first = queue.fetch()
     assert first is not None
     assert (first.content.id, first.redelivered, first.remaining) == (0, False, 2)
     assert fetch_all(queue) == [(1, False), (2, False)]
     assert queue.fetch() is None
-    assert queue.peek() is None
-    assert (queue.ready, queue.unacked, queue.depth) == (0, 3, 3)
+    assert queue.messages.peek() is None
+    assert (queue.messages.ready, queue.messages.unacked, queue.messages.depth) == (0, 3, 3)
 
 
 def test_requeued_messages_go_back_to_their_place_redelivered() -> None:
@@ -74,7 +74,7 @@ def test_a_message_published_as_delivered_keeps_its_place_too() -> None:
     queue = filled([0])
     queue.publish_delivered(message(1))
     queue.publish(message(2))
-    assert (queue.ready, queue.unacked) == (2, 1)
+    assert (queue.messages.ready, queue.messages.unacked) == (2, 1)
     queue.fetch()
     queue.requeue([1])
     assert fetch_all(queue) == [(1, True), (2, False)]
@@ -86,7 +86,7 @@ def test_ack_forgets_unacknowledged_messages_only() -> None:
     assert queue.ack([0, 1, 99, 0]) == [0]
     assert queue.ack([0]) == []
     assert ready_order(queue) == [1, 2]
-    assert queue.depth == 2
+    assert queue.messages.depth == 2
 
 
 def test_fetch_without_ack_forgets_at_once() -> None:
@@ -94,7 +94,7 @@ def test_fetch_without_ack_forgets_at_once() -> None:
     fetched = queue.fetch(no_ack=True)
     assert fetched is not None
     assert fetched.content.id == 0
-    assert (queue.depth, queue.unacked, 0 in queue) == (1, 0, False)
+    assert (queue.messages.depth, queue.messages.unacked, 0 in queue.messages) == (1, 0, False)
 
 
 def test_drop_takes_from_the_head() -> None:
@@ -103,7 +103,7 @@ def test_drop_takes_from_the_head() -> None:
     queue.requeue([0])
     assert [entry.id for entry in queue.drop(2)] == [0, 1]
     assert [entry.id for entry in queue.drop(1, ack_required=True)] == [2]
-    assert queue.unacked_ids() == [2]
+    assert queue.messages.unacked_ids() == [2]
     assert [entry.id for entry in queue.drop(9)] == [3, 4]
     assert queue.requeue([2]) == [2]
     assert fetch_all(queue) == [(2, True)]
@@ -113,10 +113,15 @@ def test_purge_spares_the_unacknowledged_and_clear_spares_nothing() -> None:
     queue = filled(range(4))
     queue.fetch()
     assert queue.purge() == 3
-    assert [(held.content.id, held.unacked) for held in queue.contents()] == [(0, True)]
+    assert [(held.content.id, held.unacked) for held in queue.messages.contents()] == [(0, True)]
     queue.publish(message(9))
     assert queue.clear() == 2
-    assert (queue.depth, queue.ready, queue.bytes, queue.ready_bytes) == (0, 0, 0, 0)
+    assert (
+        queue.messages.depth,
+        queue.messages.ready,
+        queue.messages.bytes,
+        queue.messages.ready_bytes,
+    ) == (0, 0, 0, 0)
     assert queue.fetch() is None
 
 
@@ -160,7 +165,7 @@ def test_what_takes_from_the_head_takes_of_the_highest_priority() -> None:
     queue = prioritised(5, 0, 1, 5)
     assert [entry.id for entry in queue.drop(2)] == [2, 1]
     queue.publish(message(3, priority=3))
-    head = queue.peek()
+    head = queue.messages.peek()
     assert head is not None and head.content.id == 3
 
 
@@ -169,7 +174,7 @@ def test_contents_are_in_order_whatever_happened() -> None:
     for _ in range(3):
         queue.fetch()
     queue.requeue([1])
-    held = [(each.content.id, each.redelivered, each.unacked) for each in queue.contents()]
+    held = [(each.content.id, each.redelivered, each.unacked) for each in queue.messages.contents()]
     assert held == [
         (0, True, True),
         (1, True, False),
@@ -177,8 +182,8 @@ def test_contents_are_in_order_whatever_happened() -> None:
         (3, False, False),
         (4, False, False),
     ]
-    assert queue.get(1) == queue.contents()[1]
-    assert queue.get(42) is None
+    assert queue.messages.get(1) == queue.messages.contents()[1]
+    assert queue.messages.get(42) is None
 
 
 def test_bytes_count_bodies() -> None:
@@ -186,9 +191,9 @@ def test_bytes_count_bodies() -> None:
     queue.publish(message(0, size=10))
     queue.publish(message(1, size=100))
     queue.fetch()
-    assert (queue.bytes, queue.ready_bytes) == (110, 100)
+    assert (queue.messages.bytes, queue.messages.ready_bytes) == (110, 100)
     queue.requeue([0])
-    assert (queue.bytes, queue.ready_bytes) == (110, 110)
+    assert (queue.messages.bytes, queue.messages.ready_bytes) == (110, 110)
 
 
 def test_a_message_enters_once() -> None:
@@ -201,8 +206,8 @@ def test_without_a_journal_everything_is_durable_at_once() -> None:
     async def body() -> None:
         queue = BackingQueue.in_memory()
         assert queue.publish(message(1)) == 0
-        assert queue.mark() == queue.durable_mark == 0
-        await queue.wait_durable(queue.mark())
+        assert queue.index.mark == queue.index.durable_mark == 0
+        await queue.index.wait_durable(queue.index.mark)
         await queue.close()
         await queue.wipe()
 
@@ -221,13 +226,13 @@ def test_publishes_survive_and_transient_ones_do_not(tmp_path: Path) -> None:
         assert queue.publish(message(4, persistent=False)) == 0
         queue.fetch()
         queue.ack([0])
-        await queue.wait_durable(queue.mark())
-        assert queue.durable_mark == 5
+        await queue.index.wait_durable(queue.index.mark)
+        assert queue.index.durable_mark == 5
         await queue.abandon()
 
         again = await BackingQueue.recover(disk, DIRECTORY)
         assert fetch_all(again) == [(1, True), (2, True), (3, True)]
-        assert again.get(3) is not None
+        assert again.messages.get(3) is not None
         await again.abandon()
         await disk.close()
 
@@ -248,11 +253,11 @@ def test_a_clean_close_keeps_the_redelivered_flags() -> None:
         await queue.close()
         again = await BackingQueue.recover(disk, DIRECTORY)
         expected = [(0, True), (1, True), (2, False), (5, True), (6, True)]
-        assert [(h.content.id, h.redelivered) for h in again.contents()] == expected
+        assert [(h.content.id, h.redelivered) for h in again.messages.contents()] == expected
         # Killed in this life: what the last one knew of deliveries does not hold any more.
         third = await BackingQueue.recover(disk.after_kill(), DIRECTORY)
-        assert all(held.redelivered for held in third.contents())
-        assert third.depth == 5
+        assert all(held.redelivered for held in third.messages.contents())
+        assert third.messages.depth == 5
         await third.abandon()
         await again.abandon()
 
@@ -274,7 +279,7 @@ def test_serials_go_on_after_recovery() -> None:
         queue.publish(message(4))
         await queue.close()
         queue = await BackingQueue.recover(disk, DIRECTORY)
-        assert [held.content.id for held in queue.contents()] == [2, 3, 4]
+        assert [held.content.id for held in queue.messages.contents()] == [2, 3, 4]
         await queue.abandon()
 
     asyncio.run(body())
@@ -284,15 +289,15 @@ def test_listeners_hear_of_each_growth_and_waiters_of_their_mark() -> None:
     async def body() -> None:
         queue = await BackingQueue.create(MemoryDisk(), DIRECTORY)
         heard: list[int] = []
-        queue.on_durable(heard.append)
+        queue.index.on_durable(heard.append)
         first = queue.publish(message(1))
         second = queue.publish(message(2))
-        await queue.wait_durable(first)
+        await queue.index.wait_durable(first)
         assert heard == [second], "both were in one flush"
         third = queue.publish(message(3))
-        await queue.wait_durable(third)
+        await queue.index.wait_durable(third)
         assert heard == [second, third]
-        await queue.wait_durable(first)
+        await queue.index.wait_durable(first)
         await queue.close()
 
     asyncio.run(body())
@@ -303,13 +308,13 @@ def test_removals_are_flushed_though_nobody_waits(monkeypatch: pytest.MonkeyPatc
 
     async def body() -> None:
         queue = await BackingQueue.create(MemoryDisk(), DIRECTORY)
-        await queue.wait_durable(queue.publish(message(1)))
+        await queue.index.wait_durable(queue.publish(message(1)))
         durable = asyncio.Event()
-        queue.on_durable(lambda mark: durable.set())
+        queue.index.on_durable(lambda mark: durable.set())
         queue.fetch(no_ack=True)
         async with asyncio.timeout(5):
             await durable.wait()
-        assert queue.durable_mark == queue.mark() == 2
+        assert queue.index.durable_mark == queue.index.mark == 2
         await queue.abandon()
 
     asyncio.run(body())
@@ -319,22 +324,22 @@ def test_create_and_wipe_leave_nothing_of_before() -> None:
     async def body() -> None:
         disk = MemoryDisk()
         queue = await BackingQueue.create(disk, DIRECTORY)
-        await queue.wait_durable(queue.publish(message(1)))
+        await queue.index.wait_durable(queue.publish(message(1)))
         await queue.abandon()
         queue = await BackingQueue.create(disk, DIRECTORY)
-        assert queue.depth == 0
+        assert queue.messages.depth == 0
         queue.publish(message(2))
         await queue.wipe()
         assert await disk.listdir("queues") == []
         queue = await BackingQueue.recover(disk, DIRECTORY)
-        assert queue.depth == 0
+        assert queue.messages.depth == 0
         await queue.abandon()
 
     asyncio.run(body())
 
 
 def test_the_journal_shrinks_when_most_of_it_is_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backing_queue_module, "COMPACT_MIN_GARBAGE_BYTES", 4000)
+    monkeypatch.setattr(queue_index_module, "COMPACT_MIN_GARBAGE_BYTES", 4000)
 
     async def body() -> None:
         disk = MemoryDisk()
@@ -342,9 +347,9 @@ def test_the_journal_shrinks_when_most_of_it_is_garbage(monkeypatch: pytest.Monk
         for number in range(200):
             queue.publish(message(number, size=100))
         queue.drop(190)
-        await queue.wait_durable(queue.mark())
+        await queue.index.wait_durable(queue.index.mark)
         last = queue.publish(message(1000))  # a flush after the compaction
-        await queue.wait_durable(last)
+        await queue.index.wait_durable(last)
         assert len(disk.names[JOURNAL].cached) < 3000
         await queue.close()
         again = await BackingQueue.recover(disk, DIRECTORY)
@@ -371,14 +376,14 @@ def test_a_failed_sync_is_told_and_nothing_is_durable_after_it() -> None:
         disk.fault = fault
         mark = queue.publish(message(1))
         with pytest.raises(StorageError, match="injected"):
-            await queue.wait_durable(mark)
+            await queue.index.wait_durable(mark)
         assert len(failures) == 1
         # The queue process may handle a few more messages before the node is gone.
         later = queue.publish(message(2))
-        assert later > queue.durable_mark
-        assert queue.mark() > queue.durable_mark
+        assert later > queue.index.durable_mark
+        assert queue.index.mark > queue.index.durable_mark
         with pytest.raises(StorageError):
-            await queue.wait_durable(later)
+            await queue.index.wait_durable(later)
         assert len(failures) == 1
         with pytest.raises(StorageError):
             await queue.close()
@@ -400,7 +405,7 @@ def test_a_full_disk_withholds_confirms_until_there_is_room(
         refused = asyncio.Event()
         disk.fault = lambda operation, path: refused.set() if operation == "truncate" else None
         mark = queue.publish(message(1, size=100))
-        waiting = asyncio.create_task(queue.wait_durable(mark))
+        waiting = asyncio.create_task(queue.index.wait_durable(mark))
         await refused.wait()
         refused.clear()
         await refused.wait()  # it was tried again
@@ -421,7 +426,7 @@ def test_recovery_tells_corruption_and_a_full_disk() -> None:
     async def body() -> None:
         disk = MemoryDisk()
         queue = await BackingQueue.create(disk, DIRECTORY)
-        await queue.wait_durable(queue.publish(message(1)))
+        await queue.index.wait_durable(queue.publish(message(1)))
         await queue.close()
         disk.room = 0
         with pytest.raises(DiskFull):

@@ -31,11 +31,12 @@ from hypothesis.stateful import (
 
 from shalott.broker.base.errors import StorageError
 from shalott.broker.rabbit.amqp.queue_protocol import Content
-from shalott.broker.rabbit.storage import backing_queue as backing_queue_module
 from shalott.broker.rabbit.storage import flusher as flusher_module
-from shalott.broker.rabbit.storage import lines as lines_module
+from shalott.broker.rabbit.storage import message_order as lines_module
 from shalott.broker.rabbit.storage import pager as pager_module
 from shalott.broker.rabbit.storage import pages as pages_module
+from shalott.broker.rabbit.storage import queue_index as queue_index_module
+from shalott.broker.rabbit.storage import read_ahead as read_ahead_module
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue, Fetched
 from shalott.broker.rabbit.storage.entries import Entry, Expiry, Segment
 from shalott.broker.rabbit.storage.memory import UNLIMITED, MemoryMonitor
@@ -86,13 +87,13 @@ class BackingQueueMachine(RuleBasedStateMachine):
         self.left_pages: dict[str, None] = {}  # of a life that was killed
         # No timer may fire by itself: what happens must depend on the rules alone.
         self.patches = [
-            mock.patch.object(backing_queue_module, "COMPACT_MIN_GARBAGE_BYTES", 300),
+            mock.patch.object(queue_index_module, "COMPACT_MIN_GARBAGE_BYTES", 300),
             mock.patch.object(flusher_module, "LAZY_FLUSH_MS", 3_600_000),
             mock.patch.object(pager_module, "DISK_FULL_RETRY_MS", 3_600_000),
             # So small that a few messages go through all states.
             mock.patch.object(pager_module, "WRITE_COUNT", 3),
             mock.patch.object(pager_module, "SEGMENT_COUNT", 2),
-            mock.patch.object(pager_module, "READ_COUNT", 2),
+            mock.patch.object(read_ahead_module, "READ_COUNT", 2),
             mock.patch.object(pages_module, "FILE_BYTES", 500),
         ]
         for patch in self.patches:
@@ -116,8 +117,8 @@ class BackingQueueMachine(RuleBasedStateMachine):
         self.opened()
 
     def opened(self) -> None:
-        self.queue.join(self.monitor)
-        self.in_loop(lambda: self.queue.set_lazy(self.is_lazy))
+        self.queue.ram.join(self.monitor, self.queue.pager)
+        self.in_loop(lambda: self.queue.pager.set_lazy(self.is_lazy))
 
     def recover(self, disk: MemoryDisk) -> BackingQueue:
         self.lives += 1
@@ -182,7 +183,7 @@ class BackingQueueMachine(RuleBasedStateMachine):
 
     def removed(self, messages: list[Modelled]) -> None:
         for each in messages:
-            each.removed_mark = self.queue.mark()
+            each.removed_mark = self.queue.index.mark
 
     @rule(
         persistent=st.booleans(),
@@ -212,8 +213,8 @@ class BackingQueueMachine(RuleBasedStateMachine):
         ready = self.ready()
 
         async def body() -> Fetched | None:
-            if self.queue.is_head_away:
-                await self.queue.read_ahead()
+            if self.queue.messages.is_head_away:
+                await self.queue.ahead.read()
             return self.queue.fetch(no_ack=no_ack)
 
         fetched = self.run(body())
@@ -233,7 +234,7 @@ class BackingQueueMachine(RuleBasedStateMachine):
         async def body() -> list[int]:
             dropped: list[int] = []
             while len(dropped) < len(taken):
-                await self.queue.find_head()
+                await self.queue.ahead.find_head()
                 part = self.queue.drop(count - len(dropped), ack_required=ack_required)
                 assert part, "the head was found"
                 dropped += [entry.id for entry in part]
@@ -277,8 +278,8 @@ class BackingQueueMachine(RuleBasedStateMachine):
             ids = [each.content.id for each in chosen]
 
             async def body() -> list[Held | None]:
-                await self.queue.load(ids)
-                return [self.queue.get(message_id) for message_id in ids]
+                await self.queue.ahead.load(self.queue.messages.unacked_among(ids))
+                return [self.queue.messages.get(message_id) for message_id in ids]
 
             loaded = self.run(body())
             assert [held and held.content for held in loaded] == [m.content for m in chosen]
@@ -288,7 +289,7 @@ class BackingQueueMachine(RuleBasedStateMachine):
     @rule(is_lazy=st.booleans())
     def change_mode(self, is_lazy: bool) -> None:
         self.is_lazy = is_lazy
-        self.in_loop(lambda: self.queue.set_lazy(is_lazy))
+        self.in_loop(lambda: self.queue.pager.set_lazy(is_lazy))
 
     @rule(count=st.none() | st.integers(0, 4))
     def press(self, count: int | None) -> None:
@@ -322,13 +323,13 @@ class BackingQueueMachine(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        self.run(self.queue.wait_durable(self.queue.mark()))
-        assert self.queue.durable_mark == self.queue.mark()
+        self.run(self.queue.index.wait_durable(self.queue.index.mark))
+        assert self.queue.index.durable_mark == self.queue.index.mark
 
     @rule(seed=st.none() | st.integers(0, 1 << 30))
     def crash(self, seed: int | None) -> None:
         """A kill (no seed) or a power loss, then recovery from what is left."""
-        durable = self.queue.durable_mark
+        durable = self.queue.index.durable_mark
         if seed is None:
             image = self.disk.after_kill()
         else:
@@ -374,19 +375,23 @@ class BackingQueueMachine(RuleBasedStateMachine):
             for each in here
         ]
         assert self.contents() == expected
-        assert self.queue.ready == len(self.ready())
-        assert self.queue.unacked == len(self.unacked())
-        assert self.queue.depth == len(here)
-        assert self.queue.expiring == sum(each.expires_wall_ns is not None for each in here)
-        head, ready = self.queue.peek(), self.ready()
+        assert self.queue.messages.ready == len(self.ready())
+        assert self.queue.messages.unacked == len(self.unacked())
+        assert self.queue.messages.depth == len(here)
+        assert self.queue.messages.expiring == sum(
+            each.expires_wall_ns is not None for each in here
+        )
+        head, ready = self.queue.messages.peek(), self.ready()
         if head is None:
-            assert not ready or self.queue.is_head_away
+            assert not ready or self.queue.messages.is_head_away
         else:
             assert head.id == ready[0].content.id
             assert head.content in (None, ready[0].content)
-        assert self.queue.bytes == sum(len(each.content.body) for each in here)
-        assert self.queue.ready_bytes == sum(len(each.content.body) for each in self.ready())
-        assert self.monitor.used == self.queue.pager.memory >= 0
+        assert self.queue.messages.bytes == sum(len(each.content.body) for each in here)
+        assert self.queue.messages.ready_bytes == sum(
+            len(each.content.body) for each in self.ready()
+        )
+        assert self.monitor.used == self.queue.ram.bytes >= 0
         if not here:
             assert self.monitor.used == 0
 

@@ -51,8 +51,8 @@ async def paged_out(queue: BackingQueue) -> None:
 async def lazy_queue(monitor: MemoryMonitor, store: PageStore | None = None) -> BackingQueue:
     """With ``COUNT`` messages on pages."""
     queue = BackingQueue.in_memory(pages=(store or PageStore(MemoryDisk())).files_of("q"))
-    queue.join(monitor)
-    queue.set_lazy(True)
+    queue.ram.join(monitor, queue.pager)
+    queue.pager.set_lazy(True)
     for number in range(COUNT):
         queue.publish(message(number))
     await paged_out(queue)
@@ -72,7 +72,7 @@ def monitored(limit_bytes: int | None) -> Iterator[MemoryMonitor]:
 async def test_it_is_in_memory_while_there_is_room() -> None:
     with monitored(None) as monitor:
         queue = await lazy_queue(monitor)
-        await queue.read_ahead()
+        await queue.ahead.read()
         assert monitor.used == COUNT * WEIGHT
         await queue.abandon()
 
@@ -85,7 +85,7 @@ async def test_reading_ahead_sets_no_alarm() -> None:
     with monitored(None) as monitor:
         queue = await lazy_queue(monitor)
         monitor.set_limit(limit_bytes)
-        await queue.read_ahead()
+        await queue.ahead.read()
         assert queue.fetch() is not None
         assert not monitor.is_alarmed
         assert monitor.used <= limit_bytes
@@ -98,11 +98,11 @@ async def test_what_several_queues_read_ahead_is_given_back_to_end_an_alarm() ->
         store = PageStore(MemoryDisk())
         queues = [await lazy_queue(monitor, store) for _ in range(3)]
         for queue in queues:
-            await queue.read_ahead()
+            await queue.ahead.read()
         assert monitor.used == 3 * COUNT * WEIGHT
         monitor.set_limit(3 * COUNT * 300 + 5 * WEIGHT)
         assert not monitor.is_alarmed
-        assert all(queue.peek() is not None for queue in queues)
+        assert all(queue.messages.peek() is not None for queue in queues)
         for queue in queues:
             await queue.abandon()
 
@@ -112,13 +112,13 @@ async def test_the_head_stays_and_the_rest_comes_out_in_order() -> None:
     """However short memory is: else nothing would ever come out."""
     with monitored(None) as monitor:
         queue = await lazy_queue(monitor)
-        await queue.read_ahead()
+        await queue.ahead.read()
         monitor.set_limit(1)
         assert monitor.is_alarmed
-        assert not queue.is_head_away
+        assert not queue.messages.is_head_away
         taken: list[int] = []
-        while queue.ready:
-            await queue.read_ahead()
+        while queue.messages.ready:
+            await queue.ahead.read()
             fetched = queue.fetch(no_ack=True)
             assert fetched is not None
             assert fetched.content.body == bytes(BODY_BYTES)
@@ -133,16 +133,16 @@ async def test_the_head_stays_and_the_rest_comes_out_in_order() -> None:
 async def test_a_segment_that_is_brought_back_keeps_its_contents_on_their_pages() -> None:
     with monitored(None) as monitor:
         queue = BackingQueue.in_memory(pages=PageStore(MemoryDisk()).files_of("q"))
-        queue.join(monitor)
+        queue.ram.join(monitor, queue.pager)
         queue.pager.buggify = lambda site: site == "storage.small_segments"
-        queue.set_lazy(True)
+        queue.pager.set_lazy(True)
         for number in range(COUNT):
             queue.publish(message(number))
         await paged_out(queue)
-        assert queue.pager.in_delta > 0
+        assert queue.messages.in_delta > 0
         monitor.set_limit(8 * 300 + 2 * BODY_BYTES)  # of a segment's three contents, one at a time
         for number in range(COUNT):
-            await queue.read_ahead()
+            await queue.ahead.read()
             fetched = queue.fetch(no_ack=True)
             assert fetched is not None
             assert fetched.content.id == number

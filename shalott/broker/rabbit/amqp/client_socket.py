@@ -1,0 +1,110 @@
+"""ClientSocket: the frames that one client sends and is sent, and when the last ones were."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pamqp import commands
+
+from shalott.broker.base.env import Clock
+from shalott.broker.rabbit.amqp.errors import COMMAND_INVALID, AmqpError
+from shalott.broker.rabbit.amqp.wire import (
+    HEARTBEAT,
+    METHOD,
+    Frame,
+    Method,
+    decode_method,
+    read_frame,
+)
+
+CLOSE_TIMEOUT_MS = 2_000  # for the client's close-ok, and for the last bytes to leave
+
+
+class ClientSocket:
+    """Of one connection. ``frame_max`` is what the handshake agreed on, once it did."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        clock: Clock,
+        frame_max: int,
+    ) -> None:
+        self.frame_max = frame_max
+        self._reader = reader
+        self._writer = writer
+        self._clock = clock
+        self.last_read_ns = self.last_write_ns = clock.monotonic_ns()
+        self.peer = writer.get_extra_info("peername") or ("unknown", 0)
+        local = writer.get_extra_info("sockname") or ("unknown", 0)
+        self.name = f"{self.peer[0]}:{self.peer[1]} -> {local[0]}:{local[1]}"
+
+    # -- out ---------------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        if not self.is_closing:
+            self._writer.write(data)
+            self.last_write_ns = self._clock.monotonic_ns()
+
+    async def drain(self) -> None:
+        await self._writer.drain()
+
+    @property
+    def is_closing(self) -> bool:
+        return self._writer.transport.is_closing()
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def abort(self) -> None:
+        self._writer.transport.abort()
+
+    async def hang_up(self) -> None:
+        """Send what is still unsent, and close."""
+        self._writer.close()
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_MS / 1000):
+                await self._writer.wait_closed()
+        except (TimeoutError, ConnectionError):
+            self.abort()
+
+    # -- in ----------------------------------------------------------------------------------------
+
+    async def read_exactly(self, count: int) -> bytes:
+        return await self._reader.readexactly(count)
+
+    async def receive_method(self) -> Method:
+        while True:
+            frame = await self.next_frame()
+            if frame.kind == HEARTBEAT:
+                continue
+            if frame.kind != METHOD or frame.channel != 0:
+                text = f"a frame of type {frame.kind} on channel {frame.channel} while opening"
+                raise AmqpError(COMMAND_INVALID, text)
+            return decode_method(frame.payload)
+
+    async def next_frame(self) -> Frame:
+        frame = await read_frame(self._reader, self.frame_max)
+        self.last_read_ns = self._clock.monotonic_ns()
+        return frame
+
+    async def await_close_ok(self) -> None:
+        """The connection's CloseTimeout ends this, if the client doesn't."""
+        try:
+            while not is_end(await read_frame(self._reader, self.frame_max)):
+                pass
+        except AmqpError:
+            await self.discard()
+
+    async def discard(self) -> None:
+        """Frames can't be told apart any more: wait for the end."""
+        while await self._reader.read(65536):
+            pass
+
+
+def is_end(frame: Frame) -> bool:
+    """Whether this settles a connection that the node is closing; all else is of no interest."""
+    if frame.kind != METHOD or frame.channel != 0:
+        return False
+    index = int.from_bytes(frame.payload[:4], "big")
+    return index in (commands.Connection.CloseOk.index, commands.Connection.Close.index)

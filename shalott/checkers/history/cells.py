@@ -1,7 +1,7 @@
 """The ``extra`` cells of a history as columns: what some keys say, without an object a row.
 
 Most cells are flat objects of numbers, texts and truths; the engine reads those
-(checkers/engine/cells.h). The others are named as odd, and are the caller's to read.
+(checkers/engine/read.h). The others are named as odd, and are the caller's to read.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Columns of texts as the engine reads them: their bytes, and each different text as a number.
 
-See checkers/engine/cells.h.
+See checkers/engine/read.h.
 """
 
 from __future__ import annotations

@@ -1,3 +1,124 @@
+/* What the register monitor asks of chains of values: how each is followed, whether their zones
+ * agree, and whether compare-and-sets that failed fit in. monitor_register.c has the theory. */
+#include "internal_monitors.h"
+
+/* --- answers -----------------------------------------------------------------------------------*/
+
+int shl_register_invalid(register_monitor *monitor, int32_t violation, int32_t op0, int32_t op1,
+                         int32_t op2, int32_t op3)
+{
+    *monitor->answer = (shl_answer){SHL_INVALID, SHL_DECIDED, violation, {op0, op1, op2, op3}};
+    return 0;
+}
+
+int shl_register_unknown(register_monitor *monitor, int32_t cause, int32_t why, int32_t op0,
+                         int32_t op1)
+{
+    *monitor->answer = (shl_answer){SHL_UNKNOWN, cause, why, {op0, op1, SHL_NONE, SHL_NONE}};
+    return 0;
+}
+
+/* False when the budget is spent: the answer says so. */
+int shl_register_may_go_on(register_monitor *monitor)
+{
+    int32_t stopped = shl_check_budget(monitor->budget);
+    return !stopped || shl_register_unknown(monitor, stopped, 0, SHL_NONE, SHL_NONE);
+}
+
+int32_t shl_called_at(const shl_history *history, int32_t rank)
+{
+    int64_t low = 0, high = history->n;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (history->call[middle] < rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < history->n && history->call[low] == rank ? (int32_t)low : SHL_NONE;
+}
+
+int32_t shl_returned_at(const shl_history *history, int32_t rank)
+{
+    for (int64_t i = 0; i < history->n; i++)
+        if (history->ret[i] == rank)
+            return (int32_t)i;
+    return SHL_NONE;
+}
+
+int shl_register_observed(const value_facts *facts)
+{
+    return facts->first_read != SHL_NEVER || facts->consumer != NO_OP;
+}
+
+/* --- chains ------------------------------------------------------------------------------------*/
+
+/* An operation returned at rank `ret`, before one that precedes it in the chain was called. */
+static int out_of_order(register_monitor *monitor, int32_t ret, int32_t call, int32_t writer)
+{
+    int32_t later = shl_returned_at(monitor->history, ret);
+    int32_t earlier = shl_called_at(monitor->history, call);
+    int32_t violation = earlier == writer ? SHL_REGISTER_FUTURE : SHL_REGISTER_CHAIN;
+    return shl_register_invalid(monitor, violation, later, earlier, SHL_NONE, SHL_NONE);
+}
+
+/* Follows a chain from `value`, whose writer was called and returned at these ranks. */
+int shl_register_walk(register_monitor *monitor, int32_t value, int32_t call, int32_t ret,
+                      zone *found)
+{
+    const shl_history *h = monitor->history;
+    zone chain = {ret, call};
+    for (;;) {
+        const value_facts *facts = &monitor->values[value];
+        if (facts->first_read < chain.s)
+            return out_of_order(monitor, facts->first_read, chain.s, facts->writer);
+        chain.f = facts->first_read < chain.f ? facts->first_read : chain.f;
+        chain.s = facts->last_read > chain.s ? facts->last_read : chain.s;
+        int32_t next = facts->consumer;
+        if (next == NO_OP)
+            break;
+        if (h->ret[next] < chain.s)
+            return out_of_order(monitor, h->ret[next], chain.s, facts->writer);
+        chain.f = h->ret[next] < chain.f ? h->ret[next] : chain.f;
+        chain.s = h->call[next] > chain.s ? h->call[next] : chain.s;
+        monitor->walked++;
+        value = h->b[next];
+        /* A value that no operation observed may have several writers: each ends its own chain. */
+        if (!shl_register_observed(&monitor->values[value]))
+            break;
+    }
+    *found = chain;
+    return 1;
+}
+
+/* --- zones ------------------------------------------------------------------------------------*/
+
+static int stale(register_monitor *monitor, zone one, zone other)
+{
+    const shl_history *h = monitor->history;
+    return shl_register_invalid(monitor, SHL_REGISTER_STALE,
+                                one.f < 0 ? SHL_NONE : shl_returned_at(h, one.f),
+                                shl_called_at(h, other.s), shl_returned_at(h, other.f),
+                                shl_called_at(h, one.s));
+}
+
+/* SHL_NONE is below every f, so ranks that begin no zone need no test of their own. */
+int shl_register_sweep(register_monitor *monitor, zone widest)
+{
+    const int32_t *s_of = monitor->s_of;
+    int32_t ranks = monitor->history->ranks;
+    for (int32_t f = 0; f < ranks; f++) {
+        int32_t s = s_of[f];
+        if ((widest.s > f) & (widest.f < s))
+            return stale(monitor, widest, (zone){f, s});
+        widest.f = s > widest.s ? f : widest.f;
+        widest.s = s > widest.s ? s : widest.s;
+    }
+    return 1;
+}
+
+/* --- failed compare-and-sets ------------------------------------------------------------------*/
+
 /* The register monitor's second half: compare-and-sets that failed.
  *
  * One that expected v and failed says that at some moment between its call and its return the
@@ -8,10 +129,9 @@
  *   after the return.
  * - Valid, if one linearization of all the rest has such a moment for each. It is made in the order
  *   of min(f, s) of the chains, each operation as early as it can be: values are replaced soon. A
- *   crashed write that nobody observed may have happened between two chains, where one is called
- *   early enough: k gaps that need one are served by the k first called, in order.
+ *   crashed write that no operation observed may have happened between two chains, where one is
+ *   called early enough: k gaps that need one are served by the k first called, in order.
  * - Unknown otherwise. */
-#include "internal_register.h"
 
 /* When one value is in the register, in the linearization that is tried, and in every one. A point
  * in time t is the moment right after the event of rank t. */
@@ -92,13 +212,13 @@ static void schedule_chain(schedule *made, int32_t root, int32_t call)
         till = call > till ? call : till;
         till = facts->last_read > till ? facts->last_read : till;
         here->surely_till = till;
-        if (facts->consumer == NOBODY)
+        if (facts->consumer == NO_OP)
             break;
         call = h->call[facts->consumer];
         value = h->b[facts->consumer];
     }
     made->tenures[value].ends_chain = 1;
-    /* A value that nobody observed may have several writers, and then is not asked about. */
+    /* A value that no operation observed may have several writers, and then is not asked about. */
     if (!monitor->values[value].contested)
         look_back(made, value, root);
 }
@@ -210,7 +330,7 @@ static int use_spare_writes(schedule *made)
         int32_t value = rank < 0 ? monitor->initial : root == SHL_NONE ? SHL_NONE : h->a[root];
         if (value == SHL_NONE)
             continue;
-        while (monitor->values[value].consumer != NOBODY)
+        while (monitor->values[value].consumer != NO_OP)
             value = h->b[monitor->values[value].consumer];
         if (made->tenures[value].wanted_by == SHL_NEVER)
             continue;

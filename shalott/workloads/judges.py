@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shalott.checkers.base import Checker
+from shalott.checkers.checker import Checker
 from shalott.checkers.queues.guarantees import ClientGuarantees
 from shalott.checkers.runs.standard import common_checkers, standard_checkers
 from shalott.cluster.systems.record import SYSTEMS

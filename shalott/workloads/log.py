@@ -20,10 +20,10 @@ from typing import Annotated
 
 import msgspec
 
-from shalott.checkers.base import Checker
-from shalott.checkers.logs.anomalies import ReplicatedLog
-from shalott.checkers.logs.freshness import FreshReads
-from shalott.checkers.mastership.elections.regressions import Elections
+from shalott.checkers.checker import Checker
+from shalott.checkers.logs.fresh_reads import FreshReads
+from shalott.checkers.logs.replicated_log import ReplicatedLog
+from shalott.checkers.mastership.elections import Elections
 from shalott.checkers.runs.convergence import Convergence
 from shalott.clients.body import SMALLEST_BYTES
 from shalott.clients.libraries.choice import (

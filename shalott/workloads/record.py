@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from shalott.checkers.base import Checker
+from shalott.checkers.checker import Checker
 from shalott.core.doors import Door, door_of_records
 from shalott.core.drawing import Draw
 from shalott.core.parameters import NoParameters

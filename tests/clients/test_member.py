@@ -10,7 +10,7 @@ import pytest
 
 from shalott.broker.rocket.processor.locks import LOCK_EXPIRES_MS
 from shalott.broker.rocket.remoting.codes import RequestCode
-from shalott.checkers.groups.rows.rules import Group
+from shalott.checkers.groups.group_rules import Group
 from tests.world.rocket.members import Groups, with_groups
 
 pytestmark = pytest.mark.unit

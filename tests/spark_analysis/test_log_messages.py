@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from shalott.checkers.logs.anomalies import ReplicatedLog
+from shalott.checkers.logs.replicated_log import ReplicatedLog
 from shalott.spark_analysis.engines.local import judge_here
 from shalott.spark_analysis.engines.spark_sql import read_ops
 from shalott.spark_analysis.stores.runs import LOG_COUNTS, find_runs

@@ -14,8 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shalott.checkers.history.texts import words_of
-from shalott.checkers.history.words import Words
+from shalott.checkers.history.text_columns import Words, words_of
 from shalott.core.history import History
 
 Ints = npt.NDArray[np.int64]
@@ -118,3 +117,23 @@ def _words(column: pa.ChunkedArray) -> Words:
     encoded = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     codes = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int32)
     return Words(codes, tuple(encoded.dictionary.to_pylist()))
+
+
+# FROM shalott/checkers/history/columns.py:
+# Rows brought together by a small integer, quickly.
+RADIX_MAX = 1 << 16  # numpy sorts integers of 16 bits by radix
+
+
+def by_group(group: Ints) -> Ints:
+    """A stable order by group."""
+    if len(group) and int(group.min()) >= 0 and int(group.max()) < RADIX_MAX:
+        return np.argsort(group.astype(np.uint16), kind="stable")
+    return np.argsort(group, kind="stable")
+
+
+def split_by(group: Ints) -> list[Ints]:
+    """The positions of each group, in order within it."""
+    if not len(group):
+        return []
+    order = by_group(group)
+    return np.split(order, np.flatnonzero(np.diff(group[order])) + 1)

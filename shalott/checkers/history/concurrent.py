@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shalott.checkers.history.exact import exact
-from shalott.checkers.history.words import Rows, Words
+from shalott.checkers.history.exact_values import exact
+from shalott.checkers.history.text_columns import Rows, Words
 
 NEVER: Final = 2**31 - 1  # the ret of a crashed operation: SHL_NEVER in engine/engine.h
 

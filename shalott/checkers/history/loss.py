@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from shalott.checkers.history.columns import Bools, Codes, Ints, Operations
+from shalott.checkers.history.columns import Bools, Codes, Ints, Operations, by_group
 from shalott.checkers.history.faults import Fault
-from shalott.checkers.history.grouping import by_group
 
 POSITIONS = ("prefix", "middle", "suffix", "whole")  # whole: nothing of it survived
 

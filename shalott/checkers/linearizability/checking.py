@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shalott.checkers.history.concurrent import ConcurrentHistory
-from shalott.checkers.history.words import Words
-from shalott.checkers.linearizability.deciding.running_check import By, Limits, RunningCheck
-from shalott.checkers.linearizability.deciding.transitions import refuse_unknown
-from shalott.checkers.linearizability.deciding.verdict import CheckInterrupted, Verdict, Violation
-from shalott.checkers.linearizability.deciding.workers import cores
+from shalott.checkers.history.text_columns import Words
+from shalott.checkers.linearizability.running_check import By, Limits, RunningCheck
+from shalott.checkers.linearizability.transitions import refuse_unknown
+from shalott.checkers.linearizability.verdict import CheckInterrupted, Verdict, Violation
+from shalott.checkers.linearizability.workers import cores
 from shalott.checkers.models import BUILT_IN, Model, make_model, meanings_of, model_name, own_name
 from shalott.checkers.reading import read_history
 
 if TYPE_CHECKING:
-    from shalott.checkers.linearizability.explaining.explanation import Explanation
+    from shalott.checkers.explanations.explanation import Explanation
 
 __all__ = [
     "BUILT_IN",
@@ -108,7 +108,7 @@ def explain(
     in at most so many seconds and twice those of the check. Raises ValueError: the verdict is not
     invalid.
     """
-    from shalott.checkers.linearizability.explain import (
+    from shalott.checkers.explanations.explain import (
         explain_verdict,  # it is not needed by who only checks
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from shalott.checkers.base import Anomaly
+from shalott.checkers.checker import Anomaly
 from shalott.checkers.history.faults import Observation, Surroundings
 from shalott.checkers.history.tenures import NodeEvent
 

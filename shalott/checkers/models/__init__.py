@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from shalott.checkers.models.base import Meaning, Meanings, Model, OneOf
 from shalott.checkers.models.collections import (
     Counter,
     FifoQueue,
@@ -21,7 +20,7 @@ from shalott.checkers.models.collections import (
     UnorderedQueue,
 )
 from shalott.checkers.models.locks import FencedLock, Mutex, OwnerLock, ReentrantLock, Semaphore
-from shalott.checkers.models.options import make_with
+from shalott.checkers.models.model import Meaning, Meanings, Model, OneOf, make_with
 from shalott.checkers.models.registers import CasRegister, KeyValue, MultiRegister, Register
 
 __all__ = [

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from shalott.checkers.history.concurrent import UNKNOWN, Operation
-from shalott.checkers.history.exact import exact
-from shalott.checkers.models.base import Meaning, Meanings, OneOf, aliases, one_of
+from shalott.checkers.history.exact_values import exact
+from shalott.checkers.models.model import Meaning, Meanings, OneOf, aliases, one_of
 
 QUEUE: Final = aliases(
     ("enqueue add offer", Meaning("enqueue", argument=True)),

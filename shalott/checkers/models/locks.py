@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from shalott.checkers.history.concurrent import UNKNOWN, Operation
-from shalott.checkers.models.base import Meaning, Meanings, aliases
+from shalott.checkers.models.model import Meaning, Meanings, aliases
 
 FREE: Final = -1  # no process has this number
 

@@ -6,13 +6,12 @@ that somebody meets who writes a model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
-from shalott.checkers.models.base import Meaning, Model
-from shalott.checkers.models.door import MODELS
-from shalott.checkers.models.options import make_with
-from shalott.core.doors import import_named
+from shalott.checkers.models.model import Meaning, Model, make_with
+from shalott.core.doors import Door, import_named
 from shalott.core.errors import UsageError
 
 
@@ -127,3 +126,43 @@ def _unknown(name: str) -> str:
 def _told(raised: Exception) -> str:
     lines = str(raised).strip().splitlines()
     return f"{type(raised).__name__}: {lines[0]}" if lines else type(raised).__name__
+
+
+# FROM shalott/checkers/models/outside.py:
+# The door for models: classes with ``init`` and ``step``, by name.
+#
+# A distribution offers its models by an entry point of the group ``shalott.models``, which names a
+# class or a tuple of classes; a module given to ``--load`` offers all that are defined in it. Our own
+# come through the same door. The name is the class's ``name``, or else that of the class itself.
+ModelClass = Callable[..., Model]
+
+
+def is_model_class(value: Any) -> bool:
+    """Whether its instances have ``init`` and ``step``, as far as the class tells."""
+    if not isinstance(value, type) or getattr(value, "_is_protocol", False):
+        return False
+    has_init = hasattr(value, "init") or any(
+        "init" in vars(base).get("__annotations__", {}) for base in value.__mro__
+    )
+    return has_init and callable(getattr(value, "step", None))
+
+
+def class_name(value: ModelClass) -> str:
+    """What a class of models is called."""
+    name = getattr(value, "name", None)
+    return name if isinstance(name, str) else value.__name__
+
+
+def _is_defined_in(value: Any, module: ModuleType) -> bool:
+    """Not merely imported there, but by a package from one of its own modules."""
+    home = str(value.__module__)
+    return home == module.__name__ or home.startswith(f"{module.__name__}.")
+
+
+MODELS: Door[ModelClass] = Door(
+    "model",
+    "shalott.models",
+    accepts=is_model_class,
+    name_of=class_name,
+    is_own=_is_defined_in,
+)

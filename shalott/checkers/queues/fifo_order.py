@@ -29,16 +29,16 @@ from dataclasses import dataclass, replace
 import msgspec
 import numpy as np
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.checkers.engine import new_budget
+from shalott.checkers.explanations.explain import explain
+from shalott.checkers.explanations.explanation import Explanation, to_detail
 from shalott.checkers.history.client_history import EMPTY, concurrent_history
 from shalott.checkers.history.columns import Bools, Ints, Operations, client_operations
 from shalott.checkers.history.concurrent import FAIL, INFO, NEVER, OK, ConcurrentHistory
-from shalott.checkers.linearizability.explain import explain
-from shalott.checkers.linearizability.explaining.explanation import Explanation, to_detail
-from shalott.checkers.linearizability.monitors.base import MonitorAnswer
-from shalott.checkers.linearizability.monitors.queues import FIFO
 from shalott.checkers.models.collections import FifoQueue
+from shalott.checkers.monitors.monitor import MonitorAnswer
+from shalott.checkers.monitors.queue_monitor import FIFO
 from shalott.core.history import History
 
 EXPLAINED_MAX = 6  # queues whose violation is drawn

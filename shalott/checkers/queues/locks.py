@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.base import OPERATIONS_MAX, Anomaly, Result
+from shalott.checkers.checker import OPERATIONS_MAX, Anomaly, Result
 from shalott.checkers.history.columns import Operations, client_operations
 from shalott.checkers.history.faults import Surroundings, read_surroundings
 from shalott.core.history import History

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from shalott.checkers.base import OPERATIONS_MAX, Anomaly
-from shalott.checkers.history.acknowledging import Witnesses, acknowledgers, answered_by
+from shalott.checkers.checker import OPERATIONS_MAX, Anomaly
+from shalott.checkers.history.acknowledgers import Witnesses, acknowledgers, answered_by
 from shalott.checkers.history.columns import Ints, Operations
 from shalott.checkers.history.faults import Surroundings
 from shalott.checkers.history.loss import (
@@ -31,8 +31,8 @@ from shalott.checkers.history.loss import (
     window_label,
 )
 from shalott.checkers.history.tenures import read_events
-from shalott.checkers.queues.causes import WINDOWS, Guarded, explain
 from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees, Excuses
+from shalott.checkers.queues.loss_windows import WINDOWS, Guarded, explain
 from shalott.checkers.queues.outcomes import LOST, MessageOutcomes
 from shalott.checkers.queues.turning_points import (
     Scene,

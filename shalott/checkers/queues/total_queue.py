@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.base import OPERATIONS_MAX, Anomaly, Result
+from shalott.checkers.checker import OPERATIONS_MAX, Anomaly, Result
 from shalott.checkers.history.columns import EXCHANGE, Bools, Ints, Operations, client_operations
 from shalott.checkers.history.faults import Surroundings, read_surroundings
 from shalott.checkers.history.tenures import read_events

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from shalott.checkers.reading.files import DIALECTS, read_history
+from shalott.checkers.reading.history_files import DIALECTS, read_history
 
 __all__ = ["DIALECTS", "read_history"]

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.checkers.history.columns import (
     EXCHANGE,
     UNANSWERED,

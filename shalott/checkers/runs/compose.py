@@ -16,8 +16,7 @@ from typing import Final
 
 import msgspec
 
-from shalott.checkers.base import Checker, Result, merge_valid
-from shalott.checkers.record import CHECKERS, CheckerRecord
+from shalott.checkers.checker import CHECKERS, Checker, CheckerRecord, Result, merge_valid
 from shalott.checkers.runs.standard import RUN_WIDE
 from shalott.core.doors import Requirement
 from shalott.core.errors import UsageError

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.checkers.history.faults import decode_object, read_surroundings
 from shalott.checkers.history.tenures import read_events
 from shalott.core.history import History

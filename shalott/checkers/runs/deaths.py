@@ -23,7 +23,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.checkers.history.faults import Fault, Surroundings, decode_object, read_surroundings
 from shalott.checkers.history.tenures import NodeEvent, read_events
 from shalott.checkers.runs.crashes import EXCUSES_NS

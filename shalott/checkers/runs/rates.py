@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.history.columns import NEVER, Bools, Ints, Operations, client_operations
 from shalott.checkers.history.faults import read_surroundings
 from shalott.core.history import History

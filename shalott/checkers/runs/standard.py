@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from shalott.checkers.base import Checker
+from shalott.checkers.checker import Checker, CheckerRecord
 from shalott.checkers.mastership.mastership import Mastership
 from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
 from shalott.checkers.queues.total_queue import TotalQueue
-from shalott.checkers.record import CheckerRecord
 from shalott.checkers.runs.availability import Availability
 from shalott.checkers.runs.convergence import Convergence
 from shalott.checkers.runs.crashes import Crashes
 from shalott.checkers.runs.deaths import Deaths
+from shalott.checkers.runs.fault_effects import Noticed
 from shalott.checkers.runs.liveness import Liveness
-from shalott.checkers.runs.noticed import Noticed
 from shalott.checkers.runs.rates import Rates
 from shalott.checkers.runs.stalls import Stalls
 from shalott.checkers.runs.stats import Stats

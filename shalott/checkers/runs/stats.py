@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.history.columns import BETWEEN, NEVER, Bools, Operations, client_operations
 from shalott.checkers.history.faults import Surroundings, read_surroundings
 from shalott.core.history import History

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
-from shalott.checkers.groups.rows.rules import Group
+from shalott.checkers.groups.group_rules import Group
 from shalott.clients.body import decode_body
 from shalott.clients.cpp.process import CppProcess
 from shalott.clients.cpp.tap import RemotingTap

@@ -20,7 +20,7 @@ import msgspec
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
 from shalott.broker.rocket.remoting.route_data import PERM_READ
-from shalott.checkers.groups.rows.rules import Group
+from shalott.checkers.groups.group_rules import Group
 from shalott.clients.body import decode_body
 from shalott.clients.cpp.tap import decode_route
 from shalott.clients.log_client import NOTHING_STORED

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shalott.checkers.groups.rows.rules import Group
+from shalott.checkers.groups.group_rules import Group
 from shalott.clients.cpp.member import LibraryMember
 from shalott.clients.java.instance import JavaInstance
 from shalott.clients.java.machine import JavaMachine

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from shalott.checkers.groups.rows.rules import Group
+from shalott.checkers.groups.group_rules import Group
 from shalott.clients.cpp.member import CppMember
 from shalott.clients.cpp.process import require_library
 from shalott.clients.cpp.sender import CppSender

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from shalott.broker.rocket.remoting.codes import ResponseCode
-from shalott.checkers.groups.rows.rules import Group
+from shalott.checkers.groups.group_rules import Group
 from shalott.clients.members import requests
 from shalott.clients.members.consumption import MemberSettings, fate_of
 from shalott.clients.members.listener import Listener

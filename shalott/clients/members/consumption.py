@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shalott.broker.rocket.remoting.codes import ResponseCode
-from shalott.checkers.groups.rows.rules import Group
+from shalott.checkers.groups.group_rules import Group
 from shalott.clients.body import decode_body
 from shalott.clients.log_client import NOTHING_STORED
 from shalott.clients.members import requests

@@ -18,7 +18,7 @@ from typing import Any
 
 from shalott.broker.rocket.remoting.codes import RequestCode
 from shalott.broker.rocket.remoting.command import Command
-from shalott.checkers.groups.rows.rules import Group
+from shalott.checkers.groups.group_rules import Group
 from shalott.clients.members import requests
 from shalott.clients.members.allocation import allocate_averagely
 from shalott.clients.members.consumption import (

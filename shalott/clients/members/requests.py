@@ -14,7 +14,7 @@ import msgspec
 
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
-from shalott.checkers.groups.rows.rules import Group
+from shalott.checkers.groups.group_rules import Group
 from shalott.clients.rocketmq import Queue, RocketClient, Unknown, success
 from shalott.clients.rocketmq_messages import PulledMessage
 

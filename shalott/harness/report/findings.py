@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.core.history import History
 from shalott.harness.report.loss_windows import LOSS_WINDOWS
 from shalott.harness.report.plots import draw

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.core.plan import Plan
 from shalott.harness.report.junit_document import (
     NOT_ENDED,

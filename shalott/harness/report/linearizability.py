@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
+from shalott.checkers.explanations.explanation import Explanation, from_detail
+from shalott.checkers.explanations.timeline import assets_html, nearest, timeline_body
 from shalott.checkers.history.client_history import concurrent_history
 from shalott.checkers.history.columns import Operations, client_operations
 from shalott.checkers.history.concurrent import ConcurrentHistory
-from shalott.checkers.linearizability.explaining.explanation import Explanation, from_detail
-from shalott.checkers.linearizability.explaining.timeline import assets_html, nearest, timeline_body
 from shalott.core.history import History
 
 OPERATIONS_MAX = 10_000  # drawn around the first window

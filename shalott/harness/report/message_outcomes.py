@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.harness.report.consumers.outcomes import OF_GROUPS, OF_QUEUES, OUTSIDE_BAR
 
 # outcome, colour, whether it is bad news, meaning

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.core.plan import Plan
 from shalott.harness.report.loss_windows import LOSS_WINDOWS, Setting, closing_settings
 from shalott.harness.report.losses import loss_of

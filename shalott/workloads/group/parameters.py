@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from shalott.checkers.groups.rows.rules import Group, GroupRules
+from shalott.checkers.groups.group_rules import Group, GroupRules
 from shalott.clients.body import SMALLEST_BYTES
 from shalott.clients.libraries.choice import (
     BROKERS_MAX_RECONSUME,

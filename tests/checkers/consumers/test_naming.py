@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shalott.checkers.consumers.rows.naming import places
+from shalott.checkers.consumers.extras import places
 from shalott.core.rng import Stream
 
 pytestmark = pytest.mark.unit

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from shalott.checkers.base import Result
-from shalott.checkers.groups.checkers import group_checkers
-from shalott.checkers.groups.rows.rules import Group, GroupRules
+from shalott.checkers.checker import Result
+from shalott.checkers.groups.group_checkers import group_checkers
+from shalott.checkers.groups.group_rules import Group, GroupRules
 from shalott.checkers.runs.compose import check_all
 from shalott.core.history import History
 from tests.checkers.histories import NODES, Story

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from shalott.checkers.groups.case import Case
-from shalott.checkers.groups.messages.fates import FATES
-from shalott.checkers.groups.rows.rules import Group, GroupRules
+from shalott.checkers.groups.group_case import Case
+from shalott.checkers.groups.group_fates import FATES
+from shalott.checkers.groups.group_rules import Group, GroupRules
 from shalott.core.history import History
 from shalott.core.rng import Stream
 from tests.checkers.groups.telling import (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shalott.checkers.history.acknowledging import (
+from shalott.checkers.history.acknowledgers import (
     Witnesses,
     acknowledgers,
     nodes_of_addresses,
@@ -15,7 +15,7 @@ from shalott.checkers.history.acknowledging import (
 from shalott.checkers.history.columns import client_operations
 from shalott.checkers.history.faults import read_surroundings
 from shalott.checkers.history.tenures import read_events
-from shalott.checkers.history.words import Words
+from shalott.checkers.history.text_columns import Words
 from tests.checkers.histories import Story
 
 pytestmark = pytest.mark.unit

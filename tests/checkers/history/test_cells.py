@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shalott.checkers.history.cells import ABSENT, CellReader
-from shalott.checkers.history.texts import words_of
+from shalott.checkers.history.text_columns import ABSENT, CellReader, words_of
 
 pytestmark = pytest.mark.unit
 

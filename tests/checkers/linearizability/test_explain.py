@@ -14,7 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
+from shalott.checkers.explanations.explain import Sought, choose_window, explain, explain_verdict
+from shalott.checkers.explanations.explanation import (
+    CONTEXT,
+    Explanation,
+    from_detail,
+    operation_text,
+    to_detail,
+)
+from shalott.checkers.explanations.legal_orders import Order, Part, search, step_of
+from shalott.checkers.explanations.window import Window, parts_of
 from shalott.checkers.history.concurrent import (
     FAILED,
     NEVER,
@@ -25,18 +35,8 @@ from shalott.checkers.history.concurrent import (
     from_rows,
 )
 from shalott.checkers.linearizability.checking import check
-from shalott.checkers.linearizability.explain import Sought, choose_window, explain, explain_verdict
-from shalott.checkers.linearizability.explaining.explanation import (
-    CONTEXT,
-    Explanation,
-    from_detail,
-    operation_text,
-    to_detail,
-)
-from shalott.checkers.linearizability.explaining.search import Order, Part, search, step_of
-from shalott.checkers.linearizability.explaining.window import Window, parts_of
-from shalott.checkers.linearizability.monitors.base import cut
 from shalott.checkers.models import Model, OneOf, make_model, meanings_of
+from shalott.checkers.monitors.monitor import cut
 from tests.checkers.linearizability.explaining.timelines import register_history
 from tests.checkers.oracle import is_linearizable
 from tests.checkers.random_histories import MODELS, mutated, random_history

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from shalott.checkers.history.concurrent import ConcurrentHistory, Operation, Row, from_rows
+from shalott.checkers.linearizability import running_check
 from shalott.checkers.linearizability.checking import (
     canonical,
     check,
@@ -17,8 +18,7 @@ from shalott.checkers.linearizability.checking import (
     make_model,
     memory_left,
 )
-from shalott.checkers.linearizability.deciding import running_check
-from shalott.checkers.linearizability.deciding.running_check import RunningCheck
+from shalott.checkers.linearizability.running_check import RunningCheck
 from shalott.checkers.models import Model, OneOf
 from shalott.core.errors import UsageError
 from tests.checkers.random_histories import random_history

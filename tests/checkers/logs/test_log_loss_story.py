@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shalott.checkers.logs.deposed import CAUSES
+from shalott.checkers.logs.log_loss_story import CAUSES
 from tests.checkers.histories import NODES, Story
 from tests.checkers.logs.test_log_replicated import WHOLE, check, final, good, send
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from shalott.checkers.base import Result
-from shalott.checkers.logs.anomalies import KINDS, ReplicatedLog
+from shalott.checkers.checker import Result
+from shalott.checkers.logs.replicated_log import KINDS, ReplicatedLog
 from tests.checkers.histories import NODES, Story
 
 pytestmark = pytest.mark.unit

@@ -14,9 +14,9 @@ import pytest
 from shalott.checkers.history.concurrent import Row, from_rows
 from shalott.checkers.linearizability.checking import CheckInterrupted, read_history
 from shalott.checkers.models import Register
-from shalott.checkers.porcupine import build
-from shalott.checkers.porcupine.check import check_with_porcupine
-from shalott.checkers.porcupine.encode import SPELLINGS
+from shalott.checkers.porcupine import porcupine as build
+from shalott.checkers.porcupine.porcupine import check_with_porcupine
+from shalott.checkers.porcupine.porcupine_columns import SPELLINGS
 from shalott.core.errors import HarnessError, UsageError
 from tests.checkers.linearizability.test_linearizable_golden import INDEX, PLACE
 from tests.checkers.porcupine.differential import require_porcupine

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
+from shalott.checkers.queues.loss_windows import REPLICA_WINDOWS
 from shalott.checkers.queues.total_queue import TotalQueue
-from shalott.checkers.queues.windows import REPLICA_WINDOWS
 from shalott.harness.report.words import headline
 from tests.checkers.histories import NODES, Story
 

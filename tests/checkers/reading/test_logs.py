@@ -85,7 +85,7 @@ def test_the_logger_may_stand_elsewhere_in_each_line_and_is_the_first_one(tmp_pa
 def test_few_rows_are_copied_and_many_owned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    monkeypatch.setattr("shalott.checkers.reading.text.FEW", few)
+    monkeypatch.setattr("shalott.checkers.reading.text_history.FEW", few)
     history = read(tmp_path, ETCD)
     assert seen(history) == ETCD_SEEN
     assert history.place.tolist() == [1, 2, 6, 8, 10]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from shalott.checkers.base import Result, merge_valid
+from shalott.checkers.checker import Result, merge_valid
 from shalott.checkers.runs.compose import check_all
 from shalott.checkers.runs.standard import standard_checkers
 from shalott.core.history import History

@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shalott.checkers.base import Anomaly, Checker, Result
-from shalott.checkers.record import CHECKERS
+from shalott.checkers.checker import CHECKERS, Anomaly, Checker, Result
 from shalott.checkers.runs.compose import (
     Outside,
     check_all,
@@ -43,8 +42,8 @@ ALL_GATES = GatePlan(
 OF_EVERY_RUN = ("rates", "noticed", "stalls")
 
 PLUG_IN = '''
-from shalott.checkers.base import Anomaly, Result
-from shalott.checkers.record import CheckerRecord
+from shalott.checkers.checker import Anomaly, Result
+from shalott.checkers.checker import CheckerRecord
 
 
 class Late:

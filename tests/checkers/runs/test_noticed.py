@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.checkers.base import Result
-from shalott.checkers.runs.noticed import Noticed
+from shalott.checkers.checker import Result
+from shalott.checkers.runs.fault_effects import Noticed
 from shalott.checkers.runs.stats import Stats
 from shalott.harness.report.words import summaries
 from tests.checkers.histories import NODES, Story

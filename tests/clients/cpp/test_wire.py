@@ -12,7 +12,7 @@ import pytest
 
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command, response
-from shalott.checkers.groups.rows.rules import Group
+from shalott.checkers.groups.group_rules import Group
 from shalott.clients.body import encode_body
 from shalott.clients.cpp.sender import SentRows, fate_of_send
 from shalott.clients.cpp.tap import with_store_host

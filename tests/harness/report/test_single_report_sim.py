@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.harness.report.losses import loss_lanes, told_losses
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.page import render_report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.checkers.consumers.rows.rules import QueueRules
+from shalott.checkers.consumers.consume_rules import QueueRules
 from shalott.clients.consuming.declarations import ExchangeDeclaration, QueueDeclaration
 from shalott.core.errors import UsageError
 from shalott.workloads.consume.parameters import FEATURES, ConsumeParameters, features_of

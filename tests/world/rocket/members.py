@@ -17,7 +17,7 @@ from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command, response
 from shalott.broker.rocket.remoting.route_data import BrokerData, QueueData, TopicRoute, encode_body
 from shalott.broker.rocket.remoting.server import Caller, RemotingServer
-from shalott.checkers.groups.rows.rules import Group
+from shalott.checkers.groups.group_rules import Group
 from shalott.clients.body import encode_body as encode_value
 from shalott.clients.members.consumption import MemberSettings
 from shalott.clients.members.listener import Listener

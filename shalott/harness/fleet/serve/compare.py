@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.harness.fleet.serve.asked import Asked, Refused
 from shalott.harness.fleet.serve.listing import RunRow
 from shalott.harness.fleet.serve.places import Places, RunPlace

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.core.errors import UsageError
 from shalott.harness.fleet.serve.asked import Asked, Refused
 from shalott.harness.fleet.serve.filters import cells

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 
 # Outcome, colour, whether it is bad news, meaning. In the order of the bar.
 OF_QUEUES = (

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.history.columns import Bools
 from shalott.core.history import History
 from shalott.harness.report.consumers.causes import Cause, causes_of

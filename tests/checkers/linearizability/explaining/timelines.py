@@ -7,9 +7,7 @@ import random
 
 import numpy as np
 
-from shalott.checkers.history.columns import Words
-from shalott.checkers.history.concurrent import INFO, NEVER, OK, ConcurrentHistory, Values
-from shalott.checkers.linearizability.explaining.explanation import (
+from shalott.checkers.explanations.explanation import (
     CONCURRENT,
     EARLIER,
     STUCK,
@@ -22,6 +20,8 @@ from shalott.checkers.linearizability.explaining.explanation import (
     Step,
     operation_text,
 )
+from shalott.checkers.history.columns import Words
+from shalott.checkers.history.concurrent import INFO, NEVER, OK, ConcurrentHistory, Values
 
 
 def register_history(

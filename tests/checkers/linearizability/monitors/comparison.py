@@ -11,13 +11,13 @@ from typing import Final
 
 from shalott.checkers.engine import new_budget
 from shalott.checkers.history.concurrent import Row, from_rows
-from shalott.checkers.linearizability.monitors.base import (
+from shalott.checkers.models import make_model
+from shalott.checkers.monitors.monitor import (
     Monitor,
     MonitorAnswer,
     cut,
     shortest_prefix,
 )
-from shalott.checkers.models import make_model
 from tests.checkers.linearizability.monitors.object_rows import object_history
 from tests.checkers.linearizability.monitors.queue_rows import prefix, ranked
 from tests.checkers.oracle import is_linearizable

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from shalott.checkers.engine import new_budget
 from shalott.checkers.history.concurrent import INFO, NEVER, ConcurrentHistory, Row, from_rows
-from shalott.checkers.linearizability.monitors.base import (
+from shalott.checkers.monitors.monitor import (
     MonitorAnswer,
     close_ranks,
     cut,
     first_true,
     shortest_prefix,
 )
-from shalott.checkers.linearizability.monitors.queues import BAG, FIFO, QueueMonitor
+from shalott.checkers.monitors.queue_monitor import BAG, FIFO, QueueMonitor
 from tests.checkers.linearizability.monitors.queue_rows import prefix, queue_history
 
 pytestmark = pytest.mark.unit

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shalott.checkers.engine import lib
 from shalott.checkers.history.concurrent import FORM, INTEGER, NOTHING, Values
-from shalott.checkers.linearizability.monitors.encoding import ids_of_two
+from shalott.checkers.monitors.monitor_columns import ids_of_two
 
 pytestmark = pytest.mark.unit
 

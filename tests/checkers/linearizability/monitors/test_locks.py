@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shalott.checkers.history.concurrent import Row
-from shalott.checkers.linearizability.monitors.base import Monitor
-from shalott.checkers.linearizability.monitors.locks import (
+from shalott.checkers.monitors.lock_monitor import (
     FENCED_LOCK,
     OWNER_LOCK,
     MutexMonitor,
     SemaphoreMonitor,
     reentrant_lock,
 )
+from shalott.checkers.monitors.monitor import Monitor
 from tests.checkers.linearizability.monitors.comparison import (
     TIMEOUT_S,
     Subject,

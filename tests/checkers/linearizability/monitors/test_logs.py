@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shalott.checkers.history.concurrent import Row
-from shalott.checkers.linearizability.monitors.logs import LogMonitor
+from shalott.checkers.monitors.log_monitor import LogMonitor
 from tests.checkers.linearizability.monitors.comparison import (
     TIMEOUT_S,
     Subject,

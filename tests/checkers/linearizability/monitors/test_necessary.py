@@ -14,9 +14,9 @@ import pytest
 from shalott.checkers.engine import new_budget
 from shalott.checkers.history.concurrent import Row, from_rows
 from shalott.checkers.linearizability.checking import check
-from shalott.checkers.linearizability.deciding.monitor_choice import choose_conditions
-from shalott.checkers.linearizability.monitors.base import Monitor
 from shalott.checkers.models import make_model
+from shalott.checkers.monitors.monitor import Monitor
+from shalott.checkers.monitors.monitor_choice import choose_conditions
 from tests.checkers.oracle import is_linearizable
 from tests.checkers.random_histories import mutated, random_history
 

@@ -9,8 +9,8 @@ import pytest
 
 from shalott.checkers.engine import new_budget
 from shalott.checkers.history.concurrent import Row, from_rows
-from shalott.checkers.linearizability.monitors.base import MonitorAnswer
-from shalott.checkers.linearizability.monitors.queues import BAG, FIFO, QueueMonitor
+from shalott.checkers.monitors.monitor import MonitorAnswer
+from shalott.checkers.monitors.queue_monitor import BAG, FIFO, QueueMonitor
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ import pytest
 
 from shalott.checkers.engine import new_budget
 from shalott.checkers.history.concurrent import Row, from_rows
-from shalott.checkers.linearizability.monitors.queues import FIFO
+from shalott.checkers.monitors.queue_monitor import FIFO
 
 pytestmark = pytest.mark.unit
 

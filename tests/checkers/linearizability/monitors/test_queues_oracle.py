@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from shalott.checkers.engine import new_budget
 from shalott.checkers.history.concurrent import Row, from_rows
-from shalott.checkers.linearizability.monitors.base import MonitorAnswer, cut
-from shalott.checkers.linearizability.monitors.queues import BAG, FIFO, QueueMonitor
 from shalott.checkers.models import Model, make_model
+from shalott.checkers.monitors.monitor import MonitorAnswer, cut
+from shalott.checkers.monitors.queue_monitor import BAG, FIFO, QueueMonitor
 from tests.checkers.linearizability.monitors.queue_rows import about, prefix, queue_history, ranked
 from tests.checkers.oracle import is_linearizable
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 import pytest
 
 from shalott.checkers.history.concurrent import Row
-from shalott.checkers.linearizability.monitors.registers import RegisterMonitor
+from shalott.checkers.monitors.register_monitor import RegisterMonitor
 from tests.checkers.linearizability.monitors.comparison import decide
 
 pytestmark = pytest.mark.unit

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shalott.checkers.history.concurrent import Row
-from shalott.checkers.linearizability.monitors.registers import RegisterMonitor
+from shalott.checkers.monitors.register_monitor import RegisterMonitor
 from tests.checkers.linearizability.monitors.comparison import (
     TIMEOUT_S,
     Subject,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shalott.checkers.history.concurrent import Row
-from shalott.checkers.linearizability.monitors.sets import SetMonitor
+from shalott.checkers.monitors.set_monitor import SetMonitor
 from tests.checkers.linearizability.monitors.comparison import (
     TIMEOUT_S,
     Subject,

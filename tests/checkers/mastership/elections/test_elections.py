@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from shalott.checkers.base import Result
-from shalott.checkers.mastership.elections.regressions import KINDS, Elections
+from shalott.checkers.checker import Result
+from shalott.checkers.mastership.elections import KINDS, Elections
 from tests.checkers.histories import Story
 from tests.checkers.mastership.elections.elections_story import elected, good
 

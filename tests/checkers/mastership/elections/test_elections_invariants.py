@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from shalott.checkers.base import Checker, Result
-from shalott.checkers.mastership.elections import copies, logs
-from shalott.checkers.mastership.elections.invariants import (
+from shalott.checkers.checker import Checker, Result
+from shalott.checkers.mastership import acked_copies as copies
+from shalott.checkers.mastership import masters_logs as logs
+from shalott.checkers.mastership.invariants import (
     AckedOnMembers,
     MasterFromSet,
     MasterHasAcked,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.core.history import History
 from shalott.harness.report.consumers.picture import BLOCKS_MAX, ROWS_MAX, TENURES_MAX
 from shalott.harness.report.consumers.section import consumer_section

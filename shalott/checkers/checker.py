@@ -62,16 +62,18 @@ def merge_valid(verdicts: Iterable[bool | str]) -> bool | str:
     return True
 
 
-# FROM shalott/checkers/checker.py:
 # CheckerRecord: all that is known of a checker that judges runs of any workload, as one record.
 #
-# A plug-in offers its record at the entry-point group ``shalott.checkers``, or in a module given to
-# ``--load``. Every checker that is there and fits a plan judges its run, besides the checkers of the
-# workload itself (checkers/runs/compose.py). Our own run-wide checkers are such records too
-# (checkers/runs/standard.py). As in Jepsen, where a test map composes any checkers (jepsen.checker).
+# A plug-in offers its record at the entry-point group ``shalott.checkers``, or in a module given
+# to ``--load``. Every checker that is there and fits a plan judges its run, besides the checkers
+# of the workload itself (checkers/runs/compose.py). Our own run-wide checkers are such records
+# too (checkers/runs/standard.py). As in Jepsen, where a test map composes any checkers
+# (jepsen.checker).
+
 # What there is to read of a history: what clients did; what nodes wrote down (roles, epochs,
 # crashes); what the nemesis did and proved; what nodes told the harness when they were asked; the
 # phases of the run; what each replica held at the end.
+
 Read = Literal["operations", "events", "faults", "observations", "phases", "replicas"]
 
 

@@ -9,9 +9,10 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
+import pyarrow as pa
 
 from shalott.checkers.checker import OPERATIONS_MAX, Anomaly, Result
 from shalott.checkers.consumers.consume_rules import ConsumeRules, QueueRules
@@ -37,14 +38,13 @@ class Case:
     around: Surroundings
     events: tuple[NodeEvent, ...]
     calm: Calm
-    _made: dict[Callable[[Case], Any], Any] = field(default_factory=dict, repr=False)
+    _made: dict[Callable[[Case], object], object] = field(default_factory=dict, repr=False)
 
     def once(self, make: Callable[[Case], T]) -> T:
         """What ``make`` makes of this case, made once."""
         if make not in self._made:
             self._made[make] = make(self)
-        found: T = self._made[make]
-        return found
+        return cast(T, self._made[make])
 
     def queue_rules(self, code: int) -> QueueRules:
         """Those of a queue; one that the plan does not name has none."""
@@ -91,20 +91,22 @@ def read_case(history: History, rules: ConsumeRules) -> Case:
     return Case(rules, history.complete, ops, rows, around, events, calm)
 
 
+_Kept = tuple["weakref.ref[pa.Table]", "weakref.ref[pa.Table]", Case]  # of which tables
+
+
 @dataclass(slots=True)
 class Reader:
     """Reads a history for its first judge and remembers it for the others."""
 
     rules: ConsumeRules
-    _kept: Any = field(default=None, repr=False)
+    _kept: _Kept | None = field(default=None, repr=False)
 
     def read(self, history: History) -> Case:
         """The same case for the same table of operations and of events."""
         if self._kept is not None:
             ops, events, case = self._kept
             if ops() is history.ops and events() is history.events:
-                found: Case = case
-                return found
+                return case
         case = read_case(history, self.rules)
         self._kept = (
             weakref.ref(history.ops, self._forget),
@@ -117,8 +119,9 @@ class Reader:
         self._kept = None
 
 
-# FROM shalott/checkers/consumers/consume_case.py:
 # Deliveries brought together by whom they were made to.
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
     """Deliveries by whom they were made to."""
@@ -145,8 +148,8 @@ def _held(code: Ints, size: int) -> Held:
     return Held(order, np.cumsum(counts))
 
 
-# FROM shalott/checkers/consumers/consume_case.py:
 # What a judge says, and how it becomes a checker's result.
+
 S = 1_000_000_000
 
 
@@ -161,7 +164,7 @@ class Finding:
     counts: Mapping[str, int | float] = field(default_factory=dict)
     notes: Sequence[str] = ()
     doubts: Sequence[str] = ()
-    detail: Mapping[str, Any] = field(default_factory=dict)
+    detail: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

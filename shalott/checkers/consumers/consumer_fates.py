@@ -1,10 +1,32 @@
-"""consumer-fates: the verdict on what became of every message, and what is told of it."""
+"""consumer-fates: what became of every message, and the verdict on it.
+
+Every message that its publisher was told is safe has exactly one of these fates; the first that
+holds counts. A policy takes a message only if the plan names it and it was due.
+
+    consumed             delivered, and its acknowledgement had certainly arrived
+    drained              still there when the run was over: basic.get took it
+    dead-lettered        found among the dead letters, with the queue in its x-death
+    consumed-unsure      delivered, and acknowledged without an answer, or no_ack
+    rejected             a consumer refused it
+    expired              its time to live had passed while it could be in the queue
+    dropped              so many others came that the queue's length may have pushed it out
+    deleted              its queue was deleted, or had no consumer for as long as it may have none
+    sent-untold          it may have been sent to a no_ack consumer whose channel ended meanwhile
+    dead-letter-unsafe   rejection, expiry or length should have made it a dead letter, and
+                         something happened near it: those are published without confirms
+    dead-letter-missing  the same, and nothing happened
+    doubtful             none of these, and its queue was not emptied
+    lost                 none of these
+
+Sources. RabbitMQ's guides Time-To-Live and Expiration; Queue Length Limit; Dead Letter Exchanges,
+whose section Safety says that "dead-lettered messages are re-published without publisher confirms
+turned on internally", so that they may be lost if a node fails meanwhile. AMQP 0-9-1, queue.delete.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +53,8 @@ from shalott.checkers.consumers.rows import (
     Published,
 )
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints, Operations
-from shalott.checkers.history.text_columns import Words
+from shalott.checkers.history.loss import LossDetail
+from shalott.checkers.history.string_column import Words
 from shalott.checkers.queues.guarantees import ClientGuarantees
 from shalott.checkers.queues.loss_story import loss_story
 from shalott.checkers.queues.outcomes import LOST as LOST_OUTCOME
@@ -47,8 +70,7 @@ def consumer_fates(case: Case, history: History) -> Finding:
     """Nothing that was acknowledged to its publisher is lost to its consumers.
 
     Source: RabbitMQ, Reliability Guide, Acknowledgements and Confirms; Consumer Acknowledgements
-    and Publisher Confirms, When Will Published Messages Be Confirmed by the Broker. What policies
-    take: checkers/consumers/messages/fates.py.
+    and Publisher Confirms, When Will Published Messages Be Confirmed by the Broker.
     """
     fates = case.once(message_fates)
     published, deliveries = case.rows.published, case.rows.deliveries
@@ -157,11 +179,11 @@ def _class_counts(case: Case) -> list[int]:
     return [int(count) for count in np.bincount(own, minlength=len(CLASSES))]
 
 
-def _classes(case: Case) -> Any:
+def _classes(case: Case) -> Codes:
     return classes(case, served_after_leaving(case))
 
 
-def _detail(case: Case, fates: Fates) -> dict[str, Any]:
+def _detail(case: Case, fates: Fates) -> dict[str, object]:
     queues = case.rows.queues
     table = np.zeros((len(queues), len(FATES)), dtype=np.int64)
     own = np.flatnonzero(fates.fate >= 0)
@@ -179,16 +201,16 @@ def _detail(case: Case, fates: Fates) -> dict[str, Any]:
     }
 
 
-def _named(names: Sequence[str], counts: Any) -> dict[str, int]:
+def _named(names: Sequence[str], counts: Iterable[int]) -> dict[str, int]:
     return {name: int(count) for name, count in zip(names, counts, strict=True)}
 
 
-def _by_queue(queues: Sequence[str], names: Sequence[str], table: Any) -> dict[str, Any]:
+def _by_queue(queues: Sequence[str], names: Sequence[str], table: Ints) -> dict[str, object]:
     used = [code for code in range(len(queues)) if table[code].any()][:QUEUES_MAX]
     return {queues[code]: _named(names, table[code]) for code in used}
 
 
-def _loss(case: Case, fates: Fates, history: History) -> tuple[dict[str, Any], list[Anomaly]]:
+def _loss(case: Case, fates: Fates, history: History) -> tuple[LossDetail, list[Anomaly]]:
     """The anatomy of loss, as total-queue tells it: each message as if it had a publish alone."""
     published = case.rows.published
     size = len(published.index)
@@ -245,29 +267,8 @@ def _with_deliveries(case: Case, anomalies: Sequence[Anomaly]) -> Iterator[Anoma
         )
 
 
-# FROM shalott/checkers/consumers/consumer_fates.py:
-# What became of every message that its publisher was told is safe: exactly one of these.
-#
-#     consumed             delivered, and its acknowledgement had certainly arrived
-#     drained              still there when the run was over: basic.get took it
-#     dead-lettered        found among the dead letters, with the queue in its x-death
-#     consumed-unsure      delivered, and acknowledged without an answer, or no_ack
-#     rejected             a consumer refused it
-#     expired              its time to live had passed while it could be in the queue
-#     dropped              so many others came that the queue's length may have pushed it out
-#     deleted              its queue was deleted, or had no consumer for as long as it may have none
-#     sent-untold          it may have been sent to a no_ack consumer whose channel ended meanwhile
-#     dead-letter-unsafe   rejection, expiry or length should have made it a dead letter, and
-#                          something happened near it: those are published without confirms
-#     dead-letter-missing  the same, and nothing happened
-#     doubtful             none of these, and its queue was not emptied
-#     lost                 none of these
-#
-# The first that holds counts. A policy takes a message only if the plan names it and it was due.
-#
-# Sources. RabbitMQ's guides Time-To-Live and Expiration; Queue Length Limit; Dead Letter Exchanges,
-# whose section Safety says that "dead-lettered messages are re-published without publisher confirms
-# turned on internally", so that they may be lost if a node fails meanwhile. AMQP 0-9-1, queue.delete.
+# --- the fates ------------------------------------------------------------------------------------
+
 FATES = (
     "consumed",
     "drained",
@@ -358,8 +359,8 @@ class _Seen:
         self.dead_letters = np.bincount(deliveries.message[ended], minlength=size)
 
 
-# FROM shalott/checkers/consumers/consumer_fates.py:
-# Queues of which nobody knows that they were empty when the run was over.
+# --- queues that were not seen empty when the run was over ----------------------------------------
+
 NO_QUEUE = ("404", "not found", "not_found", "no queue")  # what a queue that is gone answers
 
 
@@ -408,11 +409,12 @@ def _may_be_gone(case: Case, queue: str) -> bool:
     return any(text in error.lower() for error in errors for text in NO_QUEUE)
 
 
-# FROM shalott/checkers/consumers/consumer_fates.py:
 # Dead letters whose x-death says what can't have been.
 #
 # Source: RabbitMQ, Dead Letter Exchanges: messages are dead-lettered if they are rejected without
 # requeue, expire, or are dropped because a queue is too long; and to the exchange of their queue.
+
+
 def undue_letters(case: Case) -> Ints:
     """Deliveries of such letters, as positions."""
     deliveries, lives = case.rows.deliveries, case.rows.lives

@@ -7,10 +7,11 @@ gone where the quick one fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
@@ -18,7 +19,8 @@ import pyarrow.json
 from shalott.checkers.consumers.rows import NONE, Death
 from shalott.checkers.history.columns import Bools, Codes, Ints
 from shalott.checkers.history.faults import decode_object
-from shalott.checkers.history.text_columns import CellReader, Words
+from shalott.checkers.history.string_column import Words
+from shalott.checkers.history.text_columns import CellReader
 
 BLOCK_BYTES = 4 << 20  # larger than any cell, small enough for all cores to have some
 DISTINCT_PART = 4  # where at most every fourth cell is new, the distinct ones are parsed alone
@@ -131,7 +133,7 @@ def _parse_slowly(cells: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _as(value: Any, kind: pa.DataType) -> Any:
+def _as(value: object, kind: pa.DataType) -> object:
     """``value`` if it is of the kind, else None."""
     try:
         return pa.scalar(value, kind).as_py()
@@ -146,8 +148,10 @@ def integers(column: pa.ChunkedArray, default: int) -> Ints:
     return np.asarray(pc.fill_null(column, default).to_numpy(), dtype=np.int64)
 
 
-# FROM shalott/checkers/consumers/extras.py:
 # Names as small integers, and messages found by their queue and value.
+
+Cell = Mapping[str, Any]  # a JSON object as Arrow gives it
+Lives = tuple[tuple[Death, ...], ...]  # the deaths of each life, the latest first
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 DENSE = 8  # a table of values may be so many times as long as there are values
 
@@ -247,7 +251,7 @@ def _finder(distinct: Ints) -> Callable[[Ints], Ints]:
     return by_search
 
 
-def lives_of(deaths: pa.ChunkedArray) -> tuple[Codes, tuple[tuple[Death, ...], ...]]:
+def lives_of(deaths: pa.ChunkedArray) -> tuple[Codes, Lives]:
     """Each row's deaths as a code, and the deaths of each code, the latest first; 0: none."""
     life = np.zeros(len(deaths), dtype=np.int32)
     lives: list[tuple[Death, ...]] = [()]
@@ -273,7 +277,7 @@ def lives_of(deaths: pa.ChunkedArray) -> tuple[Codes, tuple[tuple[Death, ...], .
     return life, tuple(lives)
 
 
-def _marks(told: Any) -> Any:
+def _marks(told: pa.Array) -> npt.NDArray[np.uint64]:
     """A number a list, equal for equal ones: a polynomial over its entries, modulo 2^64."""
     lengths = pc.list_value_length(told).to_numpy(zero_copy_only=False).astype(np.int64)
     flat = pc.list_flatten(told)

@@ -239,17 +239,17 @@ def _calm(case: Case, code: int, target: int) -> Callable[[Ints, Ints], Bools]:
     return calm
 
 
-# FROM shalott/checkers/consumers/policies.py:
 # Messages that may have gone to a consumer that acknowledges nothing, and that never got them.
 #
-# To such a consumer (no_ack) a message counts as consumed as soon as it is sent, so what is on its
-# way when a channel or a link ends is gone: window L5 of docs/loss-windows.md.
+# To such a consumer (no_ack) a message counts as consumed as soon as it is sent, so what is on
+# its way when a channel or a link ends is gone: window L5 of docs/loss-windows.md.
 #
-# Source: RabbitMQ, Consumer Acknowledgements and Publisher Confirms, Acknowledgement Modes and Data
-# Safety: "if consumer's TCP connection or channel is closed before successful delivery, the message
-# sent by the server will be lost. Therefore, automatic acknowledgement mode should be considered
-# unsafe". A broker that has not noticed the end goes on sending: for a moment, or as long as a fault
-# hides it.
+# Source: RabbitMQ, Consumer Acknowledgements and Publisher Confirms, Acknowledgement Modes and
+# Data Safety: "if consumer's TCP connection or channel is closed before successful delivery, the
+# message sent by the server will be lost. Therefore, automatic acknowledgement mode should be
+# considered unsafe". A broker that has not noticed the end goes on sending: for a moment, or as
+# long as a fault hides it.
+
 ORDERLY = ("cancelled", "refused", "cancelled-by-server")  # nothing was on its way any more
 NOTICED_NS = 2 * S  # by then a broker in peace has seen a connection end
 HIDDEN_NS = 15 * S  # by then it has missed its heartbeats

@@ -132,9 +132,9 @@ def _holds(queue: str, around: Surroundings, events: Sequence[NodeEvent]) -> Ite
         yield begun_ns - SLACK_NS, min(begun_ns + 30 * S, around.end_ns)
 
 
-# FROM shalott/checkers/consumers/quiet_times.py:
 # Who was master of a queue, and for how long, by the better witness of each queue: the nodes' own
 # event logs, or the harness's polls.
+
 SLACK_NS = 250 * MS  # how far an event log's clock may be apart, with time to act
 BEFORE_NS = S // 2  # a fault may begin to show so long before it was asked for, by clocks apart
 GENTLE = {"ends-processes", "in-order"}  # effects that leave an heir all that was told in time

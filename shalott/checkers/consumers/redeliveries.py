@@ -269,15 +269,15 @@ def classes(case: Case, to_cancelled: Bools) -> np.ndarray[tuple[int], np.dtype[
     return found
 
 
-# FROM shalott/checkers/consumers/redeliveries.py:
 # Acknowledgements that a server refused though they were right.
 #
 # A server that has settled more than it was asked to does not know a delivery any more that its
-# client settles later, and closes the channel: 406, unknown delivery tag. Where the client settled
-# nothing twice, and nothing that it had not been given, the mistake is the server's.
+# client settles later, and closes the channel: 406, unknown delivery tag. Where the client
+# settled nothing twice, and nothing that it had not been given, the mistake is the server's.
 #
-# Source: AMQP 0-9-1, basic.ack, delivery-tag and multiple (up to and including the tag); RabbitMQ,
-# Consumer Acknowledgements, Client Errors: Double Acking and Unknown Tags.
+# Source: AMQP 0-9-1, basic.ack, delivery-tag and multiple (up to and including the tag);
+# RabbitMQ, Consumer Acknowledgements, Client Errors: Double Acking and Unknown Tags.
+
 UNKNOWN_TAG = "unknown delivery tag"
 
 
@@ -308,13 +308,13 @@ def _settled_rightly(case: Case, code: int) -> bool:
     return len(own) > 0 and bool(np.isin(own, by).all())
 
 
-# FROM shalott/checkers/consumers/redeliveries.py:
 # Deliveries of one copy of a message, one after the other.
 #
-# A copy is a message in one queue in one life: what was dead-lettered is another copy. A delivery and
-# the one before it are what rules about redelivery speak of. Two dead letters of one message look
-# alike, and there may be two of them if the queue where it died had another master meanwhile: then it
-# may have died twice. Such pairs are none.
+# A copy is a message in one queue in one life: what was dead-lettered is another copy. A delivery
+# and the one before it are what rules about redelivery speak of. Two dead letters of one message
+# look alike, and there may be two of them if the queue where it died had another master
+# meanwhile: then it may have died twice. Such pairs are none.
+
 PROPAGATED_NS = 2 * S  # by then the mirrors of a quiet queue have been told
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,9 @@ import pyarrow.compute as pc
 from shalott.checkers.consumers.consume_rules import ConsumeRules
 from shalott.checkers.consumers.extras import (
     DEATHS,
+    Cell,
     Extras,
+    Lives,
     Names,
     Said,
     integers,
@@ -44,7 +45,14 @@ from shalott.checkers.consumers.rows import (
     Settlements,
     settle,
 )
-from shalott.checkers.history.columns import NEVER, Bools, Ints, Operations, client_operations
+from shalott.checkers.history.columns import (
+    NEVER,
+    Bools,
+    Codes,
+    Ints,
+    Operations,
+    client_operations,
+)
 from shalott.core.history import History
 
 SETTLING = ("ack", "nack", "reject", "recover")
@@ -65,15 +73,22 @@ SETTLED = pa.schema(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _NameTables:
+    queues: Names
+    channels: Names
+    consumers: Names
+
+
 def read_rows(history: History, rules: ConsumeRules, ops: Operations | None = None) -> Rows:
-    """``ops`` are the history's, if somebody has them already."""
+    """``ops`` are the history's, if the caller has them already."""
     ops = client_operations(history) if ops is None else ops
     places = None
     if len(ops) != history.ops.num_rows:
         places = np.flatnonzero(history.ops["process"].to_numpy() >= 0)
     extra = Extras(history.ops["extra"], places)
-    names = Names([rule.name for rule in rules.queues])
-    channels, consumers = Names(), Names()
+    tables = _NameTables(Names([rule.name for rule in rules.queues]), Names(), Names())
+    names, channels, consumers = tables.queues, tables.channels, tables.consumers
     settling, coming = _settling(ops), _coming(ops)
     # The three are most of what reading costs, and none of them holds the interpreter's lock.
     with ThreadPoolExecutor(2) as readers:
@@ -83,7 +98,7 @@ def read_rows(history: History, rules: ConsumeRules, ops: Operations | None = No
     settlements = _settlements(ops, settling, settled.result(), channels)
     parties = read_consumers(ops, extra, names, channels, consumers)
     deliveries, lives = _deliveries(
-        ops, coming, delivered.result(), names, channels, consumers, published, settlements, parties
+        ops, coming, delivered.result(), tables, published, settlements, parties
     )
     changes = read_changes(ops, names)
     emptied, emptied_by = _emptied(ops, names)
@@ -131,7 +146,7 @@ def _published(ops: Operations, extra: Extras, queues: Names) -> Published:
     )
 
 
-def _routed(to: Any, kind: Ints, keys: Ints, queues: Names) -> tuple[Ints, Ints]:
+def _routed(to: pa.Array, kind: Ints, keys: Ints, queues: Names) -> tuple[Ints, Ints]:
     """Of each (publish, queue) the position of the publish, and the queue. ``to``: where each kind
     of publish goes, null: to the queue of its key."""
     to = pa.concat_arrays(to.chunks) if isinstance(to, pa.ChunkedArray) else to
@@ -175,7 +190,7 @@ def _settlements(ops: Operations, rows: Ints, said: Said, channels: Names) -> Se
 
 
 def _coming(ops: Operations) -> Ints:
-    """Rows of what came to somebody, in order of when."""
+    """Rows of what came to a consumer, in order of when."""
     damaged = ops.error.equal("corrupted") & ~ops.has_value
     came = (ops.f.equal("dequeue") & (ops.has_value | damaged)) | ops.f.equal("deliver")
     rows = np.flatnonzero(came & (~ops.type.equal("fail") | damaged))
@@ -193,24 +208,22 @@ def _deliveries(
     ops: Operations,
     rows: Ints,
     said: Said,
-    queues: Names,
-    channels: Names,
-    consumers: Names,
+    names: _NameTables,
     published: Published,
     settlements: Settlements,
-    parties: Any,
-) -> tuple[Deliveries, tuple[Any, ...]]:
+    parties: Parties,
+) -> tuple[Deliveries, Lives]:
     is_take = ops.f.equal("dequeue")[rows]
-    consumer = np.where(is_take, NONE, said.codes("consumer", consumers))
-    channel = np.where(is_take, NONE, said.codes("channel", channels))
+    consumer = np.where(is_take, NONE, said.codes("consumer", names.consumers))
+    channel = np.where(is_take, NONE, said.codes("channel", names.channels))
     tag = said.integers("tag", NONE)
-    queue = queues.codes_of(ops.key, rows)
+    queue = names.queues.codes_of(ops.key, rows)
     value = ops.value[rows]
     odd, lives = lives_of(said.table["deaths"])
     life = np.zeros(len(rows), dtype=np.int32)
     life[said.odd] = odd
     auto = is_take | parties.automatic(consumer)
-    message = _messages(published, queue, value, life, lives, queues)
+    message = _messages(published, queue, value, life, lives, names.queues)
     message[~ops.has_value[rows]] = NONE
     found = Deliveries(
         index=ops.index[rows],
@@ -235,8 +248,8 @@ def _messages(
     published: Published,
     queue: Ints,
     value: Ints,
-    life: Any,
-    lives: Sequence[Sequence[Any]],
+    life: Codes,
+    lives: Lives,
     queues: Names,
 ) -> Ints:
     """Which message each copy is. One that died is that of the queue where it died first, of those
@@ -253,7 +266,7 @@ def _messages(
     return message
 
 
-def _emptied(ops: Operations, queues: Names) -> tuple[dict[int, Ints], dict[int, Any]]:
+def _emptied(ops: Operations, queues: Names) -> tuple[dict[int, Ints], dict[int, Codes]]:
     said = ops.f.equal("dequeue") & ops.type.equal("fail") & ops.error.equal("empty")
     rows = np.flatnonzero(said)
     codes = queues.codes_of(ops.key, rows)
@@ -263,8 +276,8 @@ def _emptied(ops: Operations, queues: Names) -> tuple[dict[int, Ints], dict[int,
     )
 
 
-# FROM shalott/checkers/consumers/row_reading.py:
 # Consumers, channels, and queues that are deleted: the rows of a history that are few.
+
 CONSUMER = pa.schema(
     [
         ("consumer", pa.string()),
@@ -292,7 +305,7 @@ class Party:
     channel: int
     begin_ns: int
     end_ns: int
-    said: Mapping[str, Any]
+    said: Cell
 
     def at(self, name: str) -> int:
         when = self.said.get(name)

@@ -8,13 +8,15 @@ of a copy, as a small integer; 0 is a message that never died.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints
-from shalott.checkers.history.text_columns import Words
+from shalott.checkers.history.string_column import Words
 
+_T = TypeVar("_T", bound=np.generic)
 OK, FAIL, INFO = range(3)  # what a publisher was told
 NONE = -1
 
@@ -131,15 +133,15 @@ class Rows:
     nodes: tuple[str, ...]  # that clients talked to
 
 
-# FROM shalott/checkers/consumers/rows.py:
 # Which deliveries an acknowledgement settles, for all of them at once.
 #
 # A row that settles says the tag of one delivery, or, with ``multiple``, the highest tag that it
-# settles: then it means every unsettled one of its channel up to that (AMQP 0-9-1, basic.ack; tag 0
-# is all, and the row says which was the highest). basic.recover is the same for all that were
-# delivered before it. The first row that means a delivery settles it, in the order in which they were
-# sent. A channel's tags only grow, so the first of the multiple ones that goes as far as a tag is
-# found by bisection in the running maximum.
+# settles: then it means every unsettled one of its channel up to that (AMQP 0-9-1, basic.ack; tag
+# 0 is all, and the row says which was the highest). basic.recover is the same for all that were
+# delivered before it. The first row that means a delivery settles it, in the order in which they
+# were sent. A channel's tags only grow, so the first of the multiple ones that goes as far as a
+# tag is found by bisection in the running maximum.
+
 NOT, ACK, REQUEUE, REJECT, RECOVER, AUTO = range(6)
 NOWHERE = -1
 
@@ -187,7 +189,7 @@ def settle(channel: Ints, tag: Ints, auto: Bools, rows: Settlements) -> Settled:
     )
 
 
-def _taken(column: Any, place: Ints, default: object) -> Any:
+def _taken(column: npt.NDArray[_T], place: Ints, default: int) -> npt.NDArray[_T]:
     """``column[place]``, and the default for what lies behind its end."""
     return np.append(column, np.array(default, dtype=column.dtype))[place]
 

@@ -32,7 +32,7 @@ from shalott.checkers.explanations.explanation import (
     Step,
     operation_text,
 )
-from shalott.checkers.explanations.legal_orders import Before, ModelFailed, Order, Part
+from shalott.checkers.explanations.legal_orders import Before
 from shalott.checkers.explanations.model_words import (
     LOCKS,
     cause_of,
@@ -43,6 +43,7 @@ from shalott.checkers.explanations.model_words import (
     stuck_sentence,
     why_not,
 )
+from shalott.checkers.explanations.order_search import ModelFailed, Order, Part
 from shalott.checkers.explanations.window import RECENT_MAX, Chooser, Window, parts_of
 from shalott.checkers.history.concurrent import (
     FORM,
@@ -54,9 +55,10 @@ from shalott.checkers.history.concurrent import (
     Values,
 )
 from shalott.checkers.history.exact_values import exact
-from shalott.checkers.linearizability.checking import canonical, check
-from shalott.checkers.linearizability.running_check import By
+from shalott.checkers.linearizability.running_check import By, Limits, judge
+from shalott.checkers.linearizability.transitions import canonical
 from shalott.checkers.linearizability.verdict import Verdict, Violation
+from shalott.checkers.linearizability.workers import cores
 from shalott.checkers.models import Model, make_model, meanings_of, model_name, own_name
 from shalott.checkers.monitors.monitor import cut
 
@@ -113,7 +115,8 @@ def _with_prefix(
 ) -> Violation:
     """A violation of one object's history with its shortest prefix, if that is found in time."""
     by: By = "general" if found.by.startswith(SEARCH) else "auto"
-    again = check(history, model, by=by, find_prefix=True, time_limit_s=time_limit_s)
+    limits = Limits(time_limit_s, None, cores())
+    again = judge(history, model, limits, by=by, find_prefix=True)
     return again.violation or found
 
 

@@ -8,7 +8,7 @@ person needs to read them. An operation's ``call`` (a rank) names it: ranks are 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -105,12 +105,12 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         return next(found, None)
 
 
-def to_detail(explanations: Iterable[Explanation]) -> dict[str, Any]:
+def to_detail(explanations: Iterable[Explanation]) -> dict[str, object]:
     """For ``Result.detail``: what the report looks for to draw."""
     return {"linearizability": [msgspec.to_builtins(each) for each in explanations]}
 
 
-def from_detail(detail: dict[str, Any]) -> list[Explanation]:
+def from_detail(detail: dict[str, object]) -> list[Explanation]:
     """What ``to_detail`` put there; empty if nothing did, or if what is there is another thing."""
     try:
         return msgspec.convert(detail.get("linearizability", []), list[Explanation])

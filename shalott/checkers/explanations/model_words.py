@@ -9,7 +9,7 @@ from os.path import commonprefix
 from typing import Final
 
 from shalott.checkers.explanations.explanation import value_text
-from shalott.checkers.explanations.legal_orders import Part
+from shalott.checkers.explanations.order_search import Part
 from shalott.checkers.explanations.window import LogPart
 from shalott.checkers.history.concurrent import FAILED, NEVER, UNKNOWN, Operation
 from shalott.checkers.history.exact_values import exact, original
@@ -260,8 +260,8 @@ def _makes(part: Part, value: Hashable) -> bool:
     return result is not FAILED and exact(argument[1]) == exact(value)
 
 
-# FROM shalott/checkers/explanations/model_words.py:
 # Long texts made short without becoming the same: they are cut where they differ.
+
 CUT = "…"
 _VERB = re.compile(r"\S{1,30} (→ )?")
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -143,14 +142,16 @@ def _table(explanation: Explanation) -> str:
     )
 
 
-def _content(explanation: Explanation, history: ConcurrentHistory | None) -> dict[str, Any]:
+def _content(explanation: Explanation, history: ConcurrentHistory | None) -> dict[str, object]:
     """What the script draws, as columns: operations by call, the explanation's by position."""
     columns = (
         _shown_columns(explanation.operations)
         if history is None or not len(history)
         else _history_columns(explanation, nearest(history, explanation))
     )
-    position = {call: at for at, call in enumerate(columns["call"])}
+    calls = columns["call"]
+    assert isinstance(calls, list)
+    position = {call: at for at, call in enumerate(calls)}
     mine = [position[shown.call] for shown in explanation.operations]
     return columns | {
         "mine": mine,
@@ -184,7 +185,7 @@ def nearest(
     return history.take(chosen)
 
 
-def _shown_columns(operations: tuple[ShownOperation, ...]) -> dict[str, Any]:
+def _shown_columns(operations: tuple[ShownOperation, ...]) -> dict[str, object]:
     ordered = sorted(operations, key=lambda shown: shown.call)
     has_clock = bool(ordered) and all(shown.call_ns is not None for shown in ordered)
     texts = {shown.text: None for shown in ordered}
@@ -209,7 +210,7 @@ def _shown_columns(operations: tuple[ShownOperation, ...]) -> dict[str, Any]:
     }
 
 
-def _history_columns(explanation: Explanation, history: ConcurrentHistory) -> dict[str, Any]:
+def _history_columns(explanation: Explanation, history: ConcurrentHistory) -> dict[str, object]:
     lanes, names = lanes_of(history.process.astype(np.int64), history.ret == NEVER)
     texts, codes = _texts(history, explanation.meanings)
     shown = {each.call: each for each in explanation.operations}
@@ -219,7 +220,7 @@ def _history_columns(explanation: Explanation, history: ConcurrentHistory) -> di
     for at, call in enumerate(history.call.tolist()):
         if call in shown:
             codes[at] = len(texts) - len(shown) + list(shown).index(call)
-    columns: dict[str, Any] = {
+    columns: dict[str, object] = {
         "call": history.call.tolist(),
         "ret": np.where(history.ret == NEVER, -1, history.ret).tolist(),
         "process": history.process.tolist(),

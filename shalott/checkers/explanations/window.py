@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from shalott.checkers.explanations.explanation import operations_of
-from shalott.checkers.explanations.legal_orders import (
+from shalott.checkers.explanations.order_search import (
     Found,
     ModelFailed,
     Part,
@@ -333,21 +333,21 @@ def _from(parts: Sequence[Part], size: int) -> list[Part]:
     return [replace(part, is_open=part.call < earlier) for part in parts if part.ret > earlier]
 
 
-# FROM shalott/checkers/explanations/window.py:
 # What may be left out of a history that is not linearizable, and leave a proof of it.
 #
-# Not any operation: without the write of 3 a read of 3 has no explanation, and the whole may yet be
-# linearizable. But what is about one value may be, in the objects below, *as a whole*: if the
+# Not any operation: without the write of 3 a read of 3 has no explanation, and the whole may yet
+# be linearizable. But what is about one value may be, in the objects below, *as a whole*: if the
 # operations of a linearizable history have an order, the same order without all the operations of
 # some values is legal too. (So an illegal remainder proves the whole to be illegal.)
-#
 # - queues: a value's enqueues and dequeues. Crashed dequeues, which may have taken any, stay.
 # - sets without reads of the whole: an element's operations.
-# - registers: a value's writes and reads, and compare-and-sets from or to it, provided that no value
-#   that stays was made from it (by a compare-and-set). So values are kept with their origins.
+# - registers: a value's writes and reads, and compare-and-sets from or to it, provided that no
+#   value that stays was made from it (by a compare-and-set). So values are kept with their
+#   origins.
 # - logs: an offset's append and reads. The rest has gaps, which ``LogPart`` allows.
 #
 # Pure operations (reads) may be left out of any object's history one by one.
+
 Unit = Hashable
 
 QUEUES: Final = ("fifo-queue", "unordered-queue", "stack", "priority-queue")

@@ -64,10 +64,11 @@ class GroupChecker:
         )
 
 
-# FROM shalott/checkers/groups/group_checkers.py:
 # What RocketMQ promises its consumer groups, each promise with who says so.
 #
 # docs/consumers.md tells them to people, with what explains a breach under failover.
+
+
 @dataclass(frozen=True, slots=True)
 class Promise:
     """``name`` is the checker's."""

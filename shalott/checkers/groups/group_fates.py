@@ -196,13 +196,13 @@ def _passed_over(
     return found
 
 
-# FROM shalott/checkers/groups/group_fates.py:
 # Broadcast groups: every member gets every message from where it began, as long as it lives.
 #
 # Its offsets are its own, so there is nothing to ask a broker for. A *hole* is an acknowledged
-# message before another one that the member was given, long enough before its end that the listener
-# had time for it. One that is behind all of them is ``unseen`` where the member lived until the run
-# was over and had time after the heal.
+# message before another one that the member was given, long enough before its end that the
+# listener had time for it. One that is behind all of them is ``unseen`` where the member lived
+# until the run was over and had time after the heal.
+
 HOLE_NS = 10_000 * MS  # what lies between may still wait for the listener
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,8 +20,8 @@ from shalott.checkers.groups.group_rules import GroupRules
 from shalott.checkers.groups.master_changes import Turns, read_turns
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints, client_operations
 from shalott.checkers.history.faults import Surroundings, read_surroundings
+from shalott.checkers.history.string_column import Words
 from shalott.checkers.history.tenures import read_events
-from shalott.checkers.history.text_columns import Words
 from shalott.checkers.logs.final_reads import FinalReads, final_reads
 from shalott.checkers.logs.records import FAIL, INFO, NOWHERE, OK, LogHistory, read_log
 from shalott.core.history import History
@@ -64,7 +64,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self.index)
 
-    def take(self, rows: Any) -> Rows:
+    def take(self, rows: Ints | Bools) -> Rows:
         """Some of them: positions or a mask."""
         return Rows(*(getattr(self, field.name)[rows] for field in fields(self)))
 
@@ -351,12 +351,13 @@ def _until_death(rows: Rows, lives: Rows) -> Rows:
     return replace(rows, end_ns=np.maximum(end_ns, rows.begin_ns))
 
 
-# FROM shalott/checkers/groups/group_history.py:
 # The ``extra`` texts of consumers' rows, as columns: each distinct text is parsed once.
 #
-# A consumer's rows say the same few things again and again (who, whose, how it ended), so a million
-# deliveries have some hundred different texts. What is no object of the contract
+# A consumer's rows say the same few things again and again (who, whose, how it ended), so a
+# million deliveries have some hundred different texts. What is no object of the contract
 # (docs/consumers.md, section 1) counts as malformed and reads as if nothing were said.
+
+
 class Extra(msgspec.Struct, frozen=True):
     """Whatever the ``extra`` of a row of the workload ``group`` may say, polls excepted."""
 

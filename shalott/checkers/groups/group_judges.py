@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -235,8 +234,9 @@ def liveness(case: Case) -> Findings:
     )
 
 
-# FROM shalott/checkers/groups/group_judges.py:
 # What the checkers of messages say: their outcomes, what was skipped, what came again, and why.
+
+
 def told_fates(case: Case) -> Findings:
     """group-fates: one row a group and message, and what is gone."""
     story, fates = case.story, case.fates
@@ -275,7 +275,7 @@ def told_fates(case: Case) -> Findings:
     )
 
 
-def _of_group(case: Case, number: int) -> dict[str, Any]:
+def _of_group(case: Case, number: int) -> dict[str, object]:
     """What the report draws of a group: outcomes, deliveries, and how far behind it ended."""
     story, judged = case.story, case.judged
     group, own = story.rules.groups[number], case.story.deliveries.group == number

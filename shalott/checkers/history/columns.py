@@ -7,14 +7,15 @@ compared as integers. Nullable integers come with a mask; nothing here makes a P
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shalott.checkers.history.text_columns import Words, words_of
+from shalott.checkers.history.string_column import Words
+from shalott.checkers.history.text_columns import words_of
 from shalott.core.history import History
 
 Ints = npt.NDArray[np.int64]
@@ -76,7 +77,7 @@ def client_operations(history: History) -> Operations:
     value = ops["value"]
     return Operations(
         index=_integers(ops["index"]),
-        process=_integers(ops["process"]),
+        process=_integers(ops["process"]).astype(np.int32, copy=False),
         node=_words(ops["node"]),
         f=_words(ops["f"]),
         key=_words(ops["key"]),
@@ -97,10 +98,10 @@ def asked_operations(history: History) -> Operations:
     return ops.take(~between) if between.any() else ops
 
 
-def _integers(column: pa.ChunkedArray, default: int | None = None) -> Any:
+def _integers(column: pa.ChunkedArray, default: int | None = None) -> npt.NDArray[np.int64]:
     if default is not None and column.null_count:
         column = pc.fill_null(column, default)
-    return column.to_numpy()
+    return np.asarray(column.to_numpy())
 
 
 def _booleans(column: pa.ChunkedArray) -> Bools:
@@ -119,8 +120,8 @@ def _words(column: pa.ChunkedArray) -> Words:
     return Words(codes, tuple(encoded.dictionary.to_pylist()))
 
 
-# FROM shalott/checkers/history/columns.py:
 # Rows brought together by a small integer, quickly.
+
 RADIX_MAX = 1 << 16  # numpy sorts integers of 16 bits by radix
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shalott.checkers.history.exact_values import exact
-from shalott.checkers.history.text_columns import Rows, Words
+from shalott.checkers.history.string_column import Rows, Words
 
 NEVER: Final = 2**31 - 1  # the ret of a crashed operation: SHL_NEVER in engine/engine.h
 
@@ -99,7 +99,7 @@ class Values:
         kind, number = self.kind.item(row), self.number.item(row)
         return number if kind == INTEGER else None if kind == NOTHING else self.forms[number]
 
-    def get_all(self, rows: npt.NDArray[np.int32]) -> list[Hashable]:
+    def get_all(self, rows: npt.NDArray[np.integer]) -> list[Hashable]:
         """Those of some rows."""
         kinds, numbers = self.kind[rows].tolist(), self.number[rows].tolist()
         return [
@@ -168,7 +168,7 @@ class ConcurrentHistory:
             self.process.item(row),
         )
 
-    def operations(self, rows: npt.NDArray[np.int32]) -> list[Operation]:
+    def operations(self, rows: npt.NDArray[np.integer]) -> list[Operation]:
         """Some rows as a model sees them, in less time than one by one."""
         names = self.f.names
         return [

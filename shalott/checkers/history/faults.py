@@ -17,6 +17,8 @@ from shalott.core.fault_effects import Effect
 from shalott.core.history import History
 from shalott.core.op import NEMESIS
 
+Decoded = dict[str, Any]  # a JSON object of a cell, as it came in: see decode_object
+
 # What our own kinds did, by how their names begin: for rows that don't say it, as older ones.
 _OF_OLD_KINDS: Mapping[str, tuple[Effect, ...]] = {
     "kill": ("ends-processes",),
@@ -271,16 +273,16 @@ def _without_stalls(
     return tuple(sorted(kept, key=lambda seen: seen.begin_ns))
 
 
-def _stall(row: dict[str, Any], extra: dict[str, Any], run_end_ns: int) -> Stall:
+def _stall(row: Decoded, extra: Decoded, run_end_ns: int) -> Stall:
     kind = str(extra.get("kind") or "")
-    begin_ns = int(extra.get("begin_ns", row["invoke_ns"]))
+    begin_ns = int(extra["begin_ns"] if "begin_ns" in extra else row["invoke_ns"])
     end_ns = run_end_ns if kind == "relays-ended" else int(extra.get("end_ns", begin_ns))
     return Stall(
         row["index"], kind, begin_ns, max(begin_ns, end_ns), int(extra.get("asleep_ns", 0))
     )
 
 
-def decode_object(text: str | None) -> dict[str, Any]:
+def decode_object(text: str | None) -> Decoded:
     """The JSON object of an ``extra`` or ``detail`` cell; {} if there is none or it is damaged."""
     if not text:
         return {}
@@ -299,7 +301,7 @@ def _end_ns(history: History) -> int:
     return max(int(pc.max(ops["invoke_ns"]).as_py()), last_end_ns or 0)
 
 
-def _fault(row: dict[str, Any], extra: dict[str, Any], end_ns: int) -> Fault:
+def _fault(row: Decoded, extra: Decoded, end_ns: int) -> Fault:
     effective = extra.get("effective_ns")
     healed = extra.get("healed_ns")
     end = row["complete_ns"] if healed is None else healed
@@ -323,13 +325,13 @@ def _fault(row: dict[str, Any], extra: dict[str, Any], end_ns: int) -> Fault:
     )
 
 
-def _effects(told: Any, kind: str) -> tuple[str, ...]:
+def _effects(told: object, kind: str) -> tuple[str, ...]:
     if isinstance(told, list):
         return tuple(map(str, told))
     return next((done for name, done in _OF_OLD_KINDS.items() if kind.startswith(name)), ())
 
 
-def _observation(row: dict[str, Any], extra: dict[str, Any]) -> Observation:
+def _observation(row: Decoded, extra: Decoded) -> Observation:
     claims = tuple(
         Claim(
             group=str(claim.get("group", "")),
@@ -355,5 +357,5 @@ def _observation(row: dict[str, Any], extra: dict[str, Any]) -> Observation:
     )
 
 
-def _names(told: Any) -> tuple[str, ...]:
+def _names(told: object) -> tuple[str, ...]:
     return tuple(sorted(map(str, told))) if isinstance(told, list) else ()

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shalott.checkers.engine import column, ffi, lib
-from shalott.checkers.history.columns import Bools, Ints
+from shalott.checkers.engine import CData, column, ffi, lib
+from shalott.checkers.history.string_column import Words
 
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
 ABSENT = np.iinfo(np.int64).min
 
 
@@ -48,7 +49,7 @@ class CellReader:
             chunks = [pa.concat_arrays([chunk.cast(pa.large_string()) for chunk in chunks])]
         if chunks and not are_empty(chunks[0]):
             chunks = [pc.fill_null(chunks[0], "")]
-        self._text: Any = b""
+        self._text: CData = b""
         self._ends = np.zeros(1, dtype=np.int64)
         if chunks:
             self._text, self._ends = memory_of(chunks[0])
@@ -112,10 +113,8 @@ def _words(numbers: Ints, names: tuple[str, ...]) -> Words:
     return Words(np.where(numbers == ABSENT, 0, numbers + 1).astype(np.int32), names)
 
 
-# FROM shalott/checkers/history/text_columns.py:
-# Columns of texts as the engine reads them: their bytes, and each different text as a number.
-#
-# See checkers/engine/read.h.
+# --- columns of texts as the engine reads them (engine/read.h) ------------------------------------
+
 TOO_MANY = -2  # of shl_cells_number
 
 
@@ -134,7 +133,7 @@ def words_of(texts: pa.ChunkedArray) -> Words:
 
 
 def number_cells(
-    text: Any, ends: npt.NDArray[np.int64], rows: Any, numbers: Any, most: int, names: Any
+    text: CData, ends: npt.NDArray[np.int64], rows: CData, numbers: CData, most: int, names: CData
 ) -> int:
     """``numbers`` are filled; ``names`` has the texts of these numbers and those before."""
     found = int(
@@ -156,7 +155,7 @@ def are_empty(cells: pa.Array) -> bool:
     return not lengths[pc.is_null(cells).to_numpy(zero_copy_only=False)].any()
 
 
-def memory_of(cells: pa.Array) -> tuple[Any, npt.NDArray[np.int64]]:
+def memory_of(cells: pa.Array) -> tuple[CData, npt.NDArray[np.int64]]:
     """The bytes of all cells, and where each begins and the last one ends."""
     _, ends, text = cells.buffers()
     kind = np.int64 if pa.types.is_large_string(cells.type) else np.int32
@@ -164,7 +163,7 @@ def memory_of(cells: pa.Array) -> tuple[Any, npt.NDArray[np.int64]]:
     return text if text is not None else b"", offsets.astype(np.int64)
 
 
-def texts_of(names: Any) -> tuple[str, ...]:
+def texts_of(names: CData) -> tuple[str, ...]:
     """First what is not there, then every text, in the order of their coming."""
     length = ffi.new("int64_t *")
     found = [""]
@@ -172,33 +171,3 @@ def texts_of(names: Any) -> tuple[str, ...]:
         text = lib.shl_texts_text(names, number, length)
         found.append(ffi.buffer(text, length[0])[:].decode())
     return tuple(found)
-
-
-# FROM shalott/checkers/history/text_columns.py:
-# A string column as small integers (dictionary encoding): each distinct string is kept once.
-#
-# It stands by itself, without Arrow, so that a history of text is read without loading it.
-Rows = npt.NDArray[np.int64] | npt.NDArray[np.bool_] | slice  # which rows of a column
-
-
-@dataclass(slots=True)  # not frozen: see checkers.history.concurrent
-class Words:
-    """A string column: ``names[codes[i]]`` is row i's string; a null is ""."""
-
-    codes: npt.NDArray[np.int32]
-    names: tuple[str, ...]
-
-    def equal(self, name: str) -> npt.NDArray[np.bool_]:
-        if name not in self.names:
-            return np.zeros(len(self.codes), dtype=np.bool_)
-        return np.asarray(self.codes == self.names.index(name))
-
-    def among(self, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
-        wanted = [code for code, name in enumerate(self.names) if name in names]
-        return np.asarray(np.isin(self.codes, wanted))
-
-    def __getitem__(self, rows: Rows) -> Words:
-        return self.take(rows)
-
-    def take(self, rows: Rows) -> Words:
-        return Words(self.codes[rows], self.names)

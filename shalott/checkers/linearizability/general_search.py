@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from shalott.checkers.engine import ffi, lib, new_budget
+from shalott.checkers.engine import Budget, CData, ffi, lib, new_budget
 from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
 from shalott.checkers.linearizability.transitions import OPERATIONS, Encoded, Transitions
 from shalott.checkers.linearizability.workers import run_all
@@ -86,10 +86,10 @@ class GeneralSearch:
     history: ConcurrentHistory
     encoded: Encoded
     transitions: Transitions
-    budget: Any
+    budget: Budget
 
     @classmethod
-    def of(cls, history: ConcurrentHistory, model: Model, budget: Any) -> GeneralSearch:
+    def of(cls, history: ConcurrentHistory, model: Model, budget: Budget) -> GeneralSearch:
         """Raises UsageError (the history does not fit the model) and MemoryError (the limit)."""
         transitions = Transitions(model, budget)
         try:
@@ -232,13 +232,14 @@ def _keep(transitions: Transitions) -> None:
         transitions.close()
 
 
-# FROM shalott/checkers/linearizability/general_search.py:
 # One key's operations, searched to the end, or in turns with those of other keys.
 #
-# The general search is fast or takes for ever, and nobody knows which beforehand. So no key is waited
-# for while another has not had as long: each works for a moment, then each for four moments, and so
-# on, and goes on where it paused. One that is invalid is found after at most a small multiple of what
-# it takes alone, times the number of keys that take longer, however hard those are.
+# The general search is fast or takes for ever, and nobody knows which beforehand. So no key is
+# waited for while another has not had as long: each works for a moment, then each for four
+# moments, and so on, and goes on where it paused. One that is invalid is found after at most a
+# small multiple of what it takes alone, times the number of keys that take longer, however hard
+# those are.
+
 CAUSES: Final = {
     lib.SHL_TIME: "time",
     lib.SHL_MEMORY: "memory",
@@ -270,7 +271,7 @@ class Found(NamedTuple):
     returns: int = 0
 
 
-def search_key(encoded: Encoded, key: int, table: Any, budget: Any) -> Found:
+def search_key(encoded: Encoded, key: int, table: CData, budget: Budget) -> Found:
     """One key's operations, by every method."""
     operations = encoded.operations(key)
     if operations.n == 0:
@@ -280,7 +281,7 @@ def search_key(encoded: Encoded, key: int, table: Any, budget: Any) -> Found:
     return as_found(encoded, key, found)
 
 
-def as_found(encoded: Encoded, key: int, found: Any) -> Found:
+def as_found(encoded: Encoded, key: int, found: CData) -> Found:
     """The engine's answer about one key."""
     if found.verdict == lib.SHL_VALID:
         return Found(key, True, method=METHODS.get(found.method, ""))
@@ -310,8 +311,8 @@ class Turns:
     def __init__(
         self,
         encoded: Encoded,
-        table: Any,
-        budget: Any,
+        table: CData,
+        budget: Budget,
         threads: int,
         hear: Callable[[Found], bool],
     ) -> None:
@@ -371,7 +372,7 @@ class Turns:
 class _Search:
     """A search that can pause. ``close`` it."""
 
-    def __init__(self, operations: Any, table: Any, within: Any) -> None:
+    def __init__(self, operations: CData, table: CData, within: CData) -> None:
         self._budget = new_budget()
         self._budget.within = within
         self._borrowed = (operations, table, within)  # they must outlive it

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -131,8 +131,8 @@ class Judged:
         assert self.verdict.violation is not None
         return self.verdict.violation
 
-    def summary(self) -> dict[str, Any]:
-        """For whoever reads the results as data."""
+    def summary(self) -> dict[str, object]:
+        """For those who read the results as data."""
         found = self.verdict
         return {
             "valid": found.valid,
@@ -183,9 +183,9 @@ def _last_ns(ops: Operations, where: Ints) -> int:
     return int(ends.max())
 
 
-def in_force(begin_ns: int, end_ns: int, around: Surroundings) -> dict[str, Any]:
+def in_force(begin_ns: int, end_ns: int, around: Surroundings) -> dict[str, object]:
     """The stretch of time, and which faults were in force then, or had been shortly before."""
-    span: dict[str, Any] = {"begin_ns": begin_ns, "end_ns": end_ns}
+    span: dict[str, object] = {"begin_ns": begin_ns, "end_ns": end_ns}
     faults = [f for f in around.injected if f.effective_ns <= end_ns]
     during = [f.name for f in faults if f.end_ns >= begin_ns]
     if during:

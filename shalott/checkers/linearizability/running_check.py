@@ -9,12 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from shalott.checkers.engine import lib, new_budget
+from shalott.checkers.engine import Budget, lib, new_budget
 from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
 from shalott.checkers.linearizability.general_search import (
     Found,
@@ -22,7 +22,7 @@ from shalott.checkers.linearizability.general_search import (
     Quick,
     quick_search,
 )
-from shalott.checkers.linearizability.verdict import Verdict, Violation
+from shalott.checkers.linearizability.verdict import CheckInterrupted, Verdict, Violation
 from shalott.checkers.linearizability.workers import run_all
 from shalott.checkers.models import Model, model_name
 from shalott.checkers.monitors.monitor import (
@@ -74,14 +74,37 @@ class Part(NamedTuple):
         return row if self.rows is None else int(self.rows[row])
 
 
+def judge(
+    history: ConcurrentHistory,
+    model: Model,
+    limits: Limits,
+    *,
+    by: By = "auto",
+    find_prefix: bool = False,
+) -> Verdict:
+    """The verdict on a history with the model's own f names.
+
+    Raises UsageError, and CheckInterrupted on Ctrl-C.
+    """
+    running = RunningCheck(history, model, limits)
+    try:
+        running.run(by, find_prefix)
+    except KeyboardInterrupt:
+        running.cause = "cancelled"
+        raise CheckInterrupted(running.verdict()) from None
+    except MemoryError:
+        running.cause = "memory"
+    return running.verdict()
+
+
 @dataclass(slots=True)
 class RunningCheck:
-    """``run`` it once, then ask for its ``verdict``, which there is whatever ``run`` raised."""
+    """``run`` it once, then ask for its ``verdict``, which there is also if ``run`` raised."""
 
     history: ConcurrentHistory  # with the model's own f names
     model: Model
     limits: Limits
-    budget: Any = None
+    budget: Budget = field(default_factory=new_budget)
     cause: str = ""  # why it is not decided
     started_s: float = field(default_factory=time.monotonic)
     started_cpu_s: float = field(default_factory=time.process_time)
@@ -91,7 +114,7 @@ class RunningCheck:
     violation: Violation | None = None
     furthest: Found | None = None  # where the search stopped, on the key with the most operations
     quick_bytes: int = 0
-    _lock: Any = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, by: By, find_prefix: bool) -> None:
         """Raises UsageError, MemoryError and KeyboardInterrupt."""
@@ -168,8 +191,8 @@ class RunningCheck:
         if find_prefix:
             prefix = shortest_prefix(monitor, history, answer, self.budget)
             if not isinstance(monitor, PrefixMonitor):  # those decide every prefix themselves
-                prefix, is_shortest = self._shorter(monitor, history, prefix)
-            prefix, is_shortest = self._proved_again(history, prefix, is_shortest)
+                prefix, is_shortest = self._prefixes.shorter(monitor, history, prefix)
+            prefix, is_shortest = self._prefixes.proved_again(history, prefix, is_shortest)
             stuck = part.row(int(np.flatnonzero(history.ret == prefix)[0]))
         self.violation = Violation(
             key=self.history.key.names[part.key],
@@ -181,60 +204,6 @@ class RunningCheck:
             prefix=prefix,
             prefix_is_shortest=is_shortest,
         )
-
-    def _shorter(
-        self, monitor: Monitor, history: ConcurrentHistory, prefix: int
-    ) -> tuple[int, bool]:
-        """A prefix that ends before the event ``prefix`` if one is invalid and the monitor can't
-        tell.
-
-        The general search is asked for that, but not for long: its answer only makes the
-        explanation shorter. Also: whether there is certainly no shorter one.
-        """
-        before = cut(history, prefix - 1)
-        if monitor(before, self.budget).valid is True:
-            return prefix, True
-        search = self._aside(before, find_prefix=True)
-        found = None if search is None else search.violation
-        if search is None or found is None or found.prefix is None:
-            return prefix, search is not None and search.verdict().valid is True
-        return found.prefix, found.prefix_is_shortest
-
-    def _proved_again(
-        self, history: ConcurrentHistory, prefix: int, is_shortest: bool
-    ) -> tuple[int, bool]:
-        """A prefix is claimed only if a check of it alone finds it invalid, and is called the
-        shortest only if the one before it is found valid. What was known when it was found may be
-        more than what the prefix tells. The last resort is the whole history."""
-        if self._is_invalid(cut(history, prefix), "auto") is not True:
-            return int(history.ret[history.ret != NEVER].max()), False
-        if not is_shortest:
-            return prefix, False
-        earlier = history.ret[history.ret < prefix]
-        if not len(earlier):
-            return prefix, True
-        return prefix, self._is_invalid(cut(history, prefix - 1), "auto") is False
-
-    def _aside(
-        self, history: ConcurrentHistory, find_prefix: bool, by: By = "general"
-    ) -> RunningCheck | None:
-        """Another history, within what is left of the time, and not long."""
-        left_s = PREFIX_S
-        if self.budget.deadline_ns:
-            left_s = min(left_s, (self.budget.deadline_ns - lib.shl_now_ns()) / 1e9)
-        if left_s <= 0 or self.budget.stopped:
-            return None
-        search = RunningCheck(history, self.model, self.limits._replace(time_s=left_s))
-        try:
-            search.run(by, find_prefix)
-        except MemoryError:
-            return None
-        return search
-
-    def _is_invalid(self, history: ConcurrentHistory, by: By = "general") -> bool | None:
-        search = self._aside(history, find_prefix=False, by=by)
-        valid = "unknown" if search is None else search.verdict().valid
-        return None if valid == "unknown" else not valid
 
     # --- the general search ---------------------------------------------------------------------
 
@@ -336,6 +305,10 @@ class RunningCheck:
         self._keep_violation(invalid[0], rows, stuck, find_prefix, is_shortest)
         return []
 
+    @property
+    def _prefixes(self) -> _Prefixes:
+        return _Prefixes(self.model, self.limits, self.budget)
+
     def _count(self, decider: str) -> None:
         self.decided_by[decider] = self.decided_by.get(decider, 0) + 1
 
@@ -364,8 +337,8 @@ class RunningCheck:
         if stuck is not None and find_prefix:
             own = whole if self.keys == 1 else whole.take(whole.key.codes == found.key)
             rank = int(whole.ret[stuck])
-            prefix = without_hindsight(own, self.model, rank, self._is_invalid)
-            prefix, is_shortest = self._proved_again(own, prefix, is_shortest)
+            prefix = without_hindsight(own, self.model, rank, self._prefixes.is_invalid)
+            prefix, is_shortest = self._prefixes.proved_again(own, prefix, is_shortest)
             if prefix != rank:
                 stuck = int(np.flatnonzero(whole.ret == prefix)[0])
         self.violation = Violation(
@@ -400,7 +373,7 @@ class RunningCheck:
         elif decided == self.keys and not self.cause:
             valid = True
         is_unknown = valid == "unknown"
-        peak = 0 if self.budget is None else int(self.budget.bytes_peak)
+        peak = int(self.budget.bytes_peak)
         return Verdict(
             valid=valid,
             model=model_name(self.model),
@@ -453,3 +426,66 @@ def split(history: ConcurrentHistory) -> list[Part]:
         for key in np.argsort(-counts, kind="stable")
         if counts[key]
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefixes:
+    """Checks of a history's prefixes, within what is left of the time of the check of all of it."""
+
+    model: Model
+    limits: Limits
+    budget: Budget
+
+    def shorter(
+        self, monitor: Monitor, history: ConcurrentHistory, prefix: int
+    ) -> tuple[int, bool]:
+        """A prefix that ends before the event ``prefix`` if one is invalid and the monitor can't
+        tell.
+
+        The general search is asked for that, but not for long: its answer only makes the
+        explanation shorter. Also: whether there is certainly no shorter one.
+        """
+        before = cut(history, prefix - 1)
+        if monitor(before, self.budget).valid is True:
+            return prefix, True
+        search = self._aside(before, find_prefix=True)
+        found = None if search is None else search.violation
+        if search is None or found is None or found.prefix is None:
+            return prefix, search is not None and search.verdict().valid is True
+        return found.prefix, found.prefix_is_shortest
+
+    def proved_again(
+        self, history: ConcurrentHistory, prefix: int, is_shortest: bool
+    ) -> tuple[int, bool]:
+        """A prefix is claimed only if a check of it alone finds it invalid, and is called the
+        shortest only if the one before it is found valid. What was known when it was found may be
+        more than what the prefix tells. The last resort is the whole history."""
+        if self.is_invalid(cut(history, prefix), "auto") is not True:
+            return int(history.ret[history.ret != NEVER].max()), False
+        if not is_shortest:
+            return prefix, False
+        earlier = history.ret[history.ret < prefix]
+        if not len(earlier):
+            return prefix, True
+        return prefix, self.is_invalid(cut(history, prefix - 1), "auto") is False
+
+    def _aside(
+        self, history: ConcurrentHistory, find_prefix: bool, by: By = "general"
+    ) -> RunningCheck | None:
+        """Another history, within what is left of the time, and not long."""
+        left_s = PREFIX_S
+        if self.budget.deadline_ns:
+            left_s = min(left_s, (self.budget.deadline_ns - lib.shl_now_ns()) / 1e9)
+        if left_s <= 0 or self.budget.stopped:
+            return None
+        search = RunningCheck(history, self.model, self.limits._replace(time_s=left_s))
+        try:
+            search.run(by, find_prefix)
+        except MemoryError:
+            return None
+        return search
+
+    def is_invalid(self, history: ConcurrentHistory, by: By = "general") -> bool | None:
+        search = self._aside(history, find_prefix=False, by=by)
+        valid = "unknown" if search is None else search.verdict().valid
+        return None if valid == "unknown" else not valid

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable
-from typing import Any, Final, NamedTuple
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from shalott.checkers.engine import INT32S, INT64S, UINT8S, ffi, lib
+from shalott.checkers.engine import INT32S, INT64S, UINT8S, Budget, CData, ffi, lib
 from shalott.checkers.history.concurrent import ConcurrentHistory, Operation, Values
 from shalott.checkers.history.exact_values import exact_all
+from shalott.checkers.history.string_column import Words
 from shalott.checkers.models import Meaning, Model, OneOf, meanings_of, model_name
 from shalott.core.errors import UsageError
 
@@ -38,7 +40,7 @@ borrow = ffi.from_buffer
 class Encoded(NamedTuple):
     """A history's operations, those of one key together; ranks are dense in each key."""
 
-    out: Any  # a shl_encoded *: where the engine wrote them
+    out: CData  # a shl_encoded *: where the engine wrote them
     memory: Ints32  # that it wrote to: columns of ``room`` each, and more
     room: int
     total: int  # operations of all keys; some may have been left out
@@ -47,7 +49,7 @@ class Encoded(NamedTuple):
     def bytes(self) -> int:
         return self.memory.nbytes
 
-    def operations(self, key: int) -> Any:
+    def operations(self, key: int) -> CData:
         """A ``shl_operations *`` of one key; it borrows this object's memory."""
         operations = ffi.new(OPERATIONS)
         lib.shl_operations_of(self.out, key, operations)
@@ -78,7 +80,7 @@ class Transitions:
     ``budget`` is charged with all that it holds, Python's states included; it must live as long.
     """
 
-    def __init__(self, model: Model, budget: Any, name: str = "") -> None:
+    def __init__(self, model: Model, budget: Budget, name: str = "") -> None:
         self.model = model
         self.name = name  # under which it is kept for the next history; "": it is not
         self.failure: tuple[int, BaseException] | None = (
@@ -93,8 +95,8 @@ class Transitions:
         self._means: dict[str, int] = {}
         self._meant_by: dict[tuple[str, ...], tuple[npt.NDArray[np.uint8], Ints32]] = {}
         self.budget = budget
-        self._table: Any = ffi.NULL
-        self._kinds: Any = lib.shl_kinds_new(budget)
+        self._table: CData = ffi.NULL
+        self._kinds: CData = lib.shl_kinds_new(budget)
         self._operations: list[Operation | None] = []
         self._described: list[tuple[int, Callable[[int], Operation]]] = []  # from which kind on
         self._states: list[Hashable] = []
@@ -135,7 +137,7 @@ class Transitions:
         memory = ffi.buffer(lib.shl_kinds_pure(self._kinds), self.kinds)
         return np.frombuffer(memory, dtype=np.uint8)
 
-    def repeated(self, encoded: Encoded, budget: Any) -> str:
+    def repeated(self, encoded: Encoded, budget: Budget) -> str:
         """The f of an operation that changes the state and occurs more than once; "": none does."""
         kind = lib.shl_repeated(self._kinds, encoded.total, encoded.out.kind, budget)
         return "" if kind == lib.SHL_NONE else self.operation(kind).f
@@ -143,7 +145,7 @@ class Transitions:
     def state(self, number: int) -> Hashable:
         return self._states[number]
 
-    def table(self) -> Any:
+    def table(self) -> CData:
         """The ``shl_table *``, with room for every kind so far. No search may run meanwhile."""
         count, pure = self.kinds, lib.shl_kinds_pure(self._kinds)
         if not self._table:
@@ -159,7 +161,7 @@ class Transitions:
 
     # --- histories ------------------------------------------------------------------------------
 
-    def encode(self, history: ConcurrentHistory, budget: Any) -> Encoded:
+    def encode(self, history: ConcurrentHistory, budget: Budget) -> Encoded:
         """Its operations as kinds, each key's together.
 
         Raises UsageError (an f that the model does not know) and MemoryError.
@@ -180,7 +182,7 @@ class Transitions:
             self._remember(history, known, memory[4 * n : 4 * n + out.fresh_count])
         return Encoded(out, memory, n, out.start[keys])
 
-    def _rows(self, history: ConcurrentHistory, keys: int) -> tuple[Any, list[Any]]:
+    def _rows(self, history: ConcurrentHistory, keys: int) -> tuple[CData, list[CData]]:
         rows = ffi.new(ROWS)
         rows.n = len(history)
         reads, means = self._meant(history)
@@ -215,7 +217,7 @@ class Transitions:
             alive.append(numbers)
         return rows, alive
 
-    def _forms(self, values: Values) -> Any:
+    def _forms(self, values: Values) -> CData:
         """A number for each form that is the same in every history, as an ``int32_t[]``."""
         known = self.forms
         forms = values.forms if values.are_exact else exact_all(values.forms)
@@ -358,7 +360,7 @@ class OutOfMemory(MemoryError):
 
 
 @ffi.def_extern(error=lib.SHL_ASK_FAILED)  # type: ignore[untyped-decorator]
-def shl_ask(user: Any, table: Any, state: int, kind: int) -> int:
+def shl_ask(user: CData, table: CData, state: int, kind: int) -> int:
     transitions: Transitions = ffi.from_handle(user)
     return transitions.ask(state, kind)
 
@@ -374,3 +376,24 @@ def refuse_unknown(history: ConcurrentHistory, model: Model, code: int) -> None:
         raise UsageError(
             f'model {model_name(model)} knows {text}, {place} has "{history.f.names[code]}"'
         )
+
+
+def canonical(history: ConcurrentHistory, model: Model) -> ConcurrentHistory:
+    """The history with the model's own name for each f, and one code for each name.
+
+    Raises UsageError: the model does not know an f.
+    """
+    meanings = meanings_of(model)
+    names = history.f.names
+    if meanings is None:
+        return history
+    own = []
+    for code, name in enumerate(names):
+        if (meaning := meanings.get(name)) is None:
+            refuse_unknown(history, model, code)
+        own.append(name if meaning is None else meaning.f)
+    if tuple(own) == names:
+        return history
+    merged = list(dict.fromkeys(own))
+    codes = np.array([merged.index(name) for name in own], dtype=np.int32)
+    return replace(history, f=Words(codes[history.f.codes], tuple(merged)))

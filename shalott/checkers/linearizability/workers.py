@@ -11,7 +11,8 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import Any
+
+from shalott.checkers.engine import Budget
 
 
 def cores() -> int:
@@ -19,7 +20,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def run_all(count: int, work: Callable[[int], bool], threads: int, budget: Any) -> None:
+def run_all(count: int, work: Callable[[int], bool], threads: int, budget: Budget) -> None:
     """``work(0)`` .. ``work(count - 1)``, on ``threads`` threads, until one answers True.
 
     What a thread raises is raised here. On Ctrl-C the budget is cancelled, the threads end, and

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -33,6 +32,8 @@ from shalott.checkers.history.columns import Bools, Ints, Operations
 from shalott.checkers.history.faults import Fault, Surroundings
 from shalott.checkers.history.loss import (
     POSITIONS,
+    LossDetail,
+    LossStory,
     Run,
     acknowledged_messages,
     counts_by_fault_window,
@@ -41,8 +42,8 @@ from shalott.checkers.history.loss import (
     positions_by_group,
     window_label,
 )
+from shalott.checkers.history.string_column import Words
 from shalott.checkers.history.tenures import NodeEvent, read_events
-from shalott.checkers.history.text_columns import Words
 from shalott.checkers.logs.records import LogHistory
 from shalott.core.history import History
 
@@ -73,7 +74,7 @@ def answers_of(log: LogHistory, history: History, around: Surroundings) -> Answe
 
 def loss_story(
     log: LogHistory, lost: Bools, answers: Answers, history: History, around: Surroundings
-) -> dict[str, Any]:
+) -> LossDetail:
     """The anatomy of what is gone, as detail. ``lost``: by send; {} if none of them is."""
     is_lost = lost[log.sends.is_acked]
     if not is_lost.any():
@@ -156,7 +157,7 @@ def _told(log: LogHistory, rows: Ints, history: History, events: Sequence[NodeEv
 
 def _story(
     ops: Operations, run: Run, rows: Ints, scene: Scene, group_of: dict[int, str]
-) -> dict[str, Any]:
+) -> LossStory:
     found = what_happened(scene, group_of[int(rows[0])], run)
     return {
         "queue": run.queue,
@@ -175,13 +176,13 @@ def _story(
     }
 
 
-# FROM shalott/checkers/logs/log_loss_story.py:
 # What became of a master of a replicated log that acknowledged messages which are gone.
 #
 # Read from events (``acked``, ``elected``, ``role``, ``epoch``, ``truncated``) and faults, in the
 # order in which things happen: it acknowledges, something hits it, somebody is elected, somebody
-# becomes master with a log that ends earlier, the former one steps down, and cuts its log. Each that
-# was seen is a Step with its evidence; the cause is told by which of them were.
+# becomes master with a log that ends earlier, the former one steps down, and cuts its log. Each
+# that was seen is a Step with its evidence; the cause is told by which of them were.
+
 S = 1_000_000_000
 SLACK_NS = S // 4  # what lines of nodes' logs and the clients' clock may be apart
 UNNOTICED_NS = 30 * S  # how long after its end a fault may be the reason of a change of masters
@@ -207,7 +208,7 @@ class Step:
     event: int = -1
     operation: int = -1
 
-    def detail(self) -> dict[str, Any]:
+    def detail(self) -> dict[str, object]:
         proof = {"event": self.event, "operation": self.operation}
         told = {"says": self.says, "at_ns": self.at_ns, "node": self.node}
         return told | {name: at for name, at in proof.items() if at >= 0}

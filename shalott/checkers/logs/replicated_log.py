@@ -13,9 +13,8 @@ the end of every queue at every node can't say that nothing was lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,7 +22,7 @@ import numpy as np
 from shalott.checkers.checker import OPERATIONS_MAX, Anomaly, Result
 from shalott.checkers.history.columns import Bools, Ints
 from shalott.checkers.history.faults import Surroundings, read_surroundings
-from shalott.checkers.history.loss import window_label
+from shalott.checkers.history.loss import LossDetail, window_label
 from shalott.checkers.logs.final_reads import FinalReads, final_reads
 from shalott.checkers.logs.log_loss_story import Answers, answers_of, loss_story
 from shalott.checkers.logs.log_order import Breach, poll_breaches, send_breaches
@@ -141,7 +140,7 @@ def _missing(
     final: FinalReads,
     around: Surroundings,
     answers: Answers,
-    loss: Mapping[str, Any],
+    loss: LossDetail,
 ) -> list[Anomaly]:
     some = np.flatnonzero(found.on_some)
     nodes = f"{found.at_nodes[some[0]] if len(some) else 0} of {len(final.nodes)} nodes"

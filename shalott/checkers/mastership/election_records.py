@@ -100,12 +100,13 @@ def _routes_back(events: Sequence[NodeEvent]) -> Iterator[Anomaly]:
             yield anomaly_of("route-regression", summary, before, event)
 
 
-# FROM shalott/checkers/mastership/election_records.py:
 # What controllers told of masters and SyncStateSets: elections and sets, by their epochs.
 #
-# Epochs of one group order what was told, whoever told it and whenever it arrived: nodes' clocks and
-# lines that come late say nothing about order. A new leader of the controllers tells the last
-# election again, with the set as it is then. Part of checkers/mastership/elections/.
+# Epochs of one group order what was told, whoever told it and whenever it arrived: nodes' clocks
+# and lines that come late say nothing about order. A new leader of the controllers tells the last
+# election again, with the set as it is then.
+
+
 @dataclass(frozen=True, slots=True)
 class Election:
     """What a controller decided; ``master`` is "" where it gave up a dead one."""

@@ -361,11 +361,12 @@ def _tenure_detail(tenure: Tenure) -> dict[str, str | int]:
     }
 
 
-# FROM shalott/checkers/mastership/mastership.py:
 # How long a group waited for its next master after a fault took its master's node away.
 #
-# Told, not judged: the gate of a plan is on what clients got (``availability``), and a group whose
-# old master goes on acknowledging behind a partition has a long takeover and no outage.
+# Told, not judged: the gate of a plan is on what clients got (``availability``), and a group
+# whose old master goes on acknowledging behind a partition has a long takeover and no outage.
+
+
 def takeovers_ns(held: Sequence[Tenure], faults: Iterable[Fault]) -> Iterator[int]:
     """From each fault's taking hold to the first tenure of another node, while the fault lasts; of
     each group whose master's node it struck, and which got another master."""

@@ -89,7 +89,7 @@ def make_model(specification: str) -> Model:
         return _make_built_in(specification)
     from shalott.checkers.models.outside import make_outside  # most checks need none
 
-    return make_outside(specification)
+    return make_outside(specification, BUILT_IN)
 
 
 @lru_cache(maxsize=256)  # models are values, and small histories are checked by the hundred

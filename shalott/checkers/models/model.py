@@ -74,8 +74,8 @@ def one_of(option: str, value: str, *allowed: str) -> None:
         raise ValueError(f"{option} is {' or '.join(allowed)}, not {value!r}")
 
 
-# FROM shalott/checkers/models/model.py:
 # A model's options: the parameters of its class, as ``option=value,option=value`` gives them.
+
 REQUIRED: Final = inspect.Parameter.empty  # in place of a default
 _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _TRUTHS: Final = {"true": True, "yes": True, "false": False, "no": False}

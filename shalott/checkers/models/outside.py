@@ -6,7 +6,7 @@ that somebody meets who writes a model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -15,10 +15,11 @@ from shalott.core.doors import Door, import_named
 from shalott.core.errors import UsageError
 
 
-def make_outside(specification: str) -> Model:
+def make_outside(specification: str, built_in: Iterable[str]) -> Model:
     """``name``, ``package.module:Class``, either with ``:option=value,option=value``.
 
-    Raises UsageError: there is no such model, it is none, or its options are others.
+    ``built_in``: the names of our own, for the sentence on one that is unknown. Raises UsageError:
+    there is no such model, it is none, or its options are others.
     """
     name, _, rest = specification.partition(":")
     place, _, options = rest.partition(":")
@@ -26,7 +27,7 @@ def make_outside(specification: str) -> Model:
         full_name = f"{name}:{place}"
         return _make(_found(name, place), full_name, options)
     if not MODELS.has(name):
-        raise UsageError(_unknown(name))
+        raise UsageError(_unknown(name, built_in))
     return _make(MODELS.find(name), name, rest)
 
 
@@ -50,7 +51,7 @@ def require_model(model: Any, name: str) -> None:
     _require_meanings(getattr(model, "meanings", None), name)
 
 
-def _require_meanings(meanings: Any, name: str) -> None:
+def _require_meanings(meanings: object, name: str) -> None:
     if meanings is None:
         return
     if not isinstance(meanings, Mapping):
@@ -64,7 +65,7 @@ def _require_meanings(meanings: Any, name: str) -> None:
             )
 
 
-def _has(model: Any, part: str, name: str) -> bool:
+def _has(model: object, part: str, name: str) -> bool:
     try:
         getattr(model, part)
     except AttributeError:
@@ -74,10 +75,10 @@ def _has(model: Any, part: str, name: str) -> bool:
     return True
 
 
-def _found(module_name: str, place: str) -> Any:
+def _found(module_name: str, place: str) -> object:
     """What stands at ``place`` in a module, which is imported."""
-    module: Any = import_named(module_name, f"--model {module_name}:{place}")
-    found = module
+    module = import_named(module_name, f"--model {module_name}:{place}")
+    found: object = module
     for part in place.split("."):
         if not hasattr(found, part):
             classes = [name for name, value in vars(module).items() if _is_class(value, module)]
@@ -87,7 +88,7 @@ def _found(module_name: str, place: str) -> Any:
     return found
 
 
-def _is_class(value: Any, module: Any) -> bool:
+def _is_class(value: object, module: ModuleType) -> bool:
     return isinstance(value, type) and value.__module__ == module.__name__
 
 
@@ -111,11 +112,9 @@ def _make(made_by: Any, name: str, options: str) -> Model:
     return made
 
 
-def _unknown(name: str) -> str:
+def _unknown(name: str, built_in: Iterable[str]) -> str:
     """With why what is installed can't be used: it may be what was meant."""
-    from shalott.checkers.models import BUILT_IN
-
-    there = dict.fromkeys((*BUILT_IN, *MODELS.names()))
+    there = dict.fromkeys((*built_in, *MODELS.names()))
     sentences = [
         f"no model {name!r}: there are {', '.join(there)}, and package.module:Class",
         *MODELS.problems(),
@@ -128,16 +127,17 @@ def _told(raised: Exception) -> str:
     return f"{type(raised).__name__}: {lines[0]}" if lines else type(raised).__name__
 
 
-# FROM shalott/checkers/models/outside.py:
 # The door for models: classes with ``init`` and ``step``, by name.
 #
-# A distribution offers its models by an entry point of the group ``shalott.models``, which names a
-# class or a tuple of classes; a module given to ``--load`` offers all that are defined in it. Our own
-# come through the same door. The name is the class's ``name``, or else that of the class itself.
+# A distribution offers its models by an entry point of the group ``shalott.models``, which names
+# a class or a tuple of classes; a module given to ``--load`` offers all that are defined in it.
+# Our own come through the same door. The name is the class's ``name``, or else that of the class
+# itself.
+
 ModelClass = Callable[..., Model]
 
 
-def is_model_class(value: Any) -> bool:
+def is_model_class(value: object) -> bool:
     """Whether its instances have ``init`` and ``step``, as far as the class tells."""
     if not isinstance(value, type) or getattr(value, "_is_protocol", False):
         return False
@@ -153,7 +153,7 @@ def class_name(value: ModelClass) -> str:
     return name if isinstance(name, str) else value.__name__
 
 
-def _is_defined_in(value: Any, module: ModuleType) -> bool:
+def _is_defined_in(value: ModelClass, module: ModuleType) -> bool:
     """Not merely imported there, but by a package from one of its own modules."""
     home = str(value.__module__)
     return home == module.__name__ or home.startswith(f"{module.__name__}.")

@@ -19,11 +19,12 @@ Violations, and the rows that prove them, in order:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
+import numpy.typing as npt
 
-from shalott.checkers.engine import column, ffi, lib
+from shalott.checkers.engine import Budget, CData, column, ffi, lib
 from shalott.checkers.history.concurrent import FORM, INTEGER, NOTHING, ConcurrentHistory
 from shalott.checkers.models.locks import LOCK
 from shalott.checkers.monitors.monitor import MonitorAnswer
@@ -58,8 +59,8 @@ class MutexMonitor:
 
     name: ClassVar[str] = "mutex monitor"
 
-    def __call__(self, history: ConcurrentHistory, budget: Any) -> MonitorAnswer:
-        def check(answer: Any) -> None:
+    def __call__(self, history: ConcurrentHistory, budget: Budget) -> MonitorAnswer:
+        def check(answer: CData) -> None:
             f = codes(history, MEANS)
             columns = encoded(history, f, None, None, 0, budget)
             lib.shl_check_anonymous_lock(columns.columns, 1, budget, answer)
@@ -75,8 +76,8 @@ class SemaphoreMonitor:
 
     permits: int = 1
 
-    def __call__(self, history: ConcurrentHistory, budget: Any) -> MonitorAnswer:
-        def check(answer: Any) -> None:
+    def __call__(self, history: ConcurrentHistory, budget: Budget) -> MonitorAnswer:
+        def check(answer: CData) -> None:
             f = codes(history, {name: MEANS[name] for name in ("acquire", "release")})
             permits = self.permits // _amount(history, f != DROPPED)
             columns = encoded(history, f, None, None, 0, budget)
@@ -85,7 +86,7 @@ class SemaphoreMonitor:
         return answered(self.name, history, budget, check, VIOLATIONS, _REASONS, _why)
 
 
-def _amount(history: ConcurrentHistory, rows: Any) -> int:
+def _amount(history: ConcurrentHistory, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> int:
     """How many permits every operation asks for."""
     kind, number = history.argument.kind[rows], history.argument.number[rows]
     if (kind == FORM).any():
@@ -106,14 +107,14 @@ class OwnedLockMonitor:
     limit: int = 1  # how often its owner may hold it at once; 0: any number of times
     fenced: bool = False
 
-    def __call__(self, history: ConcurrentHistory, budget: Any) -> MonitorAnswer:
-        def check(answer: Any) -> None:
+    def __call__(self, history: ConcurrentHistory, budget: Budget) -> MonitorAnswer:
+        def check(answer: CData) -> None:
             columns, tokens, known = self.encode(history, budget)
             lib.shl_check_owned_lock(columns.columns, self.limit, tokens, known, budget, answer)
 
         return answered(self.name, history, budget, check, VIOLATIONS, _REASONS, _why)
 
-    def encode(self, history: ConcurrentHistory, budget: Any) -> tuple[Encoded, Any, Any]:
+    def encode(self, history: ConcurrentHistory, budget: Budget) -> tuple[Encoded, CData, CData]:
         """(what the engine reads, the tokens, which of them are known)."""
         f = codes(history, MEANS)
         processes, count = dense(history.process.astype(np.int64), None, budget)

@@ -18,17 +18,19 @@ Violations, and the rows that prove them, in order:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 
-from shalott.checkers.engine import lib
+from shalott.checkers.engine import Budget, CData, lib
 from shalott.checkers.history.concurrent import INTEGER, NEVER, NOTHING, ConcurrentHistory, Values
 from shalott.checkers.models.collections import Log
 from shalott.checkers.monitors.monitor import MonitorAnswer
 from shalott.checkers.monitors.monitor_columns import (
     DROPPED,
+    Bools,
     Encoded,
+    Ids,
     Numbering,
     Reason,
     Undecided,
@@ -60,14 +62,14 @@ class LogMonitor:
 
     name: ClassVar[str] = "log monitor"
 
-    def __call__(self, history: ConcurrentHistory, budget: Any) -> MonitorAnswer:
-        def check(answer: Any) -> None:
+    def __call__(self, history: ConcurrentHistory, budget: Budget) -> MonitorAnswer:
+        def check(answer: CData) -> None:
             read = self.encode(history, budget)
             lib.shl_check_log(read.columns, budget, answer)
 
         return answered(self.name, history, budget, check, VIOLATIONS, _REASONS, _why)
 
-    def encode(self, history: ConcurrentHistory, budget: Any) -> Encoded:
+    def encode(self, history: ConcurrentHistory, budget: Budget) -> Encoded:
         """What the engine reads."""
         f, n = codes(history, MEANS), len(history)
         completed = history.ret != NEVER
@@ -88,14 +90,14 @@ class LogMonitor:
         return encoded(history, f, a, np.minimum(offsets, n).astype(np.int32), values, budget)
 
 
-def _refuse(rows: Any, why: str) -> None:
+def _refuse(rows: Bools, why: str) -> None:
     if rows.any():
         raise Undecided(why)
 
 
 def _values(
-    argument: Values, result: Values, is_append: Any, is_read: Any, budget: Any
-) -> tuple[Any, int]:
+    argument: Values, result: Values, is_append: Bools, is_read: Bools, budget: Budget
+) -> tuple[Ids, int]:
     numbering = Numbering.over([argument.number, result.number])
     appended, read = numbering.keys(argument, is_append), numbering.keys(result, is_read)
     return dense(np.where(is_append, appended, np.where(is_read, read, 0)), None, budget)

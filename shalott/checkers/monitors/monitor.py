@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from shalott.checkers.engine import column, lib, ranks
+from shalott.checkers.engine import Budget, column, lib, ranks
 from shalott.checkers.history.concurrent import FAIL, INFO, NEVER, OK, ConcurrentHistory
 from shalott.checkers.models import Model, meanings_of
 
@@ -52,7 +52,7 @@ class Monitor(Protocol):
     @property
     def name(self) -> str: ...
 
-    def __call__(self, history: ConcurrentHistory, budget: Any) -> MonitorAnswer: ...
+    def __call__(self, history: ConcurrentHistory, budget: Budget) -> MonitorAnswer: ...
 
 
 @runtime_checkable
@@ -63,7 +63,7 @@ class PrefixMonitor(Monitor, Protocol):
     """
 
     def shortest_prefix(
-        self, history: ConcurrentHistory, answer: MonitorAnswer, budget: Any
+        self, history: ConcurrentHistory, answer: MonitorAnswer, budget: Budget
     ) -> int: ...
 
 
@@ -86,7 +86,7 @@ def cut(history: ConcurrentHistory, rank: int) -> ConcurrentHistory:
 
 
 def close_ranks(
-    history: ConcurrentHistory, budget: Any
+    history: ConcurrentHistory, budget: Budget
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], int]:
     """(call, ret, how many ranks): the history's own, or without the gaps if they are wide.
 
@@ -104,7 +104,7 @@ def close_ranks(
 
 
 def shortest_prefix(
-    monitor: Monitor, history: ConcurrentHistory, answer: MonitorAnswer, budget: Any
+    monitor: Monitor, history: ConcurrentHistory, answer: MonitorAnswer, budget: Budget
 ) -> int:
     """The smallest rank such that ``cut(history, rank)`` is invalid, given an invalid ``answer``.
 
@@ -165,14 +165,14 @@ def bisected(low: int, high: int, ask: Callable[[int], bool | None]) -> int:
     return high
 
 
-# FROM shalott/checkers/monitors/monitor.py:
 # The shortest prefix that is not linearizable, without hindsight.
 #
-# The general search gets stuck at a return. It knows then what the operations under way will return
-# later, and a prefix does not: there an append may still get any offset. So the prefix that ends with
-# that return may have an order that hindsight excludes, and the shortest without one be longer. A
-# monitor judges prefixes as such, but can't decide each. Both are put right here, by checking
-# prefixes.
+# The general search gets stuck at a return. It knows then what the operations under way will
+# return later, and a prefix does not: there an append may still get any offset. So the prefix
+# that ends with that return may have an order that hindsight excludes, and the shortest without
+# one be longer. A monitor judges prefixes as such, but can't decide each. Both are put right
+# here, by checking prefixes.
+
 Decide = Callable[[ConcurrentHistory], bool | None]  # is it not linearizable? None: not known
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from shalott.checkers.engine import column, ffi, lib
+from shalott.checkers.engine import Budget, CData, column, ffi, lib
 from shalott.checkers.history.concurrent import FAIL, FORM, INTEGER, ConcurrentHistory, Values
 from shalott.checkers.history.exact_values import exact
 from shalott.checkers.monitors.monitor import STOPPED_BY, MonitorAnswer, close_ranks
@@ -104,7 +104,7 @@ class Numbering:
 
 
 def distinct(
-    numbers: npt.NDArray[Any], below: int
+    numbers: npt.NDArray[np.integer], below: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """(the different ones, ascending; which of them each is). All are in [0, below)."""
     if 8 * len(numbers) < below:
@@ -129,7 +129,7 @@ def integers(values: Collection[Hashable]) -> Keys:
     return np.array(found, dtype=np.int64)
 
 
-def dense(keys: Keys, present: Bools | None, budget: Any) -> tuple[Ids, int]:
+def dense(keys: Keys, present: Bools | None, budget: Budget) -> tuple[Ids, int]:
     """(ids, how many): equal keys get one id; rows that are not present get SHL_NONE.
 
     Keys that lie close together are ids already, once the lowest is 0.
@@ -176,8 +176,8 @@ def ids_of_two(
 class Encoded:
     """A history as a monitor reads it, and what keeps the memory behind it alive."""
 
-    columns: Any  # shl_history *
-    kept: tuple[Any, ...]
+    columns: CData  # shl_history *
+    kept: tuple[CData, ...]
 
 
 def encoded(
@@ -186,7 +186,7 @@ def encoded(
     a: Ids | None,
     b: Ids | None,
     values: int,
-    budget: Any,
+    budget: Budget,
 ) -> Encoded:
     call, ret, ranks = close_ranks(history, budget)
     columns = ffi.new("shl_history *")
@@ -210,8 +210,8 @@ Reason = Callable[[ConcurrentHistory, tuple[int, ...]], str]
 def answered(
     monitor: str,
     history: ConcurrentHistory,
-    budget: Any,
-    check: Callable[[Any], None],
+    budget: Budget,
+    check: Callable[[CData], None],
     violations: Mapping[int, str],
     reasons: Mapping[str, Reason],
     why: Callable[[ConcurrentHistory, int, tuple[int, ...]], str],

@@ -22,12 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from shalott.checkers.engine import lib
+from shalott.checkers.engine import Budget, lib
 from shalott.checkers.history.concurrent import FAIL, NEVER, NOTHING, ConcurrentHistory
 from shalott.checkers.models.collections import priority_of
 from shalott.checkers.monitors.monitor import Monitor, MonitorAnswer
@@ -69,7 +69,7 @@ class QueueConditions:
     decides: Monitor
     turns: Turns | None = None  # of stacks and priority queues
 
-    def __call__(self, history: ConcurrentHistory, budget: Any) -> MonitorAnswer:
+    def __call__(self, history: ConcurrentHistory, budget: Budget) -> MonitorAnswer:
         columns = _columns(history)
         answer = None
         if columns is not None:
@@ -126,7 +126,7 @@ class QueueConditions:
         return None
 
     def _projection(
-        self, history: ConcurrentHistory, c: _Columns, budget: Any
+        self, history: ConcurrentHistory, c: _Columns, budget: Budget
     ) -> MonitorAnswer | None:
         values, counts = np.unique(c.enqueued, return_counts=True)
         several = values[counts > 1]

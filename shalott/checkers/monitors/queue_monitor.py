@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from shalott.checkers.engine import column, ffi, lib
+from shalott.checkers.engine import Budget, CData, column, ffi, lib
 from shalott.checkers.history.concurrent import FAIL, FORM, NEVER, ConcurrentHistory, Values
 from shalott.checkers.history.exact_values import exact
 from shalott.checkers.models.collections import QUEUE, PriorityQueue, Stack
@@ -51,9 +51,9 @@ class QueueMonitor:
     """A monitor (checkers.linearizability.monitors.base) for queues."""
 
     name: str
-    check: Callable[[Any, int, Any, Any], None]  # of the engine
+    check: Callable[[CData, int, Budget, CData], None]  # of the engine
 
-    def __call__(self, history: ConcurrentHistory, budget: Any) -> MonitorAnswer:
+    def __call__(self, history: ConcurrentHistory, budget: Budget) -> MonitorAnswer:
         try:
             encoded = encode(history, budget)
         except MemoryError:
@@ -72,7 +72,7 @@ class QueueMonitor:
         return MonitorAnswer(self.name, False, "", violation, rows, reason)
 
     def shortest_prefix(
-        self, history: ConcurrentHistory, answer: MonitorAnswer, budget: Any
+        self, history: ConcurrentHistory, answer: MonitorAnswer, budget: Budget
     ) -> int:
         """The rank of its last event; see checkers.linearizability.monitors.base. Encodes once,
         then only asks.
@@ -105,12 +105,12 @@ BAG: Final = QueueMonitor("unordered queue monitor", lib.shl_check_bag)
 class Encoded:
     """What the engine reads, and what keeps the memory behind it alive."""
 
-    columns: Any  # shl_queue_history *
+    columns: CData  # shl_queue_history *
     ret: npt.NDArray[np.int32]  # in close ranks
-    kept: tuple[Any, ...]
+    kept: tuple[CData, ...]
 
 
-def encode(history: ConcurrentHistory, budget: Any) -> Encoded:
+def encode(history: ConcurrentHistory, budget: Budget) -> Encoded:
     """Points the engine at the history's own columns: nothing is copied that is in shape."""
     call, ret, ranks = close_ranks(history, budget)
     result, forms = _results_like_arguments(history.argument, history.result)
@@ -159,10 +159,10 @@ def _settled(history: ConcurrentHistory, ret: npt.NDArray[np.int32], rank: int) 
     return int(called[called != NEVER].max())
 
 
-# --- what is said about it --------------------------------------------------------------------
+# --- what is said about it ------------------------------------------------------------------------
 
 
-def _why(history: ConcurrentHistory, answer: Any) -> str:
+def _why(history: ConcurrentHistory, answer: CData) -> str:
     if answer.cause != lib.SHL_NOT_THIS_MONITOR:
         return STOPPED_BY[answer.cause]
     row = answer.ops[0]

@@ -24,12 +24,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, cast
+from typing import ClassVar, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from shalott.checkers.engine import lib
+from shalott.checkers.engine import Budget, CData, lib
 from shalott.checkers.history.concurrent import FORM, NOTHING, ConcurrentHistory, Values
 from shalott.checkers.models.registers import CasRegister
 from shalott.checkers.monitors.monitor import MonitorAnswer
@@ -82,14 +82,14 @@ class RegisterMonitor:
     nil: str = "value"
     failed_cas: str = "checked"
 
-    def __call__(self, history: ConcurrentHistory, budget: Any) -> MonitorAnswer:
-        def check(answer: Any) -> None:
+    def __call__(self, history: ConcurrentHistory, budget: Budget) -> MonitorAnswer:
+        def check(answer: CData) -> None:
             columns, initial = self.encode(history, budget)
             lib.shl_check_register(columns.columns, initial, budget, answer)
 
         return answered(self.name, history, budget, check, VIOLATIONS, _REASONS, _why)
 
-    def encode(self, history: ConcurrentHistory, budget: Any) -> tuple[Encoded, int]:
+    def encode(self, history: ConcurrentHistory, budget: Budget) -> tuple[Encoded, int]:
         """(what the engine reads, the id of the initial value)."""
         f = codes(history, MEANS, _WHEN_FAILED if self.failed_cas == "checked" else NO_CODES)
         argument, result = history.argument, history.result
@@ -125,10 +125,10 @@ class RegisterMonitor:
     def _encode_with_cas(
         self,
         history: ConcurrentHistory,
-        f: Any,
+        f: npt.NDArray[np.uint8],
         is_read: Bools,
         is_cas: Bools,
-        budget: Any,
+        budget: Budget,
     ) -> tuple[Encoded, int]:
         """A second column for what a compare-and-set writes; nothing there for the others."""
         n, argument = len(history), history.argument
@@ -148,7 +148,7 @@ class RegisterMonitor:
         return encoded(history, f, ids[:n].copy(), ids[n:].copy(), values, budget), initial
 
 
-def _mark_refused(history: ConcurrentHistory, f: Any) -> None:
+def _mark_refused(history: ConcurrentHistory, f: npt.NDArray[np.uint8]) -> None:
     """A compare-and-set that completed with false was refused as well."""
     said_no = [at for at, form in enumerate(history.result.forms) if form is False]
     for at in said_no:

@@ -17,12 +17,12 @@ or "not known".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from shalott.checkers.engine import lib
+from shalott.checkers.engine import Budget, lib
 from shalott.checkers.history.concurrent import FAIL, FORM, NEVER, ConcurrentHistory
 from shalott.checkers.monitors.monitor import MonitorAnswer
 from shalott.checkers.monitors.monitor_columns import Numbering, integers
@@ -59,7 +59,7 @@ class SetConditions:
 
     name: ClassVar[str] = "rules of sets"
 
-    def __call__(self, history: ConcurrentHistory, budget: Any) -> MonitorAnswer:
+    def __call__(self, history: ConcurrentHistory, budget: Budget) -> MonitorAnswer:
         seen = _seen(history)
         if seen is not None:
             vanished = _unexplained(seen, seen.found, seen.missed, seen.removes)

@@ -21,12 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from shalott.checkers.engine import column, ffi, lib
+from shalott.checkers.engine import Budget, CData, column, ffi, lib
 from shalott.checkers.history.concurrent import FORM, NEVER, ConcurrentHistory, Values
 from shalott.checkers.models.collections import Set
 from shalott.checkers.monitors.monitor import MonitorAnswer
@@ -76,14 +76,14 @@ class SetMonitor:
 
     name: ClassVar[str] = "set monitor"
 
-    def __call__(self, history: ConcurrentHistory, budget: Any) -> MonitorAnswer:
-        def check(answer: Any) -> None:
+    def __call__(self, history: ConcurrentHistory, budget: Budget) -> MonitorAnswer:
+        def check(answer: CData) -> None:
             columns, sets, _ = self.encode(history, budget)
             lib.shl_check_set(columns.columns, sets, budget, answer)
 
         return answered(self.name, history, budget, check, VIOLATIONS, _REASONS, _why)
 
-    def encode(self, history: ConcurrentHistory, budget: Any) -> tuple[Encoded, Any, Any]:
+    def encode(self, history: ConcurrentHistory, budget: Budget) -> tuple[Encoded, CData, CData]:
         """(what the engine reads, the sets that were read, what keeps their memory alive)."""
         f = _codes(history)
         is_read = f == lib.SHL_SET_READ
@@ -145,7 +145,7 @@ class _ReadSets:
 
     def smallest_first(
         self, ids: npt.NDArray[np.int32], values: int
-    ) -> tuple[Any, npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """(which set each read returned, where each set starts, the sets, each element once)."""
         ends = np.cumsum([0, *map(len, self.forms)])
         sets = [distinct(ids[ends[at] : ends[at + 1]], values)[0] for at in range(len(self.forms))]

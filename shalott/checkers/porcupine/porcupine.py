@@ -23,14 +23,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import cffi
 import numpy as np
 import numpy.typing as npt
 
+from shalott.checkers.engine import CData
 from shalott.checkers.history.concurrent import ConcurrentHistory
-from shalott.checkers.linearizability.checking import canonical
+from shalott.checkers.linearizability.transitions import canonical
 from shalott.checkers.linearizability.verdict import CheckInterrupted, Verdict, Violation
 from shalott.checkers.linearizability.workers import cores
 from shalott.checkers.models import Model, make_model, model_name
@@ -146,7 +147,7 @@ def _refuse(
 
 
 @functools.cache
-def _library() -> tuple[Any, Any, int]:
+def _library() -> tuple[CData, CData, int]:
     """(ffi, the library, the process that loaded it)"""
     ffi = cffi.FFI()
     ffi.cdef(FUNCTIONS)
@@ -164,7 +165,7 @@ def _ask(
     if loaded_by != os.getpid():
         raise HarnessError("Porcupine was loaded before this process was forked: spawn it instead")
 
-    def borrowed(array: npt.NDArray[np.int64]) -> Any:
+    def borrowed(array: npt.NDArray[np.int64]) -> CData:
         return ffi.from_buffer("int64_t[]", array)
 
     handle = lib.shalott_start(
@@ -188,13 +189,13 @@ def _ask(
         lib.shalott_close(handle)
 
 
-# FROM shalott/checkers/porcupine/porcupine.py:
 # Builds the bridge to Porcupine: the Go files of bridge/ and the module that go.mod names.
 #
-# They become one C library, which is built once, when it is first wanted, into build/porcupine of a
-# checkout or else the user's cache. Its name is a digest of the sources, so a changed bridge is
-# another file. ``scripts/setup porcupine`` and ``python -m shalott.checkers.porcupine.porcupine`` build
-# it ahead of time.
+# They become one C library, which is built once, when it is first wanted, into build/porcupine of
+# a checkout or else the user's cache. Its name is a digest of the sources, so a changed bridge is
+# another file. ``scripts/setup porcupine`` and ``python -m shalott.checkers.porcupine.porcupine``
+# build it ahead of time.
+
 BRIDGE: Final = Path(__file__).resolve().with_name("bridge")
 ROOT: Final = BRIDGE.parents[3]
 TIMEOUT_S: Final = 600.0

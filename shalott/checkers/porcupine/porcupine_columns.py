@@ -24,7 +24,15 @@ from shalott.checkers.history.concurrent import (
     ConcurrentHistory,
 )
 from shalott.checkers.history.exact_values import exact
-from shalott.checkers.models import Model, meanings_of, model_name, own_name
+from shalott.checkers.models import (
+    CasRegister,
+    Model,
+    MultiRegister,
+    Register,
+    meanings_of,
+    model_name,
+    own_name,
+)
 from shalott.core.errors import UsageError
 
 Ints64 = npt.NDArray[np.int64]
@@ -62,7 +70,7 @@ class Numbers:
         return self.of_names.setdefault(exact(name), len(self.of_names))
 
 
-Spell = Callable[[Any, Numbers], list[int]]
+Spell = Callable[[Hashable, Numbers], list[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +87,7 @@ class Spelling:
 
 
 def encode(history: ConcurrentHistory, model: Model) -> EncodedHistory:
-    """``history``: with the model's own f names (``checking.canonical``).
+    """``history``: with the model's own f names (``transitions.canonical``).
 
     Raises UsageError: the bridge does not have the model; an operation that the model does not
     understand, with its place.
@@ -125,7 +133,7 @@ def encode(history: ConcurrentHistory, model: Model) -> EncodedHistory:
     return EncodedHistory(name, options, rows, np.array(values, dtype=np.int64), places)
 
 
-def _counting(history: ConcurrentHistory, model: Model) -> npt.NDArray[Any]:
+def _counting(history: ConcurrentHistory, model: Model) -> npt.NDArray[np.int64]:
     """The rows that say something."""
     own = {meaning.f: meaning for meaning in (meanings_of(model) or {}).values()}
     names = history.f.names
@@ -135,24 +143,24 @@ def _counting(history: ConcurrentHistory, model: Model) -> npt.NDArray[Any]:
     return np.flatnonzero(~left_out)
 
 
-# --- how values are written ----------------------------------------------------------------------
+# --- how values are written -----------------------------------------------------------------------
 
 
-def _value(value: Any, numbers: Numbers) -> list[int]:
+def _value(value: Hashable, numbers: Numbers) -> list[int]:
     return [numbers.value(value)]
 
 
-def _pair(value: Any, numbers: Numbers) -> list[int]:
+def _pair(value: Hashable, numbers: Numbers) -> list[int]:
     if not isinstance(value, tuple) or len(value) != 2:
         raise ValueError(f"a cas needs a pair (from, to), not {value!r}")
     return [numbers.value(value[0]), numbers.value(value[1])]
 
 
-def _whether_refused(value: Any, numbers: Numbers) -> list[int]:
+def _whether_refused(value: Hashable, numbers: Numbers) -> list[int]:
     return [0] if value is False else []
 
 
-def _written_out(value: Any, numbers: Numbers) -> list[int]:
+def _written_out(value: Hashable, numbers: Numbers) -> list[int]:
     if value is None:
         return [NOTHING]
     if isinstance(value, str):
@@ -162,19 +170,19 @@ def _written_out(value: Any, numbers: Numbers) -> list[int]:
     return [OTHER, numbers.value(value)]
 
 
-def _element_and_written_out(value: Any, numbers: Numbers) -> list[int]:
+def _element_and_written_out(value: Hashable, numbers: Numbers) -> list[int]:
     return [numbers.value(value), *_written_out(value, numbers)]
 
 
-def _reads(value: Any, numbers: Numbers) -> list[int]:
+def _reads(value: Hashable, numbers: Numbers) -> list[int]:
     return [0] if value is None else [1, *_pairs(0, value, numbers)]
 
 
-def _writes(value: Any, numbers: Numbers) -> list[int]:
+def _writes(value: Hashable, numbers: Numbers) -> list[int]:
     return [1, *_pairs(1, value, numbers)]
 
 
-def _pairs(word: int, value: Any, numbers: Numbers) -> list[int]:
+def _pairs(word: int, value: Hashable, numbers: Numbers) -> list[int]:
     if not isinstance(value, tuple | frozenset):
         raise ValueError(f"several registers need (name, value) pairs, not {value!r}")
     written = []
@@ -183,7 +191,7 @@ def _pairs(word: int, value: Any, numbers: Numbers) -> list[int]:
     return written
 
 
-def _micro_operations(value: Any, numbers: Numbers) -> list[int]:
+def _micro_operations(value: Hashable, numbers: Numbers) -> list[int]:
     if value is None:
         return [0]
     if not isinstance(value, tuple):
@@ -196,23 +204,23 @@ def _micro_operations(value: Any, numbers: Numbers) -> list[int]:
     return written
 
 
-def _truth(value: Any, numbers: Numbers) -> list[int]:
+def _truth(value: Hashable, numbers: Numbers) -> list[int]:
     if not isinstance(value, bool):
         raise ValueError(f"contains returns true or false, not {value!r}")
     return [int(value)]
 
 
-def _truth_if_told(value: Any, numbers: Numbers) -> list[int]:
+def _truth_if_told(value: Hashable, numbers: Numbers) -> list[int]:
     return [int(value)] if isinstance(value, bool) else []
 
 
-def _elements(value: Any, numbers: Numbers) -> list[int]:
+def _elements(value: Hashable, numbers: Numbers) -> list[int]:
     if not isinstance(value, tuple | frozenset):
         raise ValueError(f"a read of a set returns its elements, not {value!r}")
     return sorted(dict.fromkeys(map(numbers.value, value)))
 
 
-def _token(value: Any, numbers: Numbers) -> list[int]:
+def _token(value: Hashable, numbers: Numbers) -> list[int]:
     if value is None:
         return []
     if type(value) is not int:
@@ -220,46 +228,46 @@ def _token(value: Any, numbers: Numbers) -> list[int]:
     return [value]
 
 
-def _permits(value: Any, numbers: Numbers) -> list[int]:
+def _permits(value: Hashable, numbers: Numbers) -> list[int]:
     count = 1 if value is None else value
     if type(count) is not int or count < 1:
         raise ValueError(f"a semaphore needs a number of permits, not {value!r}")
     return [count]
 
 
-def _amount(value: Any, numbers: Numbers) -> list[int]:
+def _amount(value: Hashable, numbers: Numbers) -> list[int]:
     amount = 1 if value is None else value
     if type(amount) is not int:
         raise ValueError(f"a counter needs an integer, not {value!r}")
     return [amount]
 
 
-def _sum(value: Any, numbers: Numbers) -> list[int]:
+def _sum(value: Hashable, numbers: Numbers) -> list[int]:
     return [value] if type(value) is int else []
 
 
-def _offset(value: Any, numbers: Numbers) -> list[int]:
+def _offset(value: Hashable, numbers: Numbers) -> list[int]:
     if type(value) is not int or value < 0:
         raise ValueError(f"a read needs an offset, not {value!r}")
     return [value]
 
 
-def _length(value: Any, numbers: Numbers) -> list[int]:
+def _length(value: Hashable, numbers: Numbers) -> list[int]:
     return [value] if type(value) is int else [-1]  # -1: no log has that length
 
 
-def _length_if_told(value: Any, numbers: Numbers) -> list[int]:
+def _length_if_told(value: Hashable, numbers: Numbers) -> list[int]:
     return [] if value is None else _length(value, numbers)
 
 
-# --- the models ----------------------------------------------------------------------------------
+# --- the models -----------------------------------------------------------------------------------
 
 
-def _register_options(model: Any, numbers: Numbers) -> list[int]:
+def _register_options(model: Register | CasRegister | MultiRegister, numbers: Numbers) -> list[int]:
     return [numbers.value(model.initial), int(model.nil == "any")]
 
 
-def _multi_register_options(model: Any, numbers: Numbers) -> list[int]:
+def _multi_register_options(model: MultiRegister, numbers: Numbers) -> list[int]:
     return [*_register_options(model, numbers), len(numbers.of_names)]
 
 

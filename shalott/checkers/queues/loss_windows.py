@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from shalott.checkers.history.faults import Fault
 from shalott.checkers.history.loss import Run
@@ -31,7 +30,7 @@ SHUTDOWN_NS = 30 * S  # from a master's orderly stop to the promotion that it le
 UNNOTICED_NS = 30 * S  # how long after its end a fault may be the reason of a promotion
 RESUMED_NS = 10 * S  # how long after it wakes up a master may take itself for one
 
-Evidence = Mapping[str, Any]  # event: row of the events; operation: index in the history
+Evidence = Mapping[str, object]  # event: row of the events; operation: index in the history
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +76,7 @@ class Window:
     steps: tuple[Step, ...]
 
 
-# --- promotions ---
+# --- promotions -----------------------------------------------------------------------------------
 
 
 def _point_itself(look: Look) -> Evidence | None:
@@ -186,7 +185,7 @@ def _acknowledged_before_it_had_them(look: Look) -> Evidence | None:
     return row if look.run.end_ns <= begins_ns + CLOCK_SLACK_NS else None
 
 
-# --- partitions and suspended masters ---
+# --- partitions and suspended masters -------------------------------------------------------------
 
 
 def _cuts(fault: Fault, node: str) -> bool:
@@ -312,7 +311,7 @@ def _acknowledged_by_it(look: Look) -> Evidence | None:
     return _confirmed(look, run.begin_ns)
 
 
-# --- stops of every node, and what is transient ---
+# --- stops of every node, and what is transient ---------------------------------------------------
 
 
 def _all_were_down(look: Look) -> Evidence | None:
@@ -439,14 +438,14 @@ REPLICA_WINDOWS = (
 )
 
 
-# FROM shalott/checkers/queues/loss_windows.py:
 # Why messages were lost: which documented window of mirrored queues explains a run of losses.
 #
-# A run is held against each turning point of its queue (checkers/queues/turning_points.py) and each
-# window that speaks of such (checkers/queues/windows.py), in order of time. The first window all of
-# whose steps are seen explains it; if there is none, nothing documented does, and the loss is
-# "unexplained". A window that the plan's settings rule out is not looked at: where it is seen
+# A run is held against each turning point of its queue (checkers/queues/turning_points.py) and
+# each window that speaks of such (checkers/queues/windows.py), in order of time. The first window
+# all of whose steps are seen explains it; if there is none, nothing documented does, and the loss
+# is "unexplained". A window that the plan's settings rule out is not looked at: where it is seen
 # nevertheless, that is no excuse but another fault of the broker.
+
 __all__ = ["CLOCK_SLACK_NS", "WINDOWS", "Explanation", "Guarded", "S", "explain"]
 
 WINDOWS = {
@@ -463,8 +462,8 @@ class Explanation:
 
     window: str  # a key of WINDOWS
     text: str
-    evidence: dict[str, Any] = field(default_factory=dict)
-    steps: tuple[dict[str, Any], ...] = ()
+    evidence: dict[str, object] = field(default_factory=dict)
+    steps: tuple[dict[str, object], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from shalott.checkers.history.faults import Fault, Surroundings
 from shalott.checkers.history.tenures import (
@@ -42,7 +42,7 @@ class TurningPoint:
     group: str
     at_ns: int
     text: str
-    evidence: dict[str, Any]
+    evidence: dict[str, object]
     node: str
     other: str = ""
     since_ns: int = 0

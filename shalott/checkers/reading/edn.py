@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
-from typing import Any, Final
+from typing import Final
 
 
 class EdnError(ValueError):
@@ -209,11 +209,12 @@ def _unescape(escape: re.Match[str]) -> str:
     raise EdnError(f"\\{name} is no escape in a string")
 
 
-# FROM shalott/checkers/reading/edn.py:
 # JSON values to the hashable Python values that EDN's become (edn.py), for one meaning of both.
 #
 # Arrays become tuples, objects frozensets of (name, value) pairs. JSON has no sets: an array is a
 # set to a model that wants one.
+
+
 def json_value(text: str) -> Hashable:
     """The one value that ``text`` holds. Raises EdnError: it is malformed."""
     import json  # most recordings hold integers only
@@ -224,7 +225,7 @@ def json_value(text: str) -> Hashable:
         raise EdnError(f"{text[:40]!r} is no value: {error}") from error
 
 
-def as_value(value: Any) -> Hashable:
+def as_value(value: object) -> Hashable:
     """What Python's parsers give, as a value of a history: also Arrow's lists, dicts and bytes."""
     if isinstance(value, list | tuple):
         return tuple(as_value(each) for each in value)

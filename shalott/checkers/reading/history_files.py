@@ -161,11 +161,11 @@ def _first_line(body: bytes) -> bytes:
     return body.partition(b"\n")[0]
 
 
-# FROM shalott/checkers/reading/history_files.py:
 # What is no plain file as one: gzip, pipes and standard input are written out beside it.
 #
 # Readers look at a file's beginning, and Parquet's at its end, before they read it; a pipe can be
 # read once only. What was written out is removed afterwards, and errors name what was asked for.
+
 STANDARD_INPUT: Final = "-"
 GZIP_MAGIC: Final = b"\x1f\x8b"
 _PIECE_BYTES: Final = 1 << 16

@@ -24,7 +24,7 @@ from shalott.checkers.history.concurrent import (
     ConcurrentHistory,
     Values,
 )
-from shalott.checkers.history.text_columns import Words
+from shalott.checkers.history.string_column import Words
 from shalott.core.errors import UnreadableHistory
 
 _NEEDED: Final = ("process", "f", "type", "value", "invoke_ns", "complete_ns")
@@ -199,7 +199,9 @@ def _column(table: pa.Table, name: str) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _integers(path: Path, table: pa.Table, name: str, missing: int | None = None) -> Any:
+def _integers(
+    path: Path, table: pa.Table, name: str, missing: int | None = None
+) -> npt.NDArray[Any]:
     """A column of integers; ``missing`` stands for null, if null is allowed."""
     array = _column(table, name)
     if not pa.types.is_integer(array.type):

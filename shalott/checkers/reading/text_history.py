@@ -9,15 +9,15 @@ import os
 from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from shalott.checkers.engine import INT32S, INT64S, UINT8S, ffi, lib, new_budget
+from shalott.checkers.engine import INT32S, INT64S, UINT8S, Budget, CData, ffi, lib, new_budget
 from shalott.checkers.history.concurrent import FORM, INTEGER, NOTHING, ConcurrentHistory, Values
 from shalott.checkers.history.exact_values import exact, exact_all
-from shalott.checkers.history.text_columns import Words
+from shalott.checkers.history.string_column import Words
 from shalott.checkers.reading.edn import EdnError, decode, json_value
 from shalott.core.errors import UnreadableHistory
 
@@ -65,7 +65,7 @@ def read_text(
         lib.shl_reader_free(reader)
 
 
-def _feed(path: Path | str, dialect: str, reader: Any, budget: Any, piece: int) -> None:
+def _feed(path: Path | str, dialect: str, reader: CData, budget: Budget, piece: int) -> None:
     filled = 0
     try:
         with Path(path).open("rb", buffering=0) as file:
@@ -92,20 +92,22 @@ def _feed(path: Path | str, dialect: str, reader: Any, budget: Any, piece: int) 
         raise UnreadableHistory(f"cannot read {path}: {error.strerror}") from error
 
 
-def _feed_whole(path: Path | str, dialect: str, reader: Any, budget: Any, whole: bytes) -> None:
+def _feed_whole(
+    path: Path | str, dialect: str, reader: CData, budget: Budget, whole: bytes
+) -> None:
     content = b"   " + whole[3:] if whole.startswith(_BOM) else whole
     if lib.shl_reader_feed(reader, ffi.from_buffer(content), len(content), 1) < 0:
         _raise(path, dialect, reader, budget)
 
 
-def _raise(path: Path | str, dialect: str, reader: Any, budget: Any) -> None:
+def _raise(path: Path | str, dialect: str, reader: CData, budget: Budget) -> None:
     state = lib.shl_reader_state(reader)
     if state.error == lib.SHL_READ_STOPPED:
         raise MemoryError(f"no memory to read {path}: {budget.bytes_peak} bytes were held")
     raise UnreadableHistory(f"{path}, {complaint(state, dialect)}")
 
 
-def _history(path: Path | str, dialect: str, reader: Any) -> ConcurrentHistory:
+def _history(path: Path | str, dialect: str, reader: CData) -> ConcurrentHistory:
     state = lib.shl_reader_state(reader)
     if state.torn and not state.entries:
         raise UnreadableHistory(f"{path}, line {state.torn}: the file ends before its first entry")
@@ -136,15 +138,21 @@ def _history(path: Path | str, dialect: str, reader: Any) -> ConcurrentHistory:
     )
 
 
+Ints = npt.NDArray[np.int64]
+_T = TypeVar("_T", bound=np.generic)
+
+
 class _Columns(NamedTuple):
     """In the order of shl_reader_copy."""
 
-    wide: Iterable[Any]  # of int64; None for times that there are not
+    wide: tuple[
+        Ints, Ints, Ints, Ints | None, Ints | None
+    ]  # of int64; None for times that there are not
     narrow: Iterable[npt.NDArray[np.int32]]
     bytes: Iterable[npt.NDArray[np.uint8]]
 
 
-def _copied(reader: Any, n: int, timed: bool) -> _Columns:
+def _copied(reader: CData, n: int, timed: bool) -> _Columns:
     """Few rows are copied in less time than it takes to own a column."""
     wide = np.empty((5 if timed else 3, n), dtype=np.int64)
     narrow = np.empty((5, n), dtype=np.int32)
@@ -155,7 +163,7 @@ def _copied(reader: Any, n: int, timed: bool) -> _Columns:
         ffi.from_buffer(INT32S, narrow),
         ffi.from_buffer(UINT8S, small),
     )
-    # By their places: an array that is unpacked ends with an IndexError that somebody has to make.
+    # By their places: unpacking an array ends with an IndexError that has to be made.
     return _Columns(
         (wide[0], wide[1], wide[2], wide[3] if timed else None, wide[4] if timed else None),
         (narrow[0], narrow[1], narrow[2], narrow[3], narrow[4]),
@@ -163,8 +171,8 @@ def _copied(reader: Any, n: int, timed: bool) -> _Columns:
     )
 
 
-def _taken(reader: Any, n: int, timed: bool, crowded: bool) -> _Columns:
-    def take(which: int, kind: Any) -> Any:
+def _taken(reader: CData, n: int, timed: bool, crowded: bool) -> _Columns:
+    def take(which: int, kind: type[_T]) -> npt.NDArray[_T]:
         memory = lib.shl_reader_column(reader, which)
         owned = ffi.gc(memory, lib.shl_column_free)
         return np.frombuffer(ffi.buffer(owned, n * np.dtype(kind).itemsize), dtype=kind)
@@ -192,14 +200,14 @@ def _taken(reader: Any, n: int, timed: bool, crowded: bool) -> _Columns:
     )
 
 
-def _cut(state: Any) -> str:
+def _cut(state: CData) -> str:
     """Where the end is missing, if the file tells that it is."""
     if state.torn:
         return f"line {state.torn}"
     return f"line {state.line}" if state.begun and not state.ended else ""
 
 
-def _notes(dialect: str, state: Any) -> tuple[str, ...]:
+def _notes(dialect: str, state: CData) -> tuple[str, ...]:
     notes = []
     if state.torn:
         notes.append(
@@ -216,7 +224,7 @@ def _notes(dialect: str, state: Any) -> tuple[str, ...]:
 # --- words, keys, forms ---------------------------------------------------------------------------
 
 
-def _slices(reader: Any, table: int) -> list[bytes]:
+def _slices(reader: CData, table: int) -> list[bytes]:
     """The distinct slices of a table."""
     found = ffi.new(_SLICES)
     lib.shl_reader_slices(reader, table, found)
@@ -234,7 +242,7 @@ def _slices(reader: Any, table: int) -> list[bytes]:
     return slices
 
 
-def _lines(reader: Any, table: int) -> list[int]:
+def _lines(reader: CData, table: int) -> list[int]:
     """The line where each of them stood first."""
     found = ffi.new(_SLICES)
     lib.shl_reader_slices(reader, table, found)
@@ -256,13 +264,13 @@ def _json_text(slice_: bytes) -> str:
         return _text(slice_)
 
 
-def _words(reader: Any, dialect: str) -> tuple[str, ...]:
+def _words(reader: CData, dialect: str) -> tuple[str, ...]:
     decoded = _json_text if dialect == "shalott" else _text
     return tuple([decoded(name) for name in _slices(reader, lib.SHL_READ_WORDS)])
 
 
 def _keys(
-    path: Path | str, reader: Any, dialect: str, codes: npt.NDArray[np.int32], keyed: bool
+    path: Path | str, reader: CData, dialect: str, codes: npt.NDArray[np.int32], keyed: bool
 ) -> Words:
     """Keys as strings: a string or a keyword by its text, anything else as it is written."""
     if not keyed:
@@ -308,7 +316,7 @@ _OTHER_KINDS: Final = {NoneType, int}  # values of these types may be no forms
 class _Forms:
     """The values that are not plain integers, decoded once, equal ones under one number."""
 
-    def __init__(self, path: Path | str, reader: Any, is_json: bool) -> None:
+    def __init__(self, path: Path | str, reader: CData, is_json: bool) -> None:
         slices = _slices(reader, lib.SHL_READ_FORMS)
         found: Sequence[Hashable] = [None if is_json else _SHORT.get(each) for each in slices]
         self._are_exact = None not in found
@@ -358,9 +366,9 @@ def _numbered(
     )
 
 
-# FROM shalott/checkers/reading/text_history.py:
 # What the engine's readers found wrong with a file, as one sentence that begins with the line.
 # {word}: what was met; {id}: the process or the operation; {other}: the invocation's line.
+
 _SENTENCES: Final[dict[int, str]] = {
     lib.SHL_READ_UNEXPECTED: "this can't stand here",
     lib.SHL_READ_MISMATCHED: "a bracket is closed by one of another kind",
@@ -417,7 +425,7 @@ _TYPES: Final = {
 }
 
 
-def complaint(state: Any, dialect: str) -> str:
+def complaint(state: CData, dialect: str) -> str:
     """``line 12, column 3: what is wrong``."""
     numbered = _BY_NUMBER if dialect in ("shalott", "violin") else _BY_PROCESS
     sentence = numbered.get(state.error) or _SENTENCES[state.error]

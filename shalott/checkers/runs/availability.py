@@ -13,7 +13,7 @@ is taken off every recovery and every gap (checkers/runs/stalls.py tells of it).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import numpy as np
 
@@ -78,14 +78,14 @@ class Availability:
             },
         )
 
-    def _breaks(self, row: dict[str, Any]) -> bool:
+    def _breaks(self, row: FaultOutage) -> bool:
         if self.max_rto_ms is None:
             return False
         recovery_ms = row["recovery_ms"]
         late = recovery_ms is None or recovery_ms > self.max_rto_ms
         return bool(late or row["longest_gap_ms"] > self.max_rto_ms)
 
-    def _anomaly(self, row: dict[str, Any]) -> Anomaly:
+    def _anomaly(self, row: FaultOutage) -> Anomaly:
         recovery_ms = row["recovery_ms"]
         what = (
             "nothing was ever acknowledged again"
@@ -96,8 +96,29 @@ class Availability:
             kind="unavailable",
             summary=f"{what} after fault {row['fault']}; at most {self.max_rto_ms} ms are allowed",
             operations=(row["operation"],),
-            detail=row,
+            detail=dict(row),
         )
+
+
+class GapDetail(TypedDict):
+    queue: str
+    begin_ns: int
+    end_ns: int
+    ms: float
+    stalled_ms: NotRequired[float]
+
+
+class FaultOutage(TypedDict):
+    """What clients got around one fault. ``recovery_ms``: None if nothing was ever acknowledged."""
+
+    fault: str
+    operation: int
+    recovery_ms: float | None
+    longest_gap_ms: float
+    longest_gap: GapDetail | None
+    queues: dict[str, float]
+    operations: int
+    acknowledged: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +134,16 @@ class Gap:
     def length_ns(self) -> int:
         return self.end_ns - self.begin_ns - self.stalled_ns
 
-    def detail(self) -> dict[str, Any]:
-        return {
+    def detail(self) -> GapDetail:
+        told: GapDetail = {
             "queue": self.queue,
             "begin_ns": self.begin_ns,
             "end_ns": self.end_ns,
             "ms": self.length_ns / MS,
-            **({"stalled_ms": self.stalled_ns / MS} if self.stalled_ns else {}),
         }
+        if self.stalled_ns:
+            told["stalled_ms"] = self.stalled_ns / MS
+        return told
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +213,7 @@ class Service:
                 worst = gap
         return worst
 
-    def around_fault(self, fault: Fault) -> dict[str, Any]:
+    def around_fault(self, fault: Fault) -> FaultOutage:
         ops, acked = self.ops, self.acked
         first = np.searchsorted(ops.invoke_ns[acked], fault.effective_ns)
         after = ops.complete_ns[acked[first:]]

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow.compute as pc
 
@@ -35,7 +34,7 @@ class Look:
     group: str
     role: str
     epoch: int
-    detail: dict[str, Any]
+    detail: dict[str, object]
     row: int | None = None
     operation: int | None = None
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow.compute as pc
 
@@ -111,7 +110,7 @@ def _told(history: History) -> Iterator[Death]:
         pc.equal(history.ops["process"], NEMESIS), pc.equal(history.ops["f"], "died")
     )
     for row in history.ops.filter(is_death).to_pylist():
-        extra: dict[str, Any] = decode_object(row["extra"])
+        extra = decode_object(row["extra"])
         code = extra.get("exit_code")
         yield Death(
             node=str(row["node"]),
@@ -171,7 +170,7 @@ def _unseen_restarts(
 
 
 def _anomaly(death: Death) -> Anomaly:
-    detail: dict[str, Any] = {"node": death.node, "reason": death.how, "at_ns": death.at_ns}
+    detail: dict[str, object] = {"node": death.node, "reason": death.how, "at_ns": death.at_ns}
     if death.output:
         detail["output"] = death.output
     if death.operation is not None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal, TypedDict
 
 import numpy as np
 
@@ -83,10 +83,10 @@ class Noticed:
 
 
 def _summary(
-    rows: Sequence[dict[str, Any]],
-    made: Sequence[dict[str, Any]],
-    noticed: Sequence[dict[str, Any]],
-    unseen: Sequence[dict[str, Any]],
+    rows: Sequence[JudgedFault],
+    made: Sequence[JudgedFault],
+    noticed: Sequence[JudgedFault],
+    unseen: Sequence[JudgedFault],
 ) -> str:
     """Faults: 6 took effect, 5 were noticed (not: 3 pause n1); 2 skipped (why, why); 1 refused."""
     if not rows:
@@ -111,8 +111,19 @@ def _were(rows: Sequence[object]) -> str:
     return "was" if len(rows) == 1 else "were"
 
 
-def _judged(fault: Fault, witnesses: _Witnesses) -> dict[str, Any]:
-    outcome, why = "effective", ""
+class JudgedFault(TypedDict):
+    fault: int
+    name: str
+    operation: int
+    outcome: Literal["effective", "skipped", "refused", "unproved"]
+    why: str
+    is_mild: bool
+    noticed_by: list[str]
+
+
+def _judged(fault: Fault, witnesses: _Witnesses) -> JudgedFault:
+    outcome: Literal["effective", "skipped", "refused", "unproved"] = "effective"
+    why = ""
     if fault.skipped:
         outcome, why = "skipped", fault.skipped
     elif fault.refused:

@@ -16,7 +16,6 @@ Older histories have no such column; then only the first is told.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -143,7 +142,7 @@ def _latencies_from_due(
 
 def _quantiles(
     took_ns: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]
-) -> dict[str, Any]:
+) -> dict[str, float]:
     """In ms; {} of nothing. The smallest latency within which that share of the weight is."""
     if not len(took_ns):
         return {}

@@ -20,7 +20,9 @@ from shalott.checkers.runs.liveness import Liveness
 from shalott.checkers.runs.rates import Rates
 from shalott.checkers.runs.stalls import Stalls
 from shalott.checkers.runs.stats import Stats
+from shalott.core.plan import GatePlan
 
+NO_GATES: Final = GatePlan()
 _MIRRORING: Final = "RabbitMQ's manual, Classic Queue Mirroring"
 
 # What the distribution's own entry point of shalott.checkers names.
@@ -115,64 +117,26 @@ RUN_WIDE: Final = (
 
 
 def standard_checkers(
+    gates: GatePlan = NO_GATES,
     *,
-    delivery: str = "at-least-once",
-    min_acked: int = 50,
-    max_rto_ms: int | None = None,
-    strict: bool = False,
-    tolerance_ms: int = 100,
     poll_round_ms: int = 500,
     guarantees: ClientGuarantees = CAREFUL,
-    must_settle: bool = False,
-    must_not_crash: bool = False,
-    crash_text: str = "",
-    must_stay_up: bool = False,
-    orderly_exits: tuple[int, ...] = (),
-    must_converge: bool = False,
 ) -> tuple[Checker, ...]:
     """What every run of the queue workload is judged by; some only where the plan asks for it."""
     return (
-        TotalQueue(delivery=delivery, guarantees=guarantees),
-        *common_checkers(
-            min_acked=min_acked,
-            max_rto_ms=max_rto_ms,
-            strict=strict,
-            tolerance_ms=tolerance_ms,
-            poll_round_ms=poll_round_ms,
-            must_settle=must_settle,
-            must_not_crash=must_not_crash,
-            crash_text=crash_text,
-            must_stay_up=must_stay_up,
-            orderly_exits=orderly_exits,
-            must_converge=must_converge,
-        ),
+        TotalQueue(delivery=gates.delivery, guarantees=guarantees),
+        *common_checkers(gates, poll_round_ms=poll_round_ms),
     )
 
 
-def common_checkers(
-    *,
-    min_acked: int = 50,
-    max_rto_ms: int | None = None,
-    strict: bool = False,
-    tolerance_ms: int = 100,
-    poll_round_ms: int = 500,
-    must_settle: bool = False,
-    must_not_crash: bool = False,
-    crash_text: str = "",
-    must_stay_up: bool = False,
-    orderly_exits: tuple[int, ...] = (),
-    must_converge: bool = False,
-) -> tuple[Checker, ...]:
+def common_checkers(gates: GatePlan = NO_GATES, *, poll_round_ms: int = 500) -> tuple[Checker, ...]:
     """What a run of any workload is judged by besides its own checkers."""
-    gated: tuple[tuple[bool, Checker], ...] = (
-        (True, Liveness(must_settle)),
-        (True, Crashes(crash_text, must_not_crash)),
-        (True, Deaths(must_stay_up, orderly_exits)),
-        (must_converge, Convergence()),
-    )
     return (
-        Mastership(strict=strict, tolerance_ms=tolerance_ms, poll_round_ms=poll_round_ms),
-        Availability(max_rto_ms=max_rto_ms),
-        Stats(min_acked=min_acked),
-        *(checker for wanted, checker in gated if wanted),
+        Mastership(strict=gates.one_master, poll_round_ms=poll_round_ms),
+        Availability(max_rto_ms=gates.max_rto_ms),
+        Stats(min_acked=gates.min_acked),
+        Liveness(gates.must_settle),
+        Crashes(gates.crash_text, gates.must_not_crash),
+        Deaths(gates.must_stay_up, gates.orderly_exits),
+        *((Convergence(),) if gates.must_converge else ()),
     )

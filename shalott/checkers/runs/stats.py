@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -97,7 +96,7 @@ def _unproved(around: Surroundings) -> list[str]:
     return sentences
 
 
-def _summary(ops: Operations, rows: Bools) -> dict[str, Any]:
+def _summary(ops: Operations, rows: Bools) -> dict[str, object]:
     return {
         "count": int(rows.sum()),
         **{f"{t}-count": int((rows & ops.type.equal(t)).sum()) for t in ("ok", "fail", "info")},

@@ -14,8 +14,8 @@ from shalott.checkers.history.acknowledgers import (
 )
 from shalott.checkers.history.columns import client_operations
 from shalott.checkers.history.faults import read_surroundings
+from shalott.checkers.history.string_column import Words
 from shalott.checkers.history.tenures import read_events
-from shalott.checkers.history.text_columns import Words
 from tests.checkers.histories import Story
 
 pytestmark = pytest.mark.unit

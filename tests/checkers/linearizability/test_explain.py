@@ -23,7 +23,7 @@ from shalott.checkers.explanations.explanation import (
     operation_text,
     to_detail,
 )
-from shalott.checkers.explanations.legal_orders import Order, Part, search, step_of
+from shalott.checkers.explanations.order_search import Order, Part, search, step_of
 from shalott.checkers.explanations.window import Window, parts_of
 from shalott.checkers.history.concurrent import (
     FAILED,

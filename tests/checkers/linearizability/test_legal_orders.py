@@ -12,7 +12,8 @@ from shalott.checkers.explanations.explanation import (
     Explanation,
     PartialLinearization,
 )
-from shalott.checkers.explanations.legal_orders import Before, Part, step_of
+from shalott.checkers.explanations.legal_orders import Before
+from shalott.checkers.explanations.order_search import Part, step_of
 from shalott.checkers.explanations.window import Window, parts_of
 from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
 from shalott.checkers.models import make_model

@@ -29,7 +29,7 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """A verdict. ``counts`` holds numbers only; ``detail`` whatever the report draws.
+    """A verdict. ``counts`` holds numbers only; ``detail`` what the report draws.
 
     Two texts in ``detail`` are for people: ``summary``, a sentence told of every run, and
     ``remark``, a clause that the headline of a valid run must not keep back; "" if there is none.

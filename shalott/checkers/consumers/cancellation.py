@@ -78,8 +78,8 @@ def _driven_out(case: Case, consumer: int) -> Anomaly:
     queue = case.rows.queues[consumers.queue[consumer]]
     return Anomaly(
         kind="cancelled-for-nothing",
-        summary=f"{consumers.name[consumer]} was cancelled by the server, though nobody had deleted"
-        f" {queue} and its master was the same",
+        summary=f"{consumers.name[consumer]} was cancelled by the server, though no client had"
+        f" deleted {queue} and its master was the same",
         operations=(int(consumers.index[consumer]),),
         detail={"consumer": consumers.name[consumer], "queue": queue},
     )

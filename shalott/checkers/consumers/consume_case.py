@@ -143,7 +143,7 @@ def by_channel(case: Case) -> Held:
 
 
 def _held(code: Ints, size: int) -> Held:
-    order = by_group(code + 1)  # those of nobody come first
+    order = by_group(code + 1)  # those of none come first
     counts = np.bincount(code + 1, minlength=size + 1)
     return Held(order, np.cumsum(counts))
 

@@ -1,7 +1,7 @@
 """The checkers of the workload ``consume``: what consumers were promised, each by itself.
 
 ``PROMISES`` is the list, for documents and reports. All checkers of one run read its history once,
-together (case.py).
+together (consume_case.py).
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ PROMISES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ConsumerFates:
-    """What became of every message and of every delivery (checkers/consumers/messages/fates.py)."""
+    """What became of every message and of every delivery (checkers/consumers/consumer_fates.py)."""
 
     reader: Reader
     name: str = "consumer-fates"

@@ -1,7 +1,7 @@
 """consumer-fates: what became of every message, and the verdict on it.
 
-Every message that its publisher was told is safe has exactly one of these fates; the first that
-holds counts. A policy takes a message only if the plan names it and it was due.
+Every message that its publisher was told is safe has exactly one of these outcomes; the first
+that holds counts. A policy takes a message only if the plan names it and it was due.
 
     consumed             delivered, and its acknowledgement had certainly arrived
     drained              still there when the run was over: basic.get took it
@@ -92,7 +92,7 @@ def consumer_fates(case: Case, history: History) -> Finding:
         *_of_messages(case, "phantom", phantom, "delivered although the publish had failed"),
         *anomaly_of(case, "too-early", np.flatnonzero(early), [], "delivered before the publish"),
         *anomaly_of(case, "unexpected", np.flatnonzero(unknown), [],
-                    "delivered although nobody had published such to this queue"),
+                    "delivered although no client had published such to this queue"),
         *anomaly_of(case, "corrupted", np.flatnonzero(deliveries.damaged), [],
                     "damaged: the body failed its CRC"),
         *anomaly_of(case, "dead-letter-twice", twice.again, [deliveries.index[twice.before]],
@@ -267,7 +267,7 @@ def _with_deliveries(case: Case, anomalies: Sequence[Anomaly]) -> Iterator[Anoma
         )
 
 
-# --- the fates ------------------------------------------------------------------------------------
+# --- the outcomes ---------------------------------------------------------------------------------
 
 FATES = (
     "consumed",
@@ -303,7 +303,7 @@ class Fates:
 
 
 def message_fates(case: Case) -> Fates:
-    """Every message's; those that nobody acknowledged have none."""
+    """Every message's; those that were not acknowledged have none."""
     seen = _Seen(case)
     undrained = undrained_queues(case)
     open_queues = np.array([name in undrained for name in case.rows.queues], dtype=np.bool_)

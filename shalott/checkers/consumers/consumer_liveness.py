@@ -48,9 +48,9 @@ def consumer_liveness(case: Case) -> Finding:
     heal, settle = case.around.phase("heal"), case.around.phase("settle")
     consumers = case.rows.consumers
     if heal is None or heal.end_ns is None:
-        return Finding(notes=["Nothing was healed: nobody can be said to be stuck."])
+        return Finding(notes=["Nothing was healed: no consumer can be said to be stuck."])
     if settle is not None and settle.settled is False:
-        return Finding(notes=["The cluster did not settle: nobody can be said to be stuck."])
+        return Finding(notes=["The cluster did not settle: no consumer can be said to be stuck."])
     present = [
         code
         for code in range(len(consumers))

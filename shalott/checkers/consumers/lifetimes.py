@@ -8,7 +8,7 @@ messages: the oldest ones are dropped or dead-lettered from the front of the que
 rejected.
 
 Theory. A dead letter of which the queue says "expired" that is seen sooner than its time to live
-after its publish was begun, is too early, whatever happened. A message that is delivered later than
+after its publish was begun, is too early in any case. A message that is delivered later than
 its time to live (and ``LATE_NS``) after it was confirmed, and after the quiet stretch began in
 which it was delivered, is too late: who came back from its disk, or was given the message anew, may
 count anew. A mirror does not: it has been told when each message expires. So heirs are held to the
@@ -105,7 +105,7 @@ def _delivered_late(case: Case) -> Ints:
     shared = np.append(case.rows.consumers.shared, False)[deliveries.consumer[own]]
     due = (ttl_ms[message] >= 0) & (published.ack[message] == OK) & ~shared
     own, message = own[due], message[due]
-    # Whoever is the master by now began to count no later than the quiet stretch.
+    # Any master by now began to count no later than the quiet stretch.
     since_ns = np.maximum(published.complete_ns[message], case.calm.quiet.begin_of(case.quiet[own]))
     lasted = ttl_ms[message] * MS + LATE_NS
     late = deliveries.begin_ns[own] > since_ns + lasted

@@ -3,7 +3,7 @@
 Each condition is necessary for the policy to have taken the message, so what fulfils none was lost.
 Expiry: its time to live ended before the queue was known to be empty. Length: at least as many
 others as the queue may hold can have come behind it. Rejection: a consumer refused a delivery of
-it. Deletion: somebody deleted the queue after it may have got there, or it had no consumer for so
+it. Deletion: a client deleted the queue after it may have got there, or it had no consumer for so
 long. A queue with dead letters passes on what the first three take: then it should be found there,
 unless the queue of dead letters has policies of its own.
 
@@ -44,7 +44,7 @@ class Removals:
 
 
 def removals(case: Case, gone: Ints, open_queues: Bools) -> Removals:
-    """What may have become of those that are ``gone``, acknowledged messages whose end nobody saw.
+    """What may have become of those ``gone``, acknowledged messages whose end was not seen.
     ``open_queues`` were not drained."""
     size = len(case.rows.published.index)
     found = Removals(*(np.zeros(size, dtype=np.bool_) for _ in range(8)))
@@ -149,7 +149,7 @@ def come_behind(case: Case, code: int, messages: Ints, until_ns: Ints | None = N
 
 def _rejections(case: Case, gone: Ints) -> tuple[Ints, Ints]:
     """Of each message when the first rejection of it was sent, and when it must have taken effect;
-    NEVER if nobody rejected it."""
+    NEVER if none rejected it."""
     deliveries = case.rows.deliveries
     size = len(case.rows.published.index)
     refused = (deliveries.settled.kind == REJECT) & (deliveries.message >= 0)
@@ -191,7 +191,7 @@ def _lived_ns(case: Case, consumer: int) -> int:
 
     A client waits in vain for a node that lost power, or is cut off, and sees the end of its
     consumer long after the queue did. So from the first trouble on that it was not heard of after,
-    nobody knows.
+    it is unknown.
     """
     consumers, channel = case.rows.consumers, int(case.rows.consumers.channel[consumer])
     leaving_ns, end_ns = consumers.leaving_ns[consumer], consumers.end_ns[consumer]
@@ -256,7 +256,7 @@ HIDDEN_NS = 15 * S  # by then it has missed its heartbeats
 
 
 def maybe_sent(case: Case, code: int, messages: Ints) -> Bools:
-    """Which of a queue's messages may have been sent to nobody."""
+    """Which of a queue's messages may have been sent to none."""
     consumers, published = case.rows.consumers, case.rows.published
     own = np.flatnonzero((consumers.queue == code) & consumers.no_ack)
     until_ns = max((_until_ns(case, code, int(each)) for each in own), default=-1)

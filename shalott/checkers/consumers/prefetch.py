@@ -7,7 +7,7 @@ separately to each new consumer on the channel", with true "shared across all co
 Theory. What the client has read and not settled is at most what the broker has sent and not seen
 settled: a settlement counts from when it was sent, and what is still on its way to the client does
 not count. So the client's count, right after it has read a delivery, proves the broker's. A
-failover gives a consumer a new window beside the deliveries of the old master, and nobody but the
+failover gives a consumer a new window beside the deliveries of the old master, and none but the
 channel's node knows when: only deliveries of one quiet stretch count together; of a channel's
 limit, such in which every queue was quiet.
 """

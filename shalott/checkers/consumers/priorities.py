@@ -11,7 +11,7 @@ came meanwhile, and ``LATE_NS`` apart from both ends, was chosen while it waited
 to a consumer that began meanwhile; and on the channel on which it came itself nothing needs to be
 apart at the end. A consumer had certainly room if what it had been given by ``LATE_NS`` later, less
 what it had settled with an answer ``LATE_NS`` before, is below its limit; consumers without a limit
-may be blocked by their network alone, which nobody sees, and are not judged.
+may be blocked by their network alone, which is not seen, and are not judged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Firsts:
 
     row: Ints
     priority: Ints
-    ready_ns: Ints  # NEVER: nobody knows when
+    ready_ns: Ints  # NEVER: it is unknown when
     asked_ns: Ints  # when what it came to was begun: it can't have left its queue before
     left_ns: Ints  # the earliest time at which it can have left its queue in quiet times
     at_ns: Ints
@@ -75,7 +75,7 @@ def _first_deliveries(case: Case, code: int, highest: int) -> _Firsts:
     deliveries, published = case.rows.deliveries, case.rows.published
     own = np.flatnonzero((published.queue == code) & (case.first >= 0))
     first = case.first[own]
-    # What has no flag was never out, so it was ready all the time, whatever happened meanwhile.
+    # What has no flag was never out, so it was ready all the time.
     own, first = own[~deliveries.flagged[first]], first[~deliveries.flagged[first]]
     order = np.argsort(deliveries.at_ns[first], kind="stable")
     own, first = own[order], first[order]

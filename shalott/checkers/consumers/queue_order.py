@@ -11,14 +11,14 @@ multiple consumers share a queue), the message will be requeued to a position cl
 Theory. A message is *before* another of its queue if it was confirmed before the other's publish
 was begun. What is before another and waits in the queue is delivered before it:
 
-- *first deliveries*: of two that nobody had been given, in one quiet stretch since both publishes,
+- *first deliveries*: of two that none had been given, in one quiet stretch since both publishes,
   the one that is before comes first. On one channel the client sees the order itself; on different
   ones only if the second came more than ``LATE_NS`` sooner.
 - *after a requeue*: a message that a consumer gave back is in its old place or further ahead. What
   its channel is sent next was sent when it was back for sure, if that came ``LATE_NS`` after the
   requeue's answer (RabbitMQ's queues answer sooner than they requeue), or if the consumer's window
   was full when it sent the requeue and nothing else of it was settled since: then the broker could
-  send it nothing before. So that is no message that comes behind it and that nobody had been given.
+  send it nothing before. So that is no message that comes behind it and that none had been given.
 
 With message priorities (x-max-priority) none of this holds between levels, and such queues are left
 to ``priority``.
@@ -214,7 +214,7 @@ class _Next:
         most = max(int(holder.max(initial=0)), int(asked.max(initial=0)))
         wanted = np.zeros(most + 2, dtype=np.bool_)
         wanted[asked] = True
-        wanted[-1] = False  # of nobody
+        wanted[-1] = False  # of none
         rows = np.flatnonzero(wanted[holder])
         self._rows = rows[by_group(holder[rows])]
         self._key = holder[self._rows] * self._width + at_ns[self._rows]
@@ -260,8 +260,8 @@ def _alone(case: Case, own: Ints, following: Ints) -> Bools:
 def _came_later(case: Case, own: Ints, following: Ints) -> Bools:
     """Whether the requeued message waited while the other was sent: it came later, and for sure.
 
-    What counts is when it came first after the requeue was sent: then somebody had it again, be it
-    before the requeue's answer."""
+    What counts is when it came first after the requeue was sent: then a consumer had it again,
+    be it before the requeue's answer."""
     deliveries = case.rows.deliveries
     sent_ns = deliveries.settled.sent_ns[own]
     alive = np.where(deliveries.life == 0, deliveries.message, -1)

@@ -9,7 +9,7 @@ are three kinds of them:
   checkers/queues/redelivery.py), or by unbroken answers to the harness's polls where logs do not
   tell the first master (RabbitMQ). What the master itself knew, it still knows.
 - *quiet*: ruled, and besides no fault was in force or had ended shortly before, no node came or
-  went, no synchronisation held the queue up, nobody deleted it, and the harness ran.
+  went, no synchronisation held the queue up, no client deleted it, and the harness ran.
 - *inherited*: from the queue's first master on, as long as masters only ended and mirrors were
   promoted in their place. What had been told to all mirrors in time is known to every heir.
 - an *heir's*: ruled, by a mirror that was promoted. What it had then it had as a mirror.
@@ -116,7 +116,7 @@ def _troubles(around: Surroundings, events: Sequence[NodeEvent]) -> Iterator[Str
 
 
 def _holds(queue: str, around: Surroundings, events: Sequence[NodeEvent]) -> Iterator[Stretch]:
-    """Synchronisations, during which a queue serves nobody, and changes of its mirrors."""
+    """Synchronisations, during which a queue serves no client, and changes of its mirrors."""
     begun_ns = NEVER
     for event in events:
         if event.group != queue:
@@ -146,7 +146,7 @@ def is_gentle(fault: Fault) -> bool:
 
 
 def nodes_that_died(history: History) -> frozenset[str]:
-    """Whose process ended though nobody asked for it, at any time."""
+    """Whose process ended though no fault asked for it, at any time."""
     died = pc.and_(pc.equal(history.ops["process"], NEMESIS), pc.equal(history.ops["f"], "died"))
     return frozenset(history.ops.filter(died)["node"].to_pylist())
 

@@ -174,7 +174,7 @@ def _acked_again(case: Case, pairs: Pairs) -> Bools:
 
 
 def _same_line(case: Case, pairs: Pairs) -> Bools:
-    """Whether whoever made the later delivery inherited from who made the one before."""
+    """Whether the node of the later delivery inherited from the node of the one before."""
     deliveries, chain = case.rows.deliveries, case.calm.inherited
     queue = deliveries.queue[pairs.before]
     line = chain.at(queue, deliveries.at_ns[pairs.before])
@@ -373,7 +373,7 @@ def _is_one_copy(case: Case, pairs: Pairs) -> Bools:
 
 
 def _died_by(case: Case, death: Death, place: int) -> Ints:
-    """By message: when its death in that queue was known to all mirrors; NEVER: nobody knows."""
+    """By message: when its death in that queue was known to all mirrors; NEVER: unknown."""
     deliveries, published = case.rows.deliveries, case.rows.published
     died_ns, settled = np.full(len(published.index), -1, dtype=np.int64), deliveries.settled
     given = (deliveries.queue == place) & (deliveries.message >= 0)
@@ -397,7 +397,7 @@ def _not_alone(deliveries: Deliveries, known: Ints, messages: int) -> Ints:
 
 def was_mirrored(case: Case, message: Ints, given: Ints) -> Bools:
     """Whether who made each delivery is an heir, and had its message as a mirror: what is confirmed
-    is with every mirror. Of dead letters that is not known: nobody sees their confirms.
+    is with every mirror. Of dead letters that is not known: their confirms are not seen.
     """
     deliveries, published = case.rows.deliveries, case.rows.published
     confirmed_ns = np.where(published.ack[message] == OK, published.complete_ns[message], NEVER)

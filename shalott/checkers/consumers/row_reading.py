@@ -324,8 +324,8 @@ class Parties:
         return np.isin(consumer, codes) if codes else np.zeros(len(consumer), dtype=np.bool_)
 
     def known(self, names: Sequence[str]) -> Consumers:
-        nobody = Party(NONE, NONE, NONE, NEVER, NEVER, {})
-        all_ = [self.by_code.get(code, nobody) for code in range(len(names))]
+        unknown = Party(NONE, NONE, NONE, NEVER, NEVER, {})
+        all_ = [self.by_code.get(code, unknown) for code in range(len(names))]
 
         def integers(values: Sequence[int]) -> Ints:
             return np.array(values, dtype=np.int64)

@@ -47,14 +47,14 @@ class Deliveries:
     at_ns: Ints
     queue: Ints
     value: Ints
-    damaged: Bools  # its CRC was wrong: nobody knows what it was
+    damaged: Bools  # its CRC was wrong: it is unknown what it was
     flagged: Bools
     taken: Bools  # by basic.get
     consumer: Ints  # NONE of a take
     channel: Ints  # NONE of a take
     tag: Ints
     life: Codes
-    message: Ints  # which of Published it is, or was before it died; NONE: nobody published it
+    message: Ints  # which of Published it is, or was before it died; NONE: no client published it
     settled: Settled
 
 
@@ -105,7 +105,7 @@ class QueueChange:
     queue: int
     gone: bool
     begin_ns: int
-    end_ns: int  # NEVER if nobody knows
+    end_ns: int  # NEVER if it is unknown
     failed: bool
 
 

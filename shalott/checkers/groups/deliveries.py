@@ -96,7 +96,7 @@ def _earlier(rows: Rows, unit: Ints) -> tuple[Ints, Bools]:
     same_unit = (np.diff(unit[order]) == 0) & (np.diff(rows.message[order]) == 0)
     same = same_unit & (np.diff(rows.key[order]) == 0) & (np.diff(rows.offset[order]) == 0)
     before[order[1:][same]] = order[:-1][same]
-    # The first of a message's run, whatever its place, is the one that came first.
+    # The first of a message's run, at any place, is the one that came first.
     begins = np.flatnonzero(np.concatenate(([True], ~same_unit))) if count else np.zeros(0, int)
     first = np.ones(count, dtype=np.bool_)
     if count:

@@ -20,7 +20,7 @@ from shalott.core.history import History
 
 
 class Case:
-    """What is derived from a history, each thing when somebody first asks for it."""
+    """What is derived from a history, each thing when a checker first asks for it."""
 
     def __init__(self, history: History, rules: GroupRules) -> None:
         self.story: GroupHistory = read_groups(history, rules)
@@ -73,7 +73,7 @@ class Case:
         """What people are told of a message."""
         messages, names = self.story.messages, self.story.keys.names
         if number < 0:
-            return "a message that nobody sent"
+            return "a message that no client sent"
         key, offset = names[messages.key[number]], int(messages.offset[number])
         where = f"offset {offset} of {key}" if offset >= 0 else key
         return f"message {messages.value[number]} ({where})"

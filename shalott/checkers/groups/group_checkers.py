@@ -1,4 +1,4 @@
-"""The checkers of the workload ``group``: one a promise (promises.py), all of one reading."""
+"""The checkers of the workload ``group``: one a promise, all of one reading."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def group_checkers(rules: GroupRules) -> Sequence[Checker]:
 
 @dataclass(frozen=True, slots=True)
 class GroupChecker:
-    """One promise. False if it was broken; "unknown" if nobody can know that it was kept."""
+    """One promise. False if it was broken; "unknown" if it can't be known that it was kept."""
 
     name: str
     judge: Callable[[Case], Findings]

@@ -7,14 +7,14 @@ In this order, the first that is so:
 - ``dead-lettered``: it is in the group's dead letters;
 - ``pending``: it is in the retry topic behind the group's offset, waits for its delay, or is in its
   queue behind the group's offset;
-- ``unread``: what was read at the end is not whole, so nobody knows;
+- ``unread``: what was read at the end is not whole;
 - ``lost``: no node's log of its topic has it;
-- ``consumed-unsure``: it was delivered, and nobody saw how that ended;
+- ``consumed-unsure``: it was delivered, and it is unknown how that ended;
 - ``retry-lost``: it was sent back, that was acknowledged, it is due, and it is nowhere;
 - ``passed-over``: the group was to begin at the end of the queue, or the operator set it forward;
 - ``skipped``: it is in its queue before the group's offset, and never got to a listener that ended.
 
-A broadcast group has no offsets at brokers, and is judged apart: see broadcast.py.
+A broadcast group has no offsets at brokers, and is judged apart, below.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FATES = (
     *("retry-lost", "passed-over", "skipped"),
 )
 FATE = {name: code for code, name in enumerate(FATES)}
-UNTOLD = -2  # what the master says of an offset at the end, if nobody was told
+UNTOLD = -2  # what the master says of an offset at the end, if it told no client
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def subscribed(story: GroupHistory, number: int) -> Bools:
 
 
 def final_offsets(story: GroupHistory, number: int) -> Ints:
-    """By key: the group's offset at the end; NOWHERE: it has none; UNTOLD: nobody was told."""
+    """By key: the group's offset at the end; NOWHERE: it has none; UNTOLD: it told no client."""
     offsets = np.full(len(story.keys.names) + 1, UNTOLD, dtype=np.int64)
     rows = story.offsets
     for row in np.flatnonzero((rows.group == number) & (rows.type == OK)).tolist():

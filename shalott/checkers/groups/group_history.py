@@ -51,7 +51,7 @@ class Rows:
     message: Ints  # number of the message; UNKNOWN, DAMAGED
     offset: Ints  # NOWHERE: none
     begin_ns: Ints
-    end_ns: Ints  # NEVER: nobody saw it
+    end_ns: Ints  # NEVER: it was not seen
     type: Codes  # OK, FAIL, INFO
     outcome: Codes  # in OUTCOMES
     why: Codes  # in WHYS
@@ -88,7 +88,7 @@ class Messages:
         return len(self.value)
 
     def numbers(self, value: Ints) -> Ints:
-        """Of these values; UNKNOWN for what nobody sent."""
+        """Of these values; UNKNOWN for what no client sent."""
         if not len(self.value):
             return np.full(len(value), UNKNOWN, dtype=np.int64)
         at = np.minimum(np.searchsorted(self.value, value), len(self.value) - 1)
@@ -123,7 +123,7 @@ class Keys:
     dead_of: Codes
 
     def code(self, name: str) -> int:
-        """-1: nobody named it."""
+        """-1: no row names it."""
         return self.names.index(name) if name in self.names else -1
 
 
@@ -192,11 +192,11 @@ def read_groups(history: History, rules: GroupRules) -> GroupHistory:
 
 
 def _only(history: History, condition: pc.Expression) -> History:
-    """The rows of some kinds, whoever's: an operator's too."""
+    """The rows of some kinds, an operator's too."""
     table = history.ops.filter(condition)
-    nobody = pa.array(np.zeros(table.num_rows, dtype=np.int32))
+    no_process = pa.array(np.zeros(table.num_rows, dtype=np.int32))
     at = table.schema.get_field_index("process")
-    return replace(history, ops=table.set_column(at, table.schema.field(at), nobody))
+    return replace(history, ops=table.set_column(at, table.schema.field(at), no_process))
 
 
 class _Own(NamedTuple):
@@ -343,7 +343,7 @@ def _keys(names: tuple[str, ...], rules: GroupRules) -> Keys:
 
 
 def _until_death(rows: Rows, lives: Rows) -> Rows:
-    """What nobody saw end was over when its member was."""
+    """What was not seen to end was over when its member was."""
     highest = max(int(rows.member.max(initial=0)), int(lives.member.max(initial=0)))
     died_ns = np.full(highest + 1, NEVER, dtype=np.int64)
     died_ns[lives.member] = lives.end_ns
@@ -359,7 +359,7 @@ def _until_death(rows: Rows, lives: Rows) -> Rows:
 
 
 class Extra(msgspec.Struct, frozen=True):
-    """Whatever the ``extra`` of a row of the workload ``group`` may say, polls excepted."""
+    """All that the ``extra`` of a row of the workload ``group`` may say, polls excepted."""
 
     member: str = ""
     group: str = ""

@@ -162,7 +162,7 @@ def _breaches(case: Case, breaches: Iterable[Breach]) -> Iterator[Found]:
 
 
 def tags(case: Case) -> Findings:
-    """tags: nothing that nobody subscribed to."""
+    """tags: only what was subscribed to."""
     story, rows = case.story, case.story.deliveries
     found = []
     for number, group in enumerate(story.rules.groups):
@@ -321,7 +321,7 @@ def _first_success_ns(case: Case, number: int) -> Ints:
 
 
 def not_skipped(case: Case) -> Findings:
-    """group-not-skipped: what an offset passed, though nobody had it to the end."""
+    """group-not-skipped: what an offset passed, though no member had it to the end."""
     fates = case.fates
     found = []
     offsets = [final_offsets(case.story, group) for group in range(len(case.story.rules.groups))]
@@ -405,7 +405,7 @@ def _unfounded(case: Case) -> Iterator[tuple[str, str, Ints]]:
     known = np.flatnonzero(rows.message >= 0)
     number = rows.message[known]
     yield "phantom", "its send had failed", known[messages.outcome[number] == FAIL]
-    yield "unexpected", "nobody sent it", np.flatnonzero(rows.message == UNKNOWN)
+    yield "unexpected", "no client sent it", np.flatnonzero(rows.message == UNKNOWN)
     yield "corrupted", "its body was damaged", np.flatnonzero(rows.message == DAMAGED)
     early = rows.begin_ns[known] < messages.begin_ns[number]
     yield "too-early", "it was sent later", known[early]

@@ -2,7 +2,7 @@
 
 When everything is healed a group has ``stuck_after_ms`` to consume what waits, or at least to go
 on with it. It has more where
-something keeps its queues that nobody can ask back: the lock of an orderly member that died is its
+something keeps its queues that can't be asked back: the lock of an orderly member that died is its
 for 60 s (RebalanceLockManager), and one whose death a broker may not have noticed is a member, with
 queues, for two minutes (CHANNEL_EXPIRED_TIMEOUT). Stalls of the harness do not count.
 """

@@ -25,7 +25,7 @@ class GroupRules:
     """``queues``: keys of the queues that are sent to. ``levels_ms``: the delay of each level, from
     level 1 on. ``first_retry_level``: of the first retry that names none.
 
-    ``keeps_acknowledged``: what was acknowledged is in the log of whoever may be master next.
+    ``keeps_acknowledged``: what was acknowledged is in the log of every possible next master.
     ``offsets_follow_ms``: how old a slave's copy of committed offsets may be (it copies them so
     often); a new master may set a group back by so much, and no further. ``stuck_after_ms``: so
     long after the heal every group has consumed everything.

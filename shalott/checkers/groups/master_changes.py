@@ -1,10 +1,10 @@
 """When nothing may be concluded from what a broker kept in its memory: masters that came and went.
 
 Locks live in a master's memory; offsets are written behind, and copied to slaves now and then. So
-whoever judges either asks whether one master ruled all the time, and if not, how old the copy may
+a judge of either asks whether one master ruled all the time, and if not, how old the copy may
 be that its successor went by. A *turn* is a stretch in which not exactly one node was master, by
 the nodes' own events. It reaches back as far as a copy may be old: offsets_follow_ms, or what a
-restart loses of what is written behind; and since nobody copies from whom he can't reach, a fault
+restart loses of what is written behind; and since no node copies from one out of reach, a fault
 or another turn in that time makes the copy as old as itself.
 
 Where nodes write no events (an original's), every fault is a turn, and a while after it.
@@ -26,7 +26,7 @@ MS = 1_000_000
 SLACK_NS = 250 * MS  # what an event's time may be apart from the harness's, with time to act
 WRITTEN_BEHIND_MS = 5_000  # flushConsumerOffsetInterval of the brokers
 COPY_SLACK_NS = 2_000 * MS  # to ask, to answer and to write, on a loaded machine
-SETTLE_NS = 30_000 * MS  # after a fault, where nobody says who is master
+SETTLE_NS = 30_000 * MS  # after a fault, where no node says who is master
 
 Span = tuple[int, int]
 
@@ -79,7 +79,7 @@ def _span(fault: Fault, after_ns: int) -> Span:
 def _not_one(tenures: Sequence[Tenure]) -> list[Span]:
     """When there was no master, or more than one, with slack at either end.
 
-    Before the first master was there nobody could be served, and nobody is after the last one's
+    Before the first master was there none could be served, and none is after the last one's
     end, which may just be his last sign of life. A handover is a turn even if the one tenure ends
     at the very moment at which the next begins.
     """

@@ -1,10 +1,10 @@
 """What a broker may rightfully say of a group's offset at a time, by what was committed.
 
-The last commit counts, whoever sent it, also another member's that is late. One is *superseded* by
-a later one that was answered before it is asked for. A commit that nobody answered may count for a
+The last commit counts, also another member's that is late. One is *superseded* by a later one that
+was answered before it is asked for. A commit that was not answered may count for a
 while yet, and so may an operator's reset: the broker tells the members, and a queue that none of
 them has at that time stays as it was (upstream: ClientRemotingProcessor.resetOffset). A turn
-(turns.py) may take back what was committed in its reach, and then what had been superseded counts
+(master_changes.py) may take back what was committed in its reach, and then what had been superseded counts
 again. The *floor* is the least that is left; there is none if no commit is safe. Upstream:
 ConsumerOffsetManager, SlaveSynchronize.
 """
@@ -21,7 +21,7 @@ from shalott.checkers.groups.master_changes import MS, Turns
 from shalott.checkers.history.columns import NEVER, Bools, Ints
 from shalott.checkers.logs.records import FAIL, INFO, NOWHERE, OK
 
-LATE_NS = 30_000 * MS  # so long may a commit that nobody answered be on its way
+LATE_NS = 30_000 * MS  # so long may a commit that was not answered be on its way
 ASKED_NS = 3_500 * MS  # before a queue is assigned its offset is asked for, by a request of 3 s
 NO_FLOOR = -1
 COMMITTED, FIRST, LAST = (WHYS.index(why) for why in ("committed", "first", "last"))
@@ -177,7 +177,7 @@ def wrong_answers(story: GroupHistory, book: OffsetBook) -> Iterator[Fall]:
 
 
 def falling_commits(story: GroupHistory, assignment: Ints) -> Iterator[Fall]:
-    """Commits of one assignment that go back, though nobody told its member to.
+    """Commits of one assignment that go back, though its member was not told to.
 
     ``assignment``: of each commit; -1: of none.
     """

@@ -36,7 +36,7 @@ class Clash:
 
 
 def two_holders(story: GroupHistory) -> Iterator[Clash]:
-    """Locks that were given to somebody while another had them."""
+    """Locks that were given to one member while another had them."""
     locks = story.locks
     held = np.flatnonzero((locks.type == OK) & locks.held & (locks.group >= 0))
     held = held[np.lexsort((locks.begin_ns[held], locks.key[held], locks.group[held]))]

@@ -22,7 +22,7 @@ from shalott.checkers.logs.records import FAIL, OK
 
 EARLY_NS = 500 * MS  # of the node's clock and the harness's, with drift
 LATE_NS = 5_000 * MS  # what a broker may take to deliver what is due
-UNSEEN_NS = 30_000 * MS  # so long may what nobody answered be on its way
+UNSEEN_NS = 30_000 * MS  # so long may what was not answered be on its way
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def due_ns(story: GroupHistory, rows: Ints) -> Ints:
 
 
 def late_ns(story: GroupHistory) -> int:
-    """How long after it is due something may still be on its way; stalls are charged to nobody."""
+    """How long after it is due something may still be on its way; stalls are charged to none."""
     return LATE_NS + stalled_ns(story.around.stalls, 0, story.end_ns)
 
 
@@ -68,7 +68,7 @@ def delayed_due_ns(story: GroupHistory) -> Ints:
 
 def _by_right_clocks(story: GroupHistory, begin_ns: Ints, end_ns: Ints, wait_ns: Ints) -> Ints:
     """When delays are over by clocks that may be wrong for a time, or another master's: what was
-    stored in a future is due when its level's delay is over, counted from when somebody knows the
+    stored in a future is due when its level's delay is over, counted from when a client knows the
     time again (ScheduleMessageService.correctDeliverTimestamp)."""
     due = end_ns + wait_ns
     turns = story.turns
@@ -122,7 +122,7 @@ def too_early(story: GroupHistory) -> Iterator[Breach]:
 
 
 def wrong_numbers(story: GroupHistory) -> Iterator[Breach]:
-    """Retries that nobody asked for, beyond the limit, or twice for one sending back."""
+    """Retries that no member asked for, beyond the limit, or twice for one sending back."""
     rows, sent = story.deliveries, story.send_backs
     retries = _retries(story)
     limits = np.array([g.max_reconsume for g in story.rules.groups] or [0], dtype=np.int64)

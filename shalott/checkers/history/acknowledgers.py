@@ -9,7 +9,7 @@ which often is another one. Three witnesses are asked in turn, from the firmest 
   master; of two masters at once the one whose stretch holds is the client's own node, if any is;
 - who was master at that time, by events and polls, if it was one node alone.
 
-Where they leave it open nobody is named: "".
+Where they leave it open none is named: "".
 """
 
 from __future__ import annotations

@@ -24,13 +24,13 @@ Codes = npt.NDArray[np.int32]
 
 NEVER = np.iinfo(np.int64).max  # the time of what never happened
 
-# What consumers' clients write down between the operations that they are asked for: nobody asked
+# What consumers' clients write down between the operations that they are asked for: no plan asked
 # for it, and it proves no service (docs/consumers.md).
 BETWEEN: Final = (
     *("channel", "consumer", "deliver", "ack", "nack", "reject", "recover", "blocked"),
     *("member", "assignment", "lock", "send-back", "commit", "moved"),
 )
-# Asked for, but of a client alone: done whatever the system makes of it.
+# Asked for, but of a client alone: done without regard to what the system makes of it.
 UNANSWERED: Final = ("hang-up", "close-channel", "join", "leave", "die")
 # Keys of publishes that go to no queue by name.
 EXCHANGE: Final = "exchange/"
@@ -92,7 +92,7 @@ def client_operations(history: History) -> Operations:
 
 
 def asked_operations(history: History) -> Operations:
-    """Those that somebody asked for: without what consumers write down between them."""
+    """Those that a plan asked for: without what consumers write down between them."""
     ops = client_operations(history)
     between = ops.f.among(BETWEEN)
     return ops.take(~between) if between.any() else ops

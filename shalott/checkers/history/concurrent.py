@@ -1,4 +1,4 @@
-"""A concurrent history as the linearizability checkers take it: columns, whatever it was read from.
+"""A concurrent history as the linearizability checkers take it: columns, from any source.
 
 Readers (checkers/reading) make it, models and monitors encode it for the engine, explanations read
 rows back. Nothing here is a Python object an operation: strings are dictionary-encoded, values that
@@ -8,7 +8,7 @@ An operation's ``argument`` is what it was invoked with and its ``result`` what 
 (Jepsen's :value of the two). Where a file has one value an operation (our own Parquet), both
 columns hold it and each model reads the one that its f means.
 
-Nobody changes a history or its columns; a changed one is made anew (``dataclasses.replace``). They
+No code changes a history or its columns; a changed one is made anew (``dataclasses.replace``). They
 are no frozen dataclasses because those set each field by a call, which for the small histories that
 are checked by the hundred is a tenth of the time.
 """
@@ -32,7 +32,7 @@ NOTHING, INTEGER, FORM = 0, 1, 2  # the codes of ``Values.kind``
 
 
 class Unknown:
-    """What a crashed operation returned: nobody knows."""
+    """What a crashed operation returned: it is not known."""
 
     _only: Unknown | None = None
 

@@ -1,6 +1,6 @@
 """When two values are one value: as EDN has it, where true, 1, 1.0 and 1M all differ.
 
-Python takes them for equal, within collections too: ``[1]`` for ``[true]``. Whoever compares values
+Python takes them for equal, within collections too: ``[1]`` for ``[true]``. What compares values
 or keeps them in a dict or a set (models, monitors, readers) asks here first.
 """
 

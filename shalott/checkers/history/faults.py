@@ -162,7 +162,7 @@ class Stall:
 
 
 def stalled_ns(stalls: Iterable[Stall], begin_ns: int, end_ns: int, grace_ns: int = 0) -> int:
-    """How much of the time from ``begin_ns`` to ``end_ns`` nobody can be charged for: that of the
+    """How much of the time from ``begin_ns`` to ``end_ns`` is charged to none: that of the
     stalls, and ``grace_ns`` after each of them."""
     total_ns, counted_to_ns = 0, begin_ns
     for stall in sorted(stalls, key=lambda stall: stall.begin_ns):
@@ -178,7 +178,7 @@ def stalled_ns(stalls: Iterable[Stall], begin_ns: int, end_ns: int, grace_ns: in
 class Surroundings:
     """Everything in a history that is not a client's operation. Each tuple is in order of time.
 
-    What nodes said across a stall of the harness is no observation: nobody knows when it was true.
+    What nodes said across a stall of the harness is no observation: it is unknown when it was true.
     """
 
     faults: tuple[Fault, ...]
@@ -256,7 +256,7 @@ def _without_stalls(
     observations: Sequence[Observation], stalls: Sequence[Stall]
 ) -> tuple[Observation, ...]:
     """Those that a stall touches have no answer; and of each node there is one such in each stall,
-    so that nobody takes it to have believed throughout what it said before and after."""
+    lest it be taken to have believed throughout what it said before and after."""
     own = [stall for stall in stalls if not stall.of_relays]
     nodes = sorted({seen.node for seen in observations}) if own else []
     kept = [

@@ -27,7 +27,7 @@ from shalott.checkers.models import BUILT_IN, Model, make_model, model_name, own
 from shalott.checkers.reading import read_history
 
 if TYPE_CHECKING:
-    from shalott.checkers.explanations.explanation import Explanation
+    from shalott.checkers.linearizability.explanation import Explanation
 
 __all__ = [
     "BUILT_IN",
@@ -94,7 +94,7 @@ def explain(
     in at most so many seconds and twice those of the check. Raises ValueError: the verdict is not
     invalid.
     """
-    from shalott.checkers.explanations.explain import explain_verdict  # a check needs none
+    from shalott.checkers.linearizability.explain import explain_verdict  # a check needs none
 
     explanation, _ = explain_verdict(history, verdict, model, time_limit_s=time_limit_s)
     return explanation

@@ -1,7 +1,7 @@
 """The general search on histories: any model, one answer for each key.
 
 A small history is searched where it stands, with a table of its model that is kept from one history
-to the next: nothing is asked twice, no thread is started. Whatever takes longer than a moment is
+to the next: nothing is asked twice, no thread is started. What takes longer than a moment is
 searched again with tables and threads of its own, under the caller's limits.
 """
 
@@ -113,7 +113,7 @@ class GeneralSearch:
     ) -> None:
         """``hear`` is told what is found, key by key; True ends it. ``keys`` are their codes.
 
-        With ``briefly_s`` no key is searched for longer; else they take turns (key_search.py).
+        With ``briefly_s`` no key is searched for longer; else they take turns.
         Raises UsageError if the model raised; KeyboardInterrupt.
         """
         table = self.transitions.table()
@@ -234,7 +234,7 @@ def _keep(transitions: Transitions) -> None:
 
 # One key's operations, searched to the end, or in turns with those of other keys.
 #
-# The general search is fast or takes for ever, and nobody knows which beforehand. So no key is
+# The general search is fast or takes for ever, and it is not known which beforehand. So no key is
 # waited for while another has not had as long: each works for a moment, then each for four
 # moments, and so on, and goes on where it paused. One that is invalid is found after at most a
 # small multiple of what it takes alone, times the number of keys that take longer, however hard

@@ -17,13 +17,13 @@ import msgspec
 import numpy as np
 
 from shalott.checkers.checker import OPERATIONS_MAX, Anomaly, Result
-from shalott.checkers.explanations.explain import explain
-from shalott.checkers.explanations.explanation import Explanation, to_detail
 from shalott.checkers.history.client_history import concurrent_history
 from shalott.checkers.history.columns import NEVER, Ints, Operations, client_operations
 from shalott.checkers.history.concurrent import FAIL, ConcurrentHistory
 from shalott.checkers.history.faults import Surroundings, read_surroundings
 from shalott.checkers.linearizability.checking import check
+from shalott.checkers.linearizability.explain import explain
+from shalott.checkers.linearizability.explanation import Explanation, to_detail
 from shalott.checkers.linearizability.verdict import Verdict, Violation
 from shalott.checkers.models import Model, make_model, model_name
 from shalott.core.history import History

@@ -282,7 +282,7 @@ class Transitions:
     def _says_pure(self, is_pure: Callable[[Operation], bool], operation: Operation) -> bool:
         try:
             return is_pure(operation)
-        except Exception as raised:  # a model of somebody else's may fail in any way
+        except Exception as raised:  # a foreign model may fail in any way
             raise UsageError(
                 f"model {model_name(self.model)} can't say whether {operation.f} of"
                 f" {operation.argument!r} is pure: {type(raised).__name__}: {raised}"
@@ -306,7 +306,7 @@ class Transitions:
         return operation
 
     def ask(self, state: int, kind: int) -> int:
-        """The engine's question. Whatever the model raises is kept in ``failure``."""
+        """The engine's question. What the model raises is kept in ``failure``."""
         try:
             operation = self._operations[kind] or self.operation(kind)
             answer = self.model.step(self._states[state], operation)

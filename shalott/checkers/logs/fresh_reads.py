@@ -23,7 +23,7 @@ from shalott.core.history import History
 
 @dataclass(frozen=True, slots=True)
 class FreshReads:
-    """Needs no configuration: whoever uses it knows that the system promises it."""
+    """Needs no configuration: a workload that uses it knows that the system promises it."""
 
     name: str = "reads"
 

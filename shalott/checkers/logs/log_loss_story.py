@@ -6,7 +6,7 @@ step: who acknowledged and whether anybody else was known to have it, what hit t
 elected, who became master with a log that ends earlier, who was deposed, and what was cut off.
 
 By the steps that were seen a run has a cause, a key of CAUSES. None of them excuses anything: what
-was acknowledged and is lost makes the run invalid whatever its cause is. docs/loss-windows.md says
+was acknowledged and is lost makes the run invalid with any cause. docs/loss-windows.md says
 what closes each.
 """
 
@@ -179,7 +179,7 @@ def _story(
 # What became of a master of a replicated log that acknowledged messages which are gone.
 #
 # Read from events (``acked``, ``elected``, ``role``, ``epoch``, ``truncated``) and faults, in the
-# order in which things happen: it acknowledges, something hits it, somebody is elected, somebody
+# order in which things happen: it acknowledges, something hits it, a node is elected, a node
 # becomes master with a log that ends earlier, the former one steps down, and cuts its log. Each
 # that was seen is a Step with its evidence; the cause is told by which of them were.
 
@@ -279,7 +279,7 @@ def _acknowledged(ack: _Ack, run: Run) -> Step:
         says += f", its log up to {ack.end}"
     holders = event.detail.get("holders")
     if isinstance(holders, list) and not holders:
-        says += ", alone: it knew of nobody else who had it"
+        says += ", alone: it knew of no other node that had it"
     return Step(says, run.begin_ns, event.node, event=event.row)
 
 

@@ -1,4 +1,4 @@
-"""The order of a log: offsets rise with time for senders and readers, and nobody skips one.
+"""The order of a log: offsets rise with time for senders and readers, and none skips one.
 
 A queue's offsets count its messages, so they are dense. Within one poll, and from one poll of a
 process to its next one that goes on from there, a reader sees each offset once, in order:

@@ -85,7 +85,7 @@ class LogHistory:
     polls: Polls
     records: Records
     malformed: int
-    undecided: int = 0  # committed transactions that nobody saw decided
+    undecided: int = 0  # committed transactions whose decision was not seen
 
 
 class _Settled(msgspec.Struct):

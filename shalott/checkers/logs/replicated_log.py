@@ -111,7 +111,7 @@ def _notes(log: LogHistory, final: FinalReads, counts: dict[str, int]) -> tuple[
     if len(final.missing) > NOTES_MAX:
         notes.append(f"And so are {len(final.missing) - NOTES_MAX} more final reads.")
     if counts["unseen-count"]:
-        notes.append(f"{counts['unseen-count']} acknowledged messages were read by nobody.")
+        notes.append(f"{counts['unseen-count']} acknowledged messages were read by no client.")
     if log.malformed:
         notes.append(f"{log.malformed} sends and polls were not recorded as they should be.")
     if log.undecided:
@@ -148,7 +148,7 @@ def _missing(
         ("lost-write", found.lost, _why_lost(log, found)),
         ("lost-on-node", found.on_some, f"{nodes} have it at the end"),
         ("vanished", found.vanished, _VANISHED),
-        ("unseen", found.unseen, "nobody read it, and not all was read"),
+        ("unseen", found.unseen, "no client read it, and not all was read"),
     )
     of_loss = "lost-write" if found.lost.any() else "lost-on-node"
     anomalies = []
@@ -164,7 +164,7 @@ def _missing(
     return anomalies
 
 
-_VANISHED = "somebody read it, it was never acknowledged, and no node has it at the end"
+_VANISHED = "a client read it, it was never acknowledged, and no node has it at the end"
 
 
 def _why_lost(log: LogHistory, found: Presence) -> str:
@@ -178,7 +178,7 @@ def _why_lost(log: LogHistory, found: Presence) -> str:
     others = others[others != log.sends.value[first]]
     if len(others):
         return f"its offset holds message {others[-1]} now"
-    was_read = "somebody had read it; " if found.read[first] else ""
+    was_read = "a client had read it; " if found.read[first] else ""
     return f"{was_read}no node's log has it at the end"
 
 
@@ -263,7 +263,7 @@ def _unfounded(log: LogHistory, sent: Ints) -> list[Anomaly]:
     kinds = {
         "phantom": (phantoms(log, sent), "although its send had certainly failed"),
         "too-early": (too_early(log, sent), "before it was sent"),
-        "unexpected": (np.flatnonzero(sent == -1), "although nobody had sent it"),
+        "unexpected": (np.flatnonzero(sent == -1), "although no client had sent it"),
         "corrupted": (np.flatnonzero(sent == -2), "with a body that fails its CRC"),
     }
     anomalies = []

@@ -85,7 +85,7 @@ class Sets:
         return found
 
     def members(self, acked: Acked, tolerance_ns: int) -> dict[str, NodeEvent]:
-        """Of both sets, with the master; empty where nobody knows which set stood."""
+        """Of both sets, with the master; empty where it is unknown which set stood."""
         event, found = acked.event, dict[str, NodeEvent]()
         for stood in self.decided.get(event.group, ()):
             begun = stood.begin_ns + tolerance_ns <= acked.first_ns
@@ -175,7 +175,7 @@ def _stood(
             continue
         following = first.get(set_epoch + 1)
         if following is None and set_epoch < max(first):
-            continue  # the next one was not told: nobody knows since when it stood
+            continue  # the next one was not told: it is unknown since when it stood
         until = silence.begins_ns(event)
         end_ns = until if following is None else min(until, following)
         members = tuple(str(member) for member in event.detail.get("set") or ())

@@ -6,7 +6,6 @@
 - a name server that knows a living master does not go back to one of an older epoch
   (``route-regression``); going back after that one left, or was missed, is none.
 
-Part of checkers/mastership/elections/regressions.py.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def anomaly_of(kind: str, summary: str, *proof: NodeEvent) -> Anomaly:
 
 
 def _wrong_sets(events: Sequence[NodeEvent]) -> Iterator[Anomaly]:
-    """Whoever tells first, an epoch of the set has one set, as the controllers decided it."""
+    """An epoch of the set has one set, as the controllers decided it."""
     decided: dict[tuple[str, object], NodeEvent] = {}
     for event in events:
         if event.kind in ("elected", "set_changed") and "set_ids" in event.detail:
@@ -102,7 +101,7 @@ def _routes_back(events: Sequence[NodeEvent]) -> Iterator[Anomaly]:
 
 # What controllers told of masters and SyncStateSets: elections and sets, by their epochs.
 #
-# Epochs of one group order what was told, whoever told it and whenever it arrived: nodes' clocks
+# Epochs of one group order what was told, from any node and at any time: nodes' clocks
 # and lines that come late say nothing about order. A new leader of the controllers tells the last
 # election again, with the set as it is then.
 

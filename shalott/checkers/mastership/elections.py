@@ -7,13 +7,13 @@ master's (where Raft elects, a term), that of a changed set the set's own. The i
 docs/protocols.md 2.9 are judged by invariants.py. What must hold beside them:
 
 - *epochs rise*: neither a node's own, nor from one election to the next (``epoch-regression``);
-- *nobody acknowledges after a successor did*: two masters that acknowledge at once, in whatever
+- *none acknowledges after a successor did*: two masters that acknowledge at once, in any
   epochs, write two histories (checkers/mastership/mastership.py tells how long; here it is
   ``acked-while-deposed``: an acknowledgement under an epoch, later than the first one under the
   next, which I1 rules out where every member of the set has to acknowledge).
 
 What brokers and name servers make of it is judged, too: ``wrong-set``, ``confirm-regression`` and
-``route-regression`` (checkers/mastership/elections/heard.py).
+``route-regression`` (checkers/mastership/election_records.py).
 """
 
 from __future__ import annotations

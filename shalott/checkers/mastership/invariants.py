@@ -4,12 +4,12 @@ The invariants are docs/protocols.md 2.9. Each has a checker of its own, which r
 told and answered:
 
 - ``i1-acked-on-members``: what is acknowledged is on every member of the set at that time
-  (copies.py); without sets, on as many nodes as the system promises;
-- ``i2-master-from-set``: a new master is a member of the controllers' set (sets.py);
-- ``i3-master-has-acked``: a new master's log holds all that was acknowledged (logs.py);
-- ``i4-one-master-an-epoch``: and who is fenced changes no set (sets.py).
+  (acked_copies.py); without sets, on as many nodes as the system promises;
+- ``i2-master-from-set``: a new master is a member of the controllers' set (sync_state_sets.py);
+- ``i3-master-has-acked``: a new master's log holds all that was acknowledged (masters_logs.py);
+- ``i4-one-master-an-epoch``: and who is fenced changes no set (sync_state_sets.py).
 
-I2 and I4 hold whatever the settings are, unless the plan allows unclean elections. I1 and I3 are
+I2 and I4 hold under any settings, unless the plan allows unclean elections. I1 and I3 are
 promised by settings: where they are not, what broke them is told, and the run is valid. Faults that
 take away what a disk had (``UNSOUND``) end the promise too.
 """
@@ -149,7 +149,7 @@ def _result(
     promised: bool = True,
     seen: int | None = None,
 ) -> Result:
-    """False if it was broken and promised; "unknown" if it was promised and nobody told of it."""
+    """False if it was broken and promised; "unknown" if it was promised and no node told of it."""
     unsound = [fault.name for fault in injected if UNSOUND.intersection(fault.effects)]
     judged = bool(counts["judged-count"] or seen)
     notes: list[str] = []
@@ -159,7 +159,7 @@ def _result(
         why = f"a disk lost what it had ({unsound[0]})" if unsound else "these settings"
         notes.append(f"It was broken, and is not promised under {why}: told, and valid.")
     if promised and not judged:
-        notes.append("Nobody told of it: nothing was judged.")
+        notes.append("No node told of it: nothing was judged.")
     broken = bool(found) and promised and not unsound
     return Result(
         checker=name,

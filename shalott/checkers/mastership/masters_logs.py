@@ -99,7 +99,7 @@ def _must_have(begun: Beginning, ack: NodeEvent, beginnings: Sequence[Beginning]
 
 
 def _goes_on(event: NodeEvent, ack: NodeEvent, beginnings: Sequence[Beginning]) -> bool:
-    """Whether one master was elected again, and nobody else in between: what it takes meanwhile
+    """Whether one master was elected again, and no other in between: what it takes meanwhile
     counts under either epoch."""
     same_life = (event.node, event.incarnation) == (ack.node, ack.incarnation)
     return same_life and not any(

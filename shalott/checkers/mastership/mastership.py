@@ -7,7 +7,7 @@ nodes acknowledged writes as master in overlapping stretches, or in one epoch; b
 a node that answered "master" to the polls before and after. Where a group acknowledges by a vote
 of its members that is no proof: a node that still believes in its lead passes the write on.
 
-A stale claim harms nobody until it is acted on (a master cut off from the rest can't know), so a
+A stale claim does no harm until it is acted on (a master cut off from the rest can't know), so a
 claimed overlap is reported and leaves the run valid unless ``strict``; an effective one is two
 histories of one queue and makes it invalid. Epoch regressions are reported like claims.
 """

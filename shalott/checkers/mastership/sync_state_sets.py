@@ -35,7 +35,7 @@ def sets_before(
     events: Sequence[NodeEvent], elections: Sequence[Election]
 ) -> list[tuple[Election, NodeEvent]]:
     """Each election with who told the set that it was held in: the one of the set's epoch before.
-    Elections whose set nobody told are left out, and so are those that gave a master up."""
+    Elections whose set no node told are left out, and so are those that gave a master up."""
     told: dict[tuple[str, int], NodeEvent] = {}
     for event in by_controllers(events):
         told.setdefault((event.group, set_epoch_of(event)), event)
@@ -127,7 +127,7 @@ def fenced(events: Sequence[NodeEvent], elections: Sequence[Election]) -> Iterat
         if master_of(event) != ruling.master:
             summary = (
                 f"the SyncStateSet of {event.group} was changed to {named(members)} in the name of"
-                f" {master_of(event) or 'nobody'}, after {ruling.master or 'nobody'} was made"
+                f" {master_of(event) or 'no node'}, after {ruling.master or 'no node'} was made"
                 f" master in epoch {ruling.epoch}"
             )
             yield anomaly_of(FENCED, summary, ruling.event, event)

@@ -1,7 +1,7 @@
 """The models that are built in, by name, those of others, and what any model means by an f.
 
 ``make_model("cas-register:initial=0,nil=any")`` is how the command line asks for one; in Python a
-model is made like any object: ``CasRegister(initial=0, nil="any")``. A model of somebody else's is
+model is made like any object: ``CasRegister(initial=0, nil="any")``. A foreign model is
 named by its door (door.py), or as ``package.module:Class`` (outside.py).
 """
 

@@ -73,7 +73,7 @@ class ReentrantLock:
 class FencedLock:
     """A lock with an owner whose acquire -> token, greater than every token known before it.
 
-    A token that nobody got to know (a crashed acquire, or nil) may have been any, between others
+    A token that no client got to know (a crashed acquire, or nil) may have been any, between others
     too: it constrains nothing. The state: (owner, the last known token or nil).
     """
 

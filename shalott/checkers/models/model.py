@@ -45,7 +45,7 @@ class Model(Protocol):
 
     May also have: ``name`` (default: the class's), ``meanings`` (f -> Meaning; default: every f,
     argument and result), ``by_process`` (True: ``step`` reads op.process), ``is_pure(op)`` (True:
-    this one never changes the state, whatever its meaning says of others).
+    this one never changes the state, even if its meaning says otherwise).
     """
 
     @property
@@ -54,7 +54,7 @@ class Model(Protocol):
     def step(self, state: Hashable, op: Operation) -> Hashable | OneOf | None:
         """The state after ``op`` took effect with its result; None if it can't have.
 
-        A crashed operation's result is UNKNOWN: whatever it might have returned will do. A failed
+        A crashed operation's result is UNKNOWN: any that it might have returned will do. A failed
         one is asked about only if its meaning says so; its result is FAILED.
         """
         ...

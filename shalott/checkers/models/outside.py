@@ -1,7 +1,7 @@
 """Models of others: by the name that they are offered under, or as ``package.module:Class``.
 
-Whatever is wrong with one is told in a sentence that says what to change: it is the first thing
-that somebody meets who writes a model.
+What is wrong with one is told in a sentence that says what to change: it is the first thing
+that the author of a model meets.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _has(model: object, part: str, name: str) -> bool:
         getattr(model, part)
     except AttributeError:
         return False
-    except Exception as raised:  # a property of somebody else's may fail in any way
+    except Exception as raised:  # a foreign property may fail in any way
         raise UsageError(f"model {name}: its {part} failed: {_told(raised)}") from raised
     return True
 
@@ -103,7 +103,7 @@ def _make(made_by: Any, name: str, options: str) -> Model:
             model = make_with(made_by, name, options)
         except UsageError:
             raise
-        except Exception as raised:  # somebody else's code may fail in any way
+        except Exception as raised:  # foreign code may fail in any way
             raise UsageError(f"model {name} can't be made: {_told(raised)}") from raised
     elif options:
         raise UsageError(f"model {name} is made already and takes no options, not {options!r}")

@@ -6,7 +6,7 @@ offset that was read, and that only one of several crashed appends of its value 
 
 Violations, and the rows that prove them, in order:
 
-- ``fresh``: a read of a value that nobody appended
+- ``fresh``: a read of a value that no operation appended
 - ``twice``: two appends that got one offset
 - ``differs``: a read; the append at that offset, or another read of it
 - ``elsewhere``: a read; the append of its value at another offset, or a read of it there
@@ -128,7 +128,7 @@ def _why(history: ConcurrentHistory, violation: int, rows: tuple[int, ...]) -> s
 
 
 def _fresh(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    return f"the {_what(history, rows[0])} found what nobody appended"
+    return f"the {_what(history, rows[0])} found what no operation appended"
 
 
 def _twice(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:

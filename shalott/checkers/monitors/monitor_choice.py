@@ -42,9 +42,9 @@ from shalott.checkers.monitors.set_monitor import SetMonitor
 
 
 def choose_monitor(model: Model) -> Monitor | None:
-    """The monitor for a built-in model; None if it has none, as a model of somebody else's.
+    """The monitor for a built-in model; None if it has none, as a foreign model.
 
-    A class that somebody derived from a built-in one may do other things: no monitor knows them.
+    A class that is derived from a built-in one may do other things: no monitor knows them.
     """
     if not own_name(model):
         return None

@@ -8,7 +8,7 @@ Violations, and the rows that prove them, in order:
 - ``fresh``: a dequeue; the enqueue of its value, if there was one, called too late or failed
 - ``repeated``: the first dequeue, the second, the enqueue
 - ``order`` (FIFO): enqueue a, dequeue a, enqueue b, dequeue b: b overtook a
-- ``lost`` (FIFO): enqueue a, enqueue b, dequeue b: b overtook a, which nobody is known to have got
+- ``lost`` (FIFO): enqueue a, enqueue b, dequeue b: b overtook a, which none is known to have got
 - ``empty``: a dequeue that found nothing; one to three enqueues whose values were there meanwhile
 """
 

@@ -7,7 +7,7 @@ simple proof that they could not.
 
 Violations, and the rows that prove them, in order:
 
-- ``fresh``: who observed a value that nobody wrote
+- ``fresh``: who observed a value that no operation wrote
 - ``future``: who observed a value; its writer, called later
 - ``replaced``: two compare-and-sets that replaced one value
 - ``cycle``: up to four compare-and-sets, each of which wrote what the next replaced
@@ -222,7 +222,7 @@ def _seen(history: ConcurrentHistory, row: int) -> Hashable:
 
 def _fresh(history: ConcurrentHistory, rows: Rows) -> str:
     value = _named(_seen(history, rows[0]))
-    return f"the {_what(history, rows[0])} found {value}, which nobody wrote"
+    return f"the {_what(history, rows[0])} found {value}, which no operation wrote"
 
 
 def _future(history: ConcurrentHistory, rows: Rows) -> str:

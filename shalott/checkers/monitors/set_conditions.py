@@ -1,12 +1,12 @@
 """What every order of a set's operations must fulfil, looked at before any search.
 
 The set monitor passes over histories with removes and reads of the whole set. Each element alone is
-a set of at most one element, and whatever is wrong with it is wrong with the history. Of each it is
-asked, in O(n log n), whether it vanished or appeared with nobody to have done it:
+a set of at most one element, and what is wrong with it is wrong with the history. Of each it is
+asked, in O(n log n), whether it vanished or appeared with no operation to have done it:
 
-- *Vanished*: somebody found it, and somebody who was called later missed it, and no remove of it
+- *Vanished*: one found it, and one that was called later missed it, and no remove of it
   can have taken effect between the two.
-- *Appeared*: somebody missed it, or nobody had added it yet, and somebody who was called later (or
+- *Appeared*: one missed it, or none had added it yet, and one that was called later (or
   at all) found it, and no add of it can have taken effect between the two.
 
 A remove can have done it if it was called before the second returned and did not return before the
@@ -67,15 +67,15 @@ class SetConditions:
                 before, after = (operation_in_words(history, row) for row in vanished)
                 reason = (
                     f"the {after} did not find an element that the {before} had found or put"
-                    " there, and nobody can have removed it between the two"
+                    " there, and no operation can have removed it between the two"
                 )
                 return MonitorAnswer(self.name, False, "", "vanished", vanished, reason)
             appeared = _unexplained(seen, _nowhere(seen), seen.found, seen.adds)
             if appeared is not None:
                 rows = tuple(row for row in appeared if row >= 0)
                 reason = (
-                    f"the {operation_in_words(history, rows[-1])} found an element that nobody"
-                    " can have added by then, after it was missing"
+                    f"the {operation_in_words(history, rows[-1])} found an element that no"
+                    " operation can have added by then, after it was missing"
                 )
                 return MonitorAnswer(self.name, False, "", "appeared", rows, reason)
         return MonitorAnswer(self.name, "unknown", why="no simple rule is broken")

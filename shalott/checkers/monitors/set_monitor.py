@@ -7,12 +7,12 @@ once, or was never looked at. Unknown: the rest.
 
 Violations, and the rows that prove them, in order:
 
-- ``fresh``: who found an element that nobody added
-- ``again``: two that both added an element which nobody removed, or that both removed one that was
-  added once
+- ``fresh``: who found an element that no operation added
+- ``again``: two that both added an element which no operation removed, or that both removed one
+  that was added once
 - ``future``: who found an element; its add, called later
 - ``lost``: who missed an element; who had it there before; who had it there afterwards, if anyone
-- ``stale``: a remove; who found the element although nobody added it again
+- ``stale``: a remove; who found the element although no operation added it again
 - ``different``: two reads, each with an element that the other has not
 - ``order``: who returned; who was called later, although what they saw says that it came first
 """
@@ -196,8 +196,8 @@ def _why(history: ConcurrentHistory, violation: int, rows: tuple[int, ...]) -> s
 
 def _fresh(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
     if MEANS[history.f.names[history.f.codes[rows[0]]]] == lib.SHL_SET_READ:
-        return f"the {operation_in_words(history, rows[0])} has an element that nobody added"
-    return f"{operation_in_words(history, rows[0])} found an element that nobody added"
+        return f"the {operation_in_words(history, rows[0])} has an element that no operation added"
+    return f"{operation_in_words(history, rows[0])} found an element that no operation added"
 
 
 def _again(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
@@ -207,7 +207,9 @@ def _again(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
 
 def _future(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
     found, add = (operation_in_words(history, row) for row in rows)
-    return f"{found} returned before {add} was called, although nobody added the element before"
+    return (
+        f"{found} returned before {add} was called, although no operation added the element before"
+    )
 
 
 def _lost(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
@@ -215,12 +217,14 @@ def _lost(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
     reason = f"{missed} did not find the element, which was there before: see {before}"
     if len(rows) == 3:
         return f"{reason}; and afterwards: see {operation_in_words(history, rows[2])}"
-    return f"{reason}, and nobody is known to have removed it by then"
+    return f"{reason}, and no operation is known to have removed it by then"
 
 
 def _stale(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
     remove, found = (operation_in_words(history, row) for row in rows)
-    return f"{found} was called after {remove} had returned, and nobody added the element again"
+    return (
+        f"{found} was called after {remove} had returned, and no operation added the element again"
+    )
 
 
 def _different(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:

@@ -2,7 +2,7 @@
 
 Its search (Athalye 2017, after Lowe 2017) and models written in Go share no code with our engine
 and our models, so that a mistake of ours does not hide itself. What both have in common is the
-reading of files and what is passed on of an operation (encode.py).
+reading of files and what is passed on of an operation (porcupine_columns.py).
 
 The library is loaded when it is first asked. From then on the process holds the Go runtime: it
 leaves Ctrl-C to Python, and a process that is forked afterwards can't use it (spawned ones can).
@@ -23,13 +23,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import cffi
 import numpy as np
 import numpy.typing as npt
 
-from shalott.checkers.engine import CData
 from shalott.checkers.history.concurrent import ConcurrentHistory
 from shalott.checkers.linearizability.transitions import canonical
 from shalott.checkers.linearizability.verdict import CheckInterrupted, Verdict, Violation
@@ -147,7 +146,7 @@ def _refuse(
 
 
 @functools.cache
-def _library() -> tuple[CData, CData, int]:
+def _library() -> tuple[Any, Any, int]:
     """(ffi, the library, the process that loaded it)"""
     ffi = cffi.FFI()
     ffi.cdef(FUNCTIONS)
@@ -165,7 +164,7 @@ def _ask(
     if loaded_by != os.getpid():
         raise HarnessError("Porcupine was loaded before this process was forked: spawn it instead")
 
-    def borrowed(array: npt.NDArray[np.int64]) -> CData:
+    def borrowed(array: npt.NDArray[np.int64]) -> Any:
         return ffi.from_buffer("int64_t[]", array)
 
     handle = lib.shalott_start(

@@ -26,7 +26,7 @@ from shalott.checkers.history.faults import Surroundings
 from shalott.checkers.history.loss import Run
 from shalott.checkers.queues.loss_windows import CLOCK_SLACK_NS, Explanation, S
 
-UNNOTICED_NS = 5 * S  # how long after its end a fault may still swallow what nobody confirms
+UNNOTICED_NS = 5 * S  # how long after its end a fault may still swallow what is not confirmed
 
 
 @dataclass(frozen=True, slots=True)

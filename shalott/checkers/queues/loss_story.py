@@ -1,7 +1,7 @@
 """The story of a loss: its anatomy put together with its likely cause, for total-queue's result.
 
 Runs of loss are told one by one, the unexplained first, then the longest: which queue, when
-acknowledged, around which fault, and which window of checkers/queues/causes.py explains them, with
+acknowledged, around which fault, and which window of checkers/queues/loss_windows.py explains them, with
 the evidence. When two sides of a split cluster acknowledge at once, what one of them loses is
 interleaved with what the other keeps; then the runs through each node tell the story with fewer
 pieces, and are told instead.
@@ -133,7 +133,7 @@ def _stories(
     told = [
         _story(ops, run, acked, scene, by_queue[run.queue], excuses, answered) for run in longest
     ]
-    # What nobody was warned of goes first.
+    # What no document warns of goes first.
     return sorted(told, key=lambda story: (story["cause"] != "unexplained", -story["length"]))
 
 

@@ -5,7 +5,7 @@ unsynchronised mirror is promoted on failure; L2 a mirror joined empty under man
 and the master died; L3 the losing side of a partition is discarded (``ignore``, ``autoheal``, and
 what a master confirmed before ``pause_minority`` paused it); L4 a restarted mirror wiped its
 contents and was promoted before it was synchronised again; L6 what is transient does not outlive a
-restart; L7 nobody awaited a confirm; L8 the same as L1 on a controlled shutdown; L11 a suspended
+restart; L7 no client awaited a confirm; L8 the same as L1 on a controlled shutdown; L11 a suspended
 master acted on after it was resumed; L12 every node stopped and the first to start was not the last
 to stop. L5, and what else of L7 follows from what clients do: checkers/queues/guarantees.py.
 
@@ -160,7 +160,7 @@ def _orderly_stop(look: Look) -> Evidence | None:
         by_master = (event.group, event.node) == (point.group, point.other)
         if told and by_master and 0 <= point.at_ns - event.run_ns <= SHUTDOWN_NS:
             return {"event": event.row}
-    if "before" in point.evidence:  # nobody tells of himself: only what was seen of it
+    if "before" in point.evidence:  # no node tells of itself: only what was seen of it
         for fault in look.faults_before:
             orderly = "in-order" in fault.effects and point.other in fault.nodes
             if orderly and point.at_ns <= fault.end_ns + S:
@@ -212,7 +212,7 @@ def _was_cut_off(look: Look) -> Evidence | None:
     fault = _partition(look)
     if fault is not None:
         return {"operation": fault.index}
-    for event in look.scene.events:  # a network that nobody was asked to break
+    for event in look.scene.events:  # a network that no fault was to break
         of_it = look.point.node in (event.node, event.detail.get("with"))
         in_time = event.run_ns <= look.run.begin_ns + CLOCK_SLACK_NS
         if event.kind == "partition" and of_it and in_time:
@@ -354,7 +354,7 @@ _BEFORE = Step("what was lost had been acknowledged before", _acknowledged_befor
 _ORDERLY = Step("its predecessor was stopped in order", _orderly_stop)
 _NOT_ORDERLY = Step("its predecessor was not stopped in order", _no_orderly_stop)
 _SYNC = Step("a synchronisation of that mirror had begun", _is_synchronising)
-_NO_SYNC = Step("nobody had synchronised that mirror since it joined", _never_synchronised)
+_NO_SYNC = Step("no node had synchronised that mirror since it joined", _never_synchronised)
 _RECOVERED = Step("the queue was recovered", _point_itself)
 _ALL_DOWN = Step("every node was down at once", _all_were_down)
 _TRANSIENT = Step("the queue or its messages were transient", _is_transient)
@@ -410,7 +410,7 @@ REPLICA_WINDOWS = (
         "L7",
         "the publisher had awaited no confirm",
         ("paused",),
-        (Step("nobody awaited a confirm", _no_confirms), *_PARTED),
+        (Step("no client awaited a confirm", _no_confirms), *_PARTED),
     ),
     Window(
         "L3",
@@ -441,7 +441,7 @@ REPLICA_WINDOWS = (
 # Why messages were lost: which documented window of mirrored queues explains a run of losses.
 #
 # A run is held against each turning point of its queue (checkers/queues/turning_points.py) and
-# each window that speaks of such (checkers/queues/windows.py), in order of time. The first window
+# each window that speaks of such (checkers/queues/loss_windows.py), in order of time. The first window
 # all of whose steps are seen explains it; if there is none, nothing documented does, and the loss
 # is "unexplained". A window that the plan's settings rule out is not looked at: where it is seen
 # nevertheless, that is no excuse but another fault of the broker.

@@ -1,4 +1,4 @@
-"""Histories from files, whatever wrote them: ``read_history``."""
+"""Histories from files of any dialect: ``read_history``."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def _mode_and_size(path: str) -> tuple[int, int]:
     try:
         found = os.stat(path)  # noqa: PTH116 -- a Path takes as long as reading a small file
     except (OSError, ValueError):
-        return 0, 0  # whoever opens it says why
+        return 0, 0  # opening it says why
     return found.st_mode, found.st_size
 
 

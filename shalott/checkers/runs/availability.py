@@ -1,4 +1,4 @@
-"""Availability: how long nobody got an acknowledgement, over the run and around each fault.
+"""Availability: how long no client got an acknowledgement, over the run and around each fault.
 
 For a fault, recovery is the time from when it took hold to the first operation that was invoked
 after that and acknowledged: operations already under way don't count. The longest gap is between
@@ -6,7 +6,7 @@ two acknowledgements of one queue that the fault's time in force touches, measur
 where it reaches beyond the fault; so it sees one queue's outage while the others go on. The whole
 run's gap is taken over the load phase.
 
-While the harness stood still, and until its clients are back, nobody asked for anything: that time
+While the harness stood still, and until its clients are back, none asked for anything: that time
 is taken off every recovery and every gap (checkers/runs/stalls.py tells of it).
 """
 
@@ -128,7 +128,7 @@ class Gap:
     queue: str
     begin_ns: int
     end_ns: int
-    stalled_ns: int = 0  # of it: nobody's fault
+    stalled_ns: int = 0  # of it: charged to none
 
     @property
     def length_ns(self) -> int:
@@ -162,7 +162,7 @@ class Service:
         load = around.phase("load")
         begin_ns = load.begin_ns if load else (int(ops.invoke_ns.min()) if len(ops) else 0)
         end_ns = load.end_ns if load and load.end_ns is not None else around.end_ns
-        # A poll is no acknowledgement: slaves answer polls while nobody takes a send.
+        # A poll is no acknowledgement: slaves answer polls while none takes a send.
         acked = np.flatnonzero(ops.type.equal("ok") & ~ops.f.equal("poll"))
         acked = acked[np.argsort(ops.invoke_ns[acked], kind="stable")]
         loaded = acked[(ops.invoke_ns[acked] >= begin_ns) & (ops.complete_ns[acked] <= end_ns)]

@@ -1,4 +1,4 @@
-"""deaths: no node ends that nobody ended.
+"""deaths: no node ends that nothing ended.
 
 The backend tells of every end of a node's process that the harness did not ask for (the row
 ``died`` of the history, cluster/base.py: on_exit): a crash, a signal from outside, the kernel's OOM

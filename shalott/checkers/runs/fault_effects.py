@@ -1,18 +1,18 @@
-"""Noticed: which faults did anything that somebody could see, and what became of the others.
+"""Noticed: which faults did anything that could be seen, and what became of the others.
 
 A fault that a probe has proved is in force need not matter: a partition that is over before the
 nodes' net tick is up, or a pause between two heartbeats, changes nothing, and a run of such faults
-is a run without faults. So the history is asked, fault by fault, whether anybody noticed it while
+is a run without faults. So the history is asked, fault by fault, whether it was noticed while
 it lasted or shortly after: ``noticed_by`` names who.
 
 - events: a node wrote down what it does not write down in quiet times (a change of role or of who
   is a mirror, a partition, a restart, a crash);
 - observations: a node that was polled did not answer, or said something else of masters, of its
   peers or of partitions than before;
-- clients: an operation whose outcome nobody knows, an error that there is not in quiet times, or an
+- clients: an operation whose outcome is unknown, an error that there is not in quiet times, or an
   operation that took longer than any in quiet times, by far.
 
-All err on the side of "noticed": what this checker says nobody noticed, nobody did. A run is
+All err on the side of "noticed": what this checker says was not noticed was not. A run is
 "unknown" if its faults include some that must be noticed (they end or suspend processes, or cut
 links, or clients off) and not one of all its faults was. Faults that were refused or skipped, or
 that take nothing away (slow links and disks, clocks), are counted apart.
@@ -41,7 +41,7 @@ ROUTINE = ("acked", "replica", "events_dropped", "loss_window")
 MUST_SHOW: tuple[Effect, ...] = ("ends-processes", "suspends", "cuts-links", "cuts-clients")
 # A latency is a sign if it is above the quiet times' longest, and that much above the usual.
 LONGER_FACTOR, LONGER_BY_NS = 3.0, 100 * MS
-QUIET_LEAST = 20  # operations; of fewer nobody knows what is usual, and the median of all must do
+QUIET_LEAST = 20  # operations; of fewer it is unknown what is usual, and the median of all must do
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Noticed:
         unseen = [row for row in must if not row["noticed_by"]]
         doubt = bool(must) and not noticed
         told = ", ".join(str(row["name"]) for row in unseen)
-        doubts = [f"Nobody noticed any fault ({told}): nothing was tested."] if doubt else []
+        doubts = [f"No fault was noticed ({told}): nothing was tested."] if doubt else []
         if rows and not made and count["refused"]:
             doubts.append("Every fault of the plan was refused or skipped: nothing was broken.")
         return Result(

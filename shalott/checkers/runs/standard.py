@@ -39,7 +39,7 @@ RUN_WIDE: Final = (
     ),
     CheckerRecord(
         name="availability",
-        summary="how long nobody got an acknowledgement",
+        summary="how long no client got an acknowledgement",
         make=lambda plan: Availability(max_rto_ms=plan.gates.max_rto_ms),
         reads=("operations", "faults", "phases"),
         promise="After a fault writes are acknowledged again in the time that the plan allows.",
@@ -65,10 +65,10 @@ RUN_WIDE: Final = (
     ),
     CheckerRecord(
         name="noticed",
-        summary="whether anybody noticed the faults, and what became of those that were not made",
+        summary="whether the faults were noticed, and what became of those that were not made",
         make=lambda plan: Noticed(),
         reads=("operations", "events", "faults", "observations"),
-        promise="A run in which nobody noticed any fault is unknown.",
+        promise="A run in which no fault was noticed is unknown.",
         source="etcd's robustness tests, which assert that a failpoint was hit",
     ),
     CheckerRecord(
@@ -98,10 +98,10 @@ RUN_WIDE: Final = (
     ),
     CheckerRecord(
         name="deaths",
-        summary="whether a node ended that nobody had ended",
+        summary="whether a node ended that nothing had ended",
         make=lambda plan: Deaths(plan.gates.must_stay_up, plan.gates.orderly_exits),
         reads=("operations", "events", "faults"),
-        promise="A node runs until somebody ends it, or a fault does.",
+        promise="A node runs until an operator ends it, or a fault does.",
         source="what the system's record promises (stays_up); the plan's gate must_stay_up",
     ),
     CheckerRecord(

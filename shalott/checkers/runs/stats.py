@@ -1,9 +1,9 @@
 """Stats: what was asked and answered, how fast, and whether the run means anything at all.
 
 A run proves nothing if hardly anything was acknowledged (answered reads do not make up for
-messages), if nothing was answered after the heal, or if a fault was asked for that nobody saw take
-hold or end. Then it is "unknown", with a sentence that says why, whatever the other checkers found
-to be in order.
+messages), if nothing was answered after the heal, or if a fault was not seen to take hold
+or end. Then it is "unknown", with a sentence that says why, even if the other checkers found
+all in order.
 """
 
 from __future__ import annotations

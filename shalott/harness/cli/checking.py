@@ -34,7 +34,7 @@ from shalott.core.quantities import parse_bytes, parse_duration_ms
 from shalott.harness.cli.second_opinion import agreed, ask_porcupine, prepare_engine, second_line
 
 if TYPE_CHECKING:
-    from shalott.checkers.explanations.explanation import Explanation
+    from shalott.checkers.linearizability.explanation import Explanation
 
 EXIT: Final = {True: 0, False: 1, "unknown": 2}
 EXIT_UNREAD: Final = 254  # as for a mistake on the command line
@@ -228,7 +228,7 @@ def _check(request: CheckRequest, file: str, model: Model) -> Checked:
         second = ask_porcupine(history, model, seconds, most_bytes)
     if verdict.violation is None or (second is not None and second.valid is True):
         return Checked(file, history, verdict, None, None, second)
-    from shalott.checkers.explanations.explain import explain_verdict
+    from shalott.checkers.linearizability.explain import explain_verdict
 
     explanation, object_history = explain_verdict(history, verdict, model)
     return Checked(file, history, verdict, explanation, object_history, second)
@@ -328,7 +328,7 @@ def _draw(path: Path, drawn: list[Checked], echo: Echo, *, quiet: bool) -> None:
         if not quiet:
             echo(f"{path} is not written: nothing is invalid")
         return
-    from shalott.checkers.explanations.timeline import timeline_page
+    from shalott.checkers.linearizability.timeline import timeline_page
 
     parts = [
         (checked.explanation, checked.object_history)

@@ -1,5 +1,5 @@
 """Fates against an interpreter that knows nothing of columns: one group and message at a time, from
-the words of the definition (checkers/groups/messages/fates.py). Small random histories, most of
+the words of the definition (checkers/groups/group_fates.py). Small random histories, most of
 them wild.
 """
 

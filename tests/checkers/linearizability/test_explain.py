@@ -15,16 +15,6 @@ import numpy as np
 import pytest
 
 from shalott.checkers.checker import Result
-from shalott.checkers.explanations.explain import Sought, choose_window, explain, explain_verdict
-from shalott.checkers.explanations.explanation import (
-    CONTEXT,
-    Explanation,
-    from_detail,
-    operation_text,
-    to_detail,
-)
-from shalott.checkers.explanations.order_search import Order, Part, search, step_of
-from shalott.checkers.explanations.window import Window, parts_of
 from shalott.checkers.history.concurrent import (
     FAILED,
     NEVER,
@@ -35,6 +25,16 @@ from shalott.checkers.history.concurrent import (
     from_rows,
 )
 from shalott.checkers.linearizability.checking import check
+from shalott.checkers.linearizability.explain import Sought, choose_window, explain, explain_verdict
+from shalott.checkers.linearizability.explanation import (
+    CONTEXT,
+    Explanation,
+    from_detail,
+    operation_text,
+    to_detail,
+)
+from shalott.checkers.linearizability.order_search import Order, Part, search, step_of
+from shalott.checkers.linearizability.window import Window, parts_of
 from shalott.checkers.models import Model, OneOf, make_model, meanings_of
 from shalott.checkers.monitors.monitor import cut
 from tests.checkers.linearizability.explaining.timelines import register_history
@@ -248,7 +248,7 @@ CASES = (
             Row(2, "acquire", None, None, 6, 7),
         ],
         "acquire of process 2 returned when the lock could only be held: "
-        "process 1 had acquired it and nobody had released it",
+        "process 1 had acquired it and no process had released it",
         ["acquire", "acquire"],
     ),
     Case(

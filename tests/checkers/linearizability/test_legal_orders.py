@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from shalott.checkers.explanations.explain import explain
-from shalott.checkers.explanations.explanation import (
+from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
+from shalott.checkers.linearizability.explain import explain
+from shalott.checkers.linearizability.explanation import (
     CONTEXT,
     Explanation,
     PartialLinearization,
 )
-from shalott.checkers.explanations.legal_orders import Before
-from shalott.checkers.explanations.order_search import Part, step_of
-from shalott.checkers.explanations.window import Window, parts_of
-from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
+from shalott.checkers.linearizability.legal_orders import Before
+from shalott.checkers.linearizability.order_search import Part, step_of
+from shalott.checkers.linearizability.window import Window, parts_of
 from shalott.checkers.models import make_model
 from shalott.checkers.monitors.monitor import cut
 from tests.checkers.linearizability.test_explain import bad_histories

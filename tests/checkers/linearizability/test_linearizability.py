@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shalott.checkers.checker import Result
-from shalott.checkers.explanations.explanation import from_detail
+from shalott.checkers.linearizability.explanation import from_detail
 from shalott.checkers.linearizability.run_checker import Linearizability
 from tests.checkers.histories import Story
 

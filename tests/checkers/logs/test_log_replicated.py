@@ -151,7 +151,7 @@ def test_a_lost_message_whose_place_is_taken_says_by_whom() -> None:
 def test_a_message_that_somebody_read_is_lost_when_the_log_no_longer_has_it() -> None:
     told = poll(send(good(), 104, 5, 4), 6, 4, [(4, 104)], jump=True)
     (lost,) = check(final(told, WHOLE)).anomalies
-    assert lost.kind == "lost-write" and "somebody had read it" in lost.summary
+    assert lost.kind == "lost-write" and "a client had read it" in lost.summary
 
 
 def test_acknowledged_and_never_read_is_unknown_if_reading_did_not_end() -> None:
@@ -172,8 +172,8 @@ def test_lost_is_certain_without_final_reads_if_the_place_is_taken() -> None:
     ("polls", "why"),
     [
         ([(0, WHOLE)], "its end was not reached: it was read up to offset 4"),
-        ([(0, WHOLE[:2]), (3, WHOLE[3:]), (4, [])], "nobody read on from offset 2"),
-        ([(1, WHOLE[1:]), (4, [])], "nobody read on from offset 0"),
+        ([(0, WHOLE[:2]), (3, WHOLE[3:]), (4, [])], "no client read on from offset 2"),
+        ([(1, WHOLE[1:]), (4, [])], "no client read on from offset 0"),
         ([(0, WHOLE), (3, [])], "its end was not reached: it was read up to offset 4"),
     ],
 )

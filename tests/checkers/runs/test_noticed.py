@@ -52,7 +52,7 @@ def test_a_run_whose_faults_nobody_noticed_is_unknown() -> None:
     result = check(short_partition(short_partition(calm()), 2, 40))
     assert result.valid == "unknown"
     assert result.notes == (
-        "Nobody noticed any fault (1 partition-one n1, 2 partition-one n1): nothing was tested.",
+        "No fault was noticed (1 partition-one n1, 2 partition-one n1): nothing was tested.",
     )
     assert result.counts["effective-fault-count"] == 2
     assert result.counts["noticed-fault-count"] == 0

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from shalott.checkers.checker import Anomaly, Result
-from shalott.checkers.explanations.explain import explain_verdict
-from shalott.checkers.explanations.explanation import Explanation, to_detail
 from shalott.checkers.history.client_history import concurrent_history
 from shalott.checkers.history.columns import client_operations
 from shalott.checkers.linearizability.checking import check
+from shalott.checkers.linearizability.explain import explain_verdict
+from shalott.checkers.linearizability.explanation import Explanation, to_detail
 from shalott.core.history import History
 from shalott.harness.report.linearizability import OTHERS_MAX, object_timelines
 from shalott.harness.report.meta import ReportMeta

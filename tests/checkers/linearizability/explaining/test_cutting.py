@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from shalott.checkers.explanations.explain import explain
-from shalott.checkers.explanations.model_words import cut_apart
 from shalott.checkers.history.concurrent import Row, from_rows
+from shalott.checkers.linearizability.explain import explain
+from shalott.checkers.linearizability.model_words import cut_apart
 from shalott.checkers.models import make_model
 
 pytestmark = pytest.mark.unit

@@ -10,9 +10,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from shalott.checkers.explanations.explain import explain
-from shalott.checkers.explanations.explanation import Explanation
-from shalott.checkers.explanations.timeline import (
+from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory, Row, from_rows
+from shalott.checkers.linearizability.explain import explain
+from shalott.checkers.linearizability.explanation import Explanation
+from shalott.checkers.linearizability.timeline import (
     OPERATIONS_MAX,
     lanes_of,
     nearest,
@@ -20,7 +21,6 @@ from shalott.checkers.explanations.timeline import (
     timeline_page,
     write_timeline,
 )
-from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory, Row, from_rows
 from shalott.checkers.models import make_model
 from tests.checkers.linearizability.explaining.timelines import made_up, register_history
 
@@ -149,7 +149,7 @@ def test_processes_without_that_rule_have_lanes_of_their_own() -> None:
 
 def test_the_palette_is_that_of_the_report() -> None:
     root = Path(__file__).parents[4]
-    ours = (root / "shalott/checkers/explanations/templates/timeline_page.css").read_text()
+    ours = (root / "shalott/checkers/linearizability/templates/timeline_page.css").read_text()
     report = (root / "shalott/harness/report/templates/report.css").read_text()
 
     def colours(text: str) -> list[str]:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shalott.checkers.explanations.explain import explain
-from shalott.checkers.explanations.timeline import write_timeline
 from shalott.checkers.history.concurrent import NEVER, from_rows
+from shalott.checkers.linearizability.explain import explain
+from shalott.checkers.linearizability.timeline import write_timeline
 from shalott.checkers.models import make_model
 from tests.checkers.linearizability.explaining.chromium import Chromium, Page
 from tests.checkers.linearizability.explaining.timelines import made_up, register_history

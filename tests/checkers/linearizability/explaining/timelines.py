@@ -7,7 +7,9 @@ import random
 
 import numpy as np
 
-from shalott.checkers.explanations.explanation import (
+from shalott.checkers.history.columns import Words
+from shalott.checkers.history.concurrent import INFO, NEVER, OK, ConcurrentHistory, Values
+from shalott.checkers.linearizability.explanation import (
     CONCURRENT,
     EARLIER,
     STUCK,
@@ -20,8 +22,6 @@ from shalott.checkers.explanations.explanation import (
     Step,
     operation_text,
 )
-from shalott.checkers.history.columns import Words
-from shalott.checkers.history.concurrent import INFO, NEVER, OK, ConcurrentHistory, Values
 
 
 def register_history(

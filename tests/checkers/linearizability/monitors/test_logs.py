@@ -43,7 +43,7 @@ INVALID = {
     "fresh": (
         [append("a", 0, 0, 1), read(1, "b", 2, 3)],
         (1,),
-        "the read of offset 1 that found 'b' found what nobody appended",
+        "the read of offset 1 that found 'b' found what no operation appended",
     ),
     "twice": (
         [append("a", 0, 0, 1), append("b", 0, 2, 3)],

@@ -29,7 +29,7 @@ INVALID = {
     "fresh": (
         [write(1, 0, 1), read(2, 2, 3)],
         (1,),
-        "the read of 2 found 2, which nobody wrote",
+        "the read of 2 found 2, which no operation wrote",
     ),
     "future": (
         [read(1, 0, 1), write(1, 2, 3)],

@@ -39,12 +39,12 @@ INVALID = {
     "fresh": (
         [op("contains", 1, 0, 1, True)],
         (0,),
-        "contains(1) -> true found an element that nobody added",
+        "contains(1) -> true found an element that no operation added",
     ),
     "fresh, in a read": (
         [op("add", 1, 0, 1), read((1, 2), 2, 3)],
         (1,),
-        "the read of 2 elements has an element that nobody added",
+        "the read of 2 elements has an element that no operation added",
     ),
     "again": (
         [op("add", 1, 0, 1, True), op("add", 1, 2, 3, True)],
@@ -60,14 +60,14 @@ INVALID = {
     "future": (
         [op("contains", 1, 0, 1, True), op("add", 1, 2, 3)],
         (0, 1),
-        "contains(1) -> true returned before add(1) was called, although nobody added the element"
-        " before",
+        "contains(1) -> true returned before add(1) was called, although no operation added the"
+        " element before",
     ),
     "lost": (
         [op("add", 1, 0, 1), op("contains", 1, 2, 3, False)],
         (1, 0),
         "contains(1) -> false did not find the element, which was there before: see add(1), and"
-        " nobody is known to have removed it by then",
+        " no operation is known to have removed it by then",
     ),
     "lost, for a while": (
         [op("add", 1, 0, 1), op("contains", 1, 2, 3, False), op("contains", 1, 4, 5, True),
@@ -79,8 +79,8 @@ INVALID = {
     "stale": (
         [op("add", 1, 0, 1), op("remove", 1, 2, 3), op("contains", 1, 4, 5, True)],
         (1, 2),
-        "contains(1) -> true was called after remove(1) had returned, and nobody added the element"
-        " again",
+        "contains(1) -> true was called after remove(1) had returned, and no operation added the"
+        " element again",
     ),
     "different": (
         [op("add", 1, 0, 9), op("add", 2, 1, 10), read((1,), 2, 3), read(frozenset({2}), 4, 5)],

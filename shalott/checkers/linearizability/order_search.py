@@ -64,7 +64,7 @@ class Found:
 
 
 class ModelFailed(UsageError):
-    """A model of somebody else's raised, or has a state that is not hashable.
+    """A foreign model raised, or has a state that is not hashable.
 
     The engine, which decides, may never have asked for what an explanation asks for.
     """

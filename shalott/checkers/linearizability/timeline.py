@@ -17,7 +17,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from shalott.checkers.explanations.explanation import (
+from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
+from shalott.checkers.linearizability.explanation import (
     TEXT_MAX,
     TYPES,
     Explanation,
@@ -25,8 +26,7 @@ from shalott.checkers.explanations.explanation import (
     operation_text,
     operations_of,
 )
-from shalott.checkers.explanations.model_words import cut_operations
-from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
+from shalott.checkers.linearizability.model_words import cut_operations
 from shalott.checkers.models import Meanings
 
 OPERATIONS_MAX = 20_000  # drawn on one timeline: those nearest to the window

@@ -4,7 +4,7 @@ Tried in this order, each under a budget; the first that is proved (by explain_s
 the whole prefix, if it is short; the last part of it, begun in any state that the object can have
 (for objects with few states); the operations of a few values (explain_projection), at first those
 of the witnesses, then more and more; the last part, begun in the states that a search of all that
-was before leaves. Then whatever can be left out without losing the proof is left out.
+was before leaves. Then all that can be left out without losing the proof is left out.
 """
 
 from __future__ import annotations
@@ -15,18 +15,6 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from shalott.checkers.explanations.explanation import operations_of
-from shalott.checkers.explanations.order_search import (
-    Found,
-    ModelFailed,
-    Part,
-    State,
-    StepOf,
-    is_pure,
-    search,
-    states_of,
-    step_of,
-)
 from shalott.checkers.history.concurrent import (
     FAIL,
     FAILED,
@@ -37,6 +25,18 @@ from shalott.checkers.history.concurrent import (
     Operation,
 )
 from shalott.checkers.history.exact_values import exact
+from shalott.checkers.linearizability.explanation import operations_of
+from shalott.checkers.linearizability.order_search import (
+    Found,
+    ModelFailed,
+    Part,
+    State,
+    StepOf,
+    is_pure,
+    search,
+    states_of,
+    step_of,
+)
 from shalott.checkers.models import Model, OneOf, meanings_of, own_name
 
 WHOLE_MAX: Final = 24  # operations: a prefix this short is shown whole, if nothing is better
@@ -54,7 +54,7 @@ class Window:
     starts: tuple[State, ...]  # the states in which it may begin
     found: Found
     model: Model  # the object's, or what remains of it
-    left_out: int = 0  # crashed operations that are not shown because they help nobody
+    left_out: int = 0  # crashed operations that are not shown because they help no order
     is_proof: bool = True
     is_minimal: bool = False
 

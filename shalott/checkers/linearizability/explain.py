@@ -17,7 +17,17 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from shalott.checkers.explanations.explanation import (
+from shalott.checkers.history.concurrent import (
+    FORM,
+    INFO,
+    NEVER,
+    NOTHING,
+    ConcurrentHistory,
+    Operation,
+    Values,
+)
+from shalott.checkers.history.exact_values import exact
+from shalott.checkers.linearizability.explanation import (
     CONCURRENT,
     CONTEXT,
     EARLIER,
@@ -32,8 +42,8 @@ from shalott.checkers.explanations.explanation import (
     Step,
     operation_text,
 )
-from shalott.checkers.explanations.legal_orders import Before
-from shalott.checkers.explanations.model_words import (
+from shalott.checkers.linearizability.legal_orders import Before
+from shalott.checkers.linearizability.model_words import (
     LOCKS,
     cause_of,
     cut_apart,
@@ -43,21 +53,11 @@ from shalott.checkers.explanations.model_words import (
     stuck_sentence,
     why_not,
 )
-from shalott.checkers.explanations.order_search import ModelFailed, Order, Part
-from shalott.checkers.explanations.window import RECENT_MAX, Chooser, Window, parts_of
-from shalott.checkers.history.concurrent import (
-    FORM,
-    INFO,
-    NEVER,
-    NOTHING,
-    ConcurrentHistory,
-    Operation,
-    Values,
-)
-from shalott.checkers.history.exact_values import exact
+from shalott.checkers.linearizability.order_search import ModelFailed, Order, Part
 from shalott.checkers.linearizability.running_check import By, Limits, judge
 from shalott.checkers.linearizability.transitions import canonical
 from shalott.checkers.linearizability.verdict import Verdict, Violation
+from shalott.checkers.linearizability.window import RECENT_MAX, Chooser, Window, parts_of
 from shalott.checkers.linearizability.workers import cores
 from shalott.checkers.models import Model, make_model, meanings_of, model_name, own_name
 from shalott.checkers.monitors.monitor import cut
@@ -378,7 +378,7 @@ class _Writer:
             )
         elif window is not None and window.left_out:
             notes.append(
-                f"Not shown: earlier crashed operations that help nobody ({window.left_out:,})."
+                f"Not shown: earlier crashed operations that help no order ({window.left_out:,})."
             )
         if window is not None and len(window.starts) > 1:
             notes.append(
@@ -413,7 +413,7 @@ class _Writer:
 
     def roles(self, proof: dict[int, Part], window: Window | None) -> dict[int, str]:
         roles: dict[int, str] = {}
-        # With nobody's witnesses, all that a small proof can't do without are.
+        # Without a monitor's witnesses, all that a small proof can't do without are.
         is_small = window is not None and window.is_minimal and len(proof) <= _UNPROVED
         earlier = WITNESS if is_small and not self.witness else EARLIER
         for row in self.context(proof, window):
@@ -521,4 +521,4 @@ class _Writer:
         if part.operation.f != "acquire":
             return ""
         process = int(self.history.process[self.original[part.row]])
-        return f"process {process} had acquired it and nobody had released it"
+        return f"process {process} had acquired it and no process had released it"

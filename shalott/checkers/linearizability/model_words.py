@@ -8,11 +8,11 @@ from itertools import pairwise
 from os.path import commonprefix
 from typing import Final
 
-from shalott.checkers.explanations.explanation import value_text
-from shalott.checkers.explanations.order_search import Part
-from shalott.checkers.explanations.window import LogPart
 from shalott.checkers.history.concurrent import FAILED, NEVER, UNKNOWN, Operation
 from shalott.checkers.history.exact_values import exact, original
+from shalott.checkers.linearizability.explanation import value_text
+from shalott.checkers.linearizability.order_search import Part
+from shalott.checkers.linearizability.window import LogPart
 from shalott.checkers.models import Model, own_name
 from shalott.checkers.models.locks import FREE
 
@@ -101,7 +101,7 @@ def _lock_text(model: str, state: Hashable) -> str:
     if model == "counter":
         return f"is at {state}"
     if model == "":
-        return f"is {state!r}"  # what the state of somebody else's model means
+        return f"is {state!r}"  # what the state of a foreign model means
     return f"is {value_text(state)}"
 
 
@@ -159,7 +159,7 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _returned(result: Hashable) -> str:
-    """What an operation saw whose meaning only somebody else's model knows."""
+    """What an operation saw whose meaning only a foreign model knows."""
     if result is FAILED:
         return "failed"
     return "" if result is None else f"returned {value_text(result)}"
@@ -221,7 +221,7 @@ def _cause_of_read(parts: Sequence[Part], stuck: Part, value: Hashable) -> str:
     if any(_makes(part, value) for part in parts):
         return ""
     if not made:
-        return f"nobody had written {value_text(value)} by then"
+        return f"no operation had written {value_text(value)} by then"
     if all(part.ret < stuck.call for part in made):
         return f"{value_text(value)} had been overwritten"
     return ""
@@ -233,7 +233,7 @@ def _cause_of_dequeue(
     text = value_text(value)
     made = _made(parts, "enqueue", value)
     if not made:
-        return f"nobody had enqueued {text} by then"
+        return f"no operation had enqueued {text} by then"
     took = [p for p in parts if p is not stuck and p.operation.f == "dequeue" and p.ret != NEVER]
     if len(made) == 1 and any(exact(p.operation.result) == exact(value) for p in took):
         return f"{text} was enqueued once and dequeued twice"

@@ -14,12 +14,12 @@ from typing import Final
 
 import numpy as np
 
-from shalott.checkers.explanations.order_search import Order, search, step_of
-from shalott.checkers.explanations.window import Window
 from shalott.checkers.history.concurrent import NEVER, OK, ConcurrentHistory, Operation
 from shalott.checkers.history.string_column import Words
+from shalott.checkers.linearizability.order_search import Order, search, step_of
 from shalott.checkers.linearizability.running_check import Limits, judge
 from shalott.checkers.linearizability.transitions import canonical
+from shalott.checkers.linearizability.window import Window
 from shalott.checkers.models import Meaning, Model, OneOf, meanings_of
 from shalott.core.errors import UsageError
 

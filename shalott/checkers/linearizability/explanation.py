@@ -37,7 +37,7 @@ TYPES: Final = ("ok", "fail", "info")  # by the codes of ConcurrentHistory.type
 _OBSERVERS: Final = frozenset(
     {"read", "dequeue", "pop", "poll", "receive", "get", "take", "tail", "contains"}
 )
-TEXT_MAX: Final = 200  # characters of an operation on a page (cutting.py)
+TEXT_MAX: Final = 200  # characters of an operation on a page (model_words.py)
 
 
 class ShownOperation(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,7 +161,7 @@ def value_text(value: Hashable) -> str:
 def operation_text(operation: Operation, type: int, meaning: Meaning | None = None) -> str:
     """ "write 5", "read → 3", "cas 1 → 2", "dequeue → ?". ``meaning``: what its model reads.
 
-    It may be long: see cutting.py.
+    It may be long: see model_words.py.
     """
     f, argument, result = operation.f, operation.argument, operation.result
     parts = [f]

@@ -1,11 +1,11 @@
 """What a broker may rightfully say of a group's offset at a time, by what was committed.
 
 The last commit counts, also another member's that is late. One is *superseded* by a later one that
-was answered before it is asked for. A commit that was not answered may count for a
-while yet, and so may an operator's reset: the broker tells the members, and a queue that none of
-them has at that time stays as it was (upstream: ClientRemotingProcessor.resetOffset). A turn
-(master_changes.py) may take back what was committed in its reach, and then what had been superseded counts
-again. The *floor* is the least that is left; there is none if no commit is safe. Upstream:
+was answered before it is asked for. A commit that was not answered may count for a while yet, and
+so may an operator's reset: the broker tells the members, and a queue that none of them has at that
+time stays as it was (upstream: ClientRemotingProcessor.resetOffset). A turn (master_changes.py) may
+take back what was committed in its reach, and then what had been superseded counts again. The
+*floor* is the least that is left; there is none if no commit is safe. Upstream:
 ConsumerOffsetManager, SlaveSynchronize.
 """
 

@@ -12,8 +12,7 @@ SyncStateSet and of the master's own; in the other systems a number of copies. T
 A set counts only where it certainly stood, from a while before the first message of an ``acked``
 line was taken until a while after the line was written (``tolerance_ns``: what clocks are apart).
 It ends with the next set of the very next epoch, as told by controllers or as a master heard of it
-from them, or where the controller that told it may have died with a later set untold. Part of
-checkers/mastership/elections/.
+from them, or where the controller that told it may have died with a later set untold.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@
 - a confirm offset does not fall in its master's tenure (``confirm-regression``);
 - a name server that knows a living master does not go back to one of an older epoch
   (``route-regression``); going back after that one left, or was missed, is none.
-
 """
 
 from __future__ import annotations

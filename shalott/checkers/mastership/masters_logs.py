@@ -9,8 +9,6 @@ Three ways to break it:
   before what was acknowledged;
 - ``acked-replaced-at-master``: it goes far enough, but has bytes of another epoch there;
 - ``acked-cut``: a node cuts its log before the end of what it acknowledged itself.
-
-Part of checkers/mastership/elections/.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 A master comes out of the controllers' set, an epoch has one master, and no master of an older
 epoch alters the set (docs/protocols.md 2.9).
 
-All of it by epochs, so neither clocks nor late lines matter. Part of
-checkers/mastership/elections/.
+All of it by epochs, so neither clocks nor late lines matter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A history as the bridge to Porcupine takes it: numbers only. bridge/history.go names the columns.
+"""A history as the bridge to Porcupine takes it: numbers only. bridge/model.go names the columns.
 
 Equal values (checkers.history.exact) become equal numbers, nil becomes 0. What an argument or a
 result of an f is written as stands in ``SPELLINGS``, and in the Go file of the model. Failed
@@ -38,9 +38,9 @@ from shalott.core.errors import UsageError
 Ints64 = npt.NDArray[np.int64]
 
 COLUMNS: Final = 9
-RETURN_NEVER: Final = 2**63 - 1  # neverReturned in bridge/history.go
+RETURN_NEVER: Final = 2**63 - 1  # neverReturned in bridge/model.go
 
-NOTHING, TEXT, VECTOR, OTHER = range(4)  # what a value that is written out is: bridge/registers.go
+NOTHING, TEXT, VECTOR, OTHER = range(4)  # what a value that is written out is: bridge/objects.go
 
 
 @dataclass(frozen=True, slots=True)

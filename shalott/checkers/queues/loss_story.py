@@ -1,8 +1,8 @@
 """The story of a loss: its anatomy put together with its likely cause, for total-queue's result.
 
 Runs of loss are told one by one, the unexplained first, then the longest: which queue, when
-acknowledged, around which fault, and which window of checkers/queues/loss_windows.py explains them, with
-the evidence. When two sides of a split cluster acknowledge at once, what one of them loses is
+acknowledged, around which fault, and which window (checkers/queues/loss_windows.py) explains them,
+with the evidence. When two sides of a split cluster acknowledge at once, what one of them loses is
 interleaved with what the other keeps; then the runs through each node tell the story with fewer
 pieces, and are told instead.
 """

@@ -37,7 +37,7 @@ from shalott.checkers.linearizability.order_search import Order, Part, search, s
 from shalott.checkers.linearizability.window import Window, parts_of
 from shalott.checkers.models import Model, OneOf, make_model, meanings_of
 from shalott.checkers.monitors.monitor import cut
-from tests.checkers.linearizability.explaining.timelines import register_history
+from tests.checkers.linearizability.timelines import register_history
 from tests.checkers.oracle import is_linearizable
 from tests.checkers.random_histories import MODELS, mutated, random_history
 

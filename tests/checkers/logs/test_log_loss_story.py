@@ -8,7 +8,7 @@ import pytest
 
 from shalott.checkers.logs.log_loss_story import CAUSES
 from tests.checkers.histories import NODES, Story
-from tests.checkers.logs.test_log_replicated import WHOLE, check, final, good, send
+from tests.checkers.logs.test_replicated_log import WHOLE, check, final, good, send
 
 pytestmark = pytest.mark.unit
 

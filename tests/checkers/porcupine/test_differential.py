@@ -69,7 +69,7 @@ def test_a_mistake_of_ours_is_found() -> None:
 @pytest.mark.parametrize(
     ("specification", "file", "right", "wrong"),
     [
-        ("fifo-queue", "queues.go", "return true, held[1:]", "return true, held[:len(held)-1]"),
+        ("fifo-queue", "objects.go", "return true, held[1:]", "return true, held[:len(held)-1]"),
         ("cas-register", "model.go", "return true, state\n", "return false, state\n"),
     ],
     ids=["the queue is a stack", "what crashed must have happened"],

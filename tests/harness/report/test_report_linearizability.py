@@ -20,7 +20,7 @@ from shalott.harness.report.linearizability import OTHERS_MAX, object_timelines
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.page import render_report
 from shalott.harness.report.results import read_results, render_results
-from tests.checkers.linearizability.explaining.chromium import Chromium
+from tests.checkers.linearizability.chromium import Chromium
 from tests.harness.report.test_report import Page
 from tests.world.harness.report_run import S, example_history, example_plan
 

@@ -14,7 +14,7 @@ from shalott.harness.report.consumers.picture import BLOCKS_MAX, ROWS_MAX, TENUR
 from shalott.harness.report.consumers.section import consumer_section
 from shalott.harness.report.page import render_report
 from tests.checkers.histories import Story
-from tests.checkers.linearizability.explaining.chromium import Chromium
+from tests.checkers.linearizability.chromium import Chromium
 from tests.harness.report.consumers.made_up import END_S, consume_run, group_run, large_run
 from tests.harness.report.test_report import META, Page
 from tests.world.harness.report_run import S, example_history, example_plan

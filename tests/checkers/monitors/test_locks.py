@@ -17,7 +17,7 @@ from shalott.checkers.monitors.lock_monitor import (
     reentrant_lock,
 )
 from shalott.checkers.monitors.monitor import Monitor
-from tests.checkers.linearizability.monitors.comparison import (
+from tests.checkers.monitors.comparison import (
     TIMEOUT_S,
     Subject,
     agrees_with_every_order,

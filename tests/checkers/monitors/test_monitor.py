@@ -21,7 +21,7 @@ from shalott.checkers.monitors.monitor import (
     shortest_prefix,
 )
 from shalott.checkers.monitors.queue_monitor import BAG, FIFO, QueueMonitor
-from tests.checkers.linearizability.monitors.queue_rows import prefix, queue_history
+from tests.checkers.monitors.queue_rows import prefix, queue_history
 
 pytestmark = pytest.mark.unit
 

@@ -18,8 +18,8 @@ from shalott.checkers.monitors.monitor import (
     cut,
     shortest_prefix,
 )
-from tests.checkers.linearizability.monitors.object_rows import object_history
-from tests.checkers.linearizability.monitors.queue_rows import prefix, ranked
+from tests.checkers.monitors.object_rows import object_history
+from tests.checkers.monitors.queue_rows import prefix, ranked
 from tests.checkers.oracle import is_linearizable
 from tests.checkers.random_histories import Thing, Values
 

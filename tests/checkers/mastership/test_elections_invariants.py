@@ -17,7 +17,7 @@ from shalott.checkers.mastership.invariants import (
     OneMasterAnEpoch,
 )
 from tests.checkers.histories import Story
-from tests.checkers.mastership.elections.elections_story import (
+from tests.checkers.mastership.elections_story import (
     began,
     changed,
     elected,

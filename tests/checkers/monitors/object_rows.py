@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 
 from shalott.checkers.history.concurrent import Row
-from tests.checkers.linearizability.monitors.queue_rows import ranked
+from tests.checkers.monitors.queue_rows import ranked
 from tests.checkers.random_histories import Blocked, Refused, Thing, mutated, random_history
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from shalott.checkers.history.concurrent import Row
 from shalott.checkers.monitors.register_monitor import RegisterMonitor
-from tests.checkers.linearizability.monitors.comparison import (
+from tests.checkers.monitors.comparison import (
     TIMEOUT_S,
     Subject,
     agrees_with_every_order,

@@ -9,7 +9,7 @@ import pytest
 from shalott.checkers.checker import Result
 from shalott.checkers.mastership.elections import KINDS, Elections
 from tests.checkers.histories import Story
-from tests.checkers.mastership.elections.elections_story import elected, good
+from tests.checkers.mastership.elections_story import elected, good
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ import pytest
 
 from shalott.checkers.history.concurrent import Row
 from shalott.checkers.monitors.register_monitor import RegisterMonitor
-from tests.checkers.linearizability.monitors.comparison import decide
+from tests.checkers.monitors.comparison import decide
 
 pytestmark = pytest.mark.unit
 

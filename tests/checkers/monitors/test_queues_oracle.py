@@ -18,7 +18,7 @@ from shalott.checkers.history.concurrent import Row, from_rows
 from shalott.checkers.models import Model, make_model
 from shalott.checkers.monitors.monitor import MonitorAnswer, cut
 from shalott.checkers.monitors.queue_monitor import BAG, FIFO, QueueMonitor
-from tests.checkers.linearizability.monitors.queue_rows import about, prefix, queue_history, ranked
+from tests.checkers.monitors.queue_rows import about, prefix, queue_history, ranked
 from tests.checkers.oracle import is_linearizable
 
 pytestmark = pytest.mark.explore

@@ -8,7 +8,7 @@ import pytest
 
 from shalott.checkers.logs.fresh_reads import FreshReads
 from tests.checkers.histories import Story
-from tests.checkers.logs.test_log_replicated import Records, poll, send, story
+from tests.checkers.logs.test_replicated_log import Records, poll, send, story
 
 pytestmark = pytest.mark.unit
 

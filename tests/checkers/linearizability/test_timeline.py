@@ -22,7 +22,7 @@ from shalott.checkers.linearizability.timeline import (
     write_timeline,
 )
 from shalott.checkers.models import make_model
-from tests.checkers.linearizability.explaining.timelines import made_up, register_history
+from tests.checkers.linearizability.timelines import made_up, register_history
 
 pytestmark = pytest.mark.unit
 
@@ -148,7 +148,7 @@ def test_processes_without_that_rule_have_lanes_of_their_own() -> None:
 
 
 def test_the_palette_is_that_of_the_report() -> None:
-    root = Path(__file__).parents[4]
+    root = Path(__file__).parents[3]
     ours = (root / "shalott/checkers/linearizability/templates/timeline_page.css").read_text()
     report = (root / "shalott/harness/report/templates/report.css").read_text()
 

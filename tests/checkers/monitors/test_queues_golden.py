@@ -15,7 +15,7 @@ from shalott.checkers.monitors.queue_monitor import FIFO
 
 pytestmark = pytest.mark.unit
 
-HERE = Path(os.environ.get("SHALOTT_HISTORIES", Path(__file__).parents[5] / "shared/histories"))
+HERE = Path(os.environ.get("SHALOTT_HISTORIES", Path(__file__).parents[4] / "shared/histories"))
 LINE = re.compile(r"\[(\d+)\] (?:call (add|remove)(?:\((-?\d+)\))?|return ?(empty|-?\d+)?)$")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shalott.checkers.history.concurrent import Row
 from shalott.checkers.monitors.set_monitor import SetMonitor
-from tests.checkers.linearizability.monitors.comparison import (
+from tests.checkers.monitors.comparison import (
     TIMEOUT_S,
     Subject,
     agrees_with_every_order,

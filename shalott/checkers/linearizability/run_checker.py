@@ -27,6 +27,7 @@ from shalott.checkers.linearizability.explanation import Explanation, to_detail
 from shalott.checkers.linearizability.verdict import Verdict, Violation
 from shalott.checkers.models import Model, make_model, model_name
 from shalott.core.history import History
+from shalott.core.json_value import JsonObject
 
 TIME_LIMIT_S: Final = 120.0  # for all objects
 MEMORY_LIMIT_BYTES: Final = 2 * 1024**3
@@ -131,7 +132,7 @@ class Judged:
         assert self.verdict.violation is not None
         return self.verdict.violation
 
-    def summary(self) -> dict[str, object]:
+    def summary(self) -> JsonObject:
         """For those who read the results as data."""
         found = self.verdict
         return {

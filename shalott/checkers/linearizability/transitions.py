@@ -270,7 +270,7 @@ class Transitions:
             self._operations += new
             if (is_pure := self._is_pure) is not None:
                 for kind, operation in enumerate(new, known):
-                    if self._says_pure(is_pure, operation):
+                    if _says_pure(self.model, is_pure, operation):
                         lib.shl_kinds_mark_pure(self._kinds, kind)
             return
         self._operations += [None] * len(fresh)
@@ -278,15 +278,6 @@ class Transitions:
         self._described.append(
             (known, lambda at: self._canonical(history.operation(int(rows[at]))))
         )
-
-    def _says_pure(self, is_pure: Callable[[Operation], bool], operation: Operation) -> bool:
-        try:
-            return is_pure(operation)
-        except Exception as raised:  # a foreign model may fail in any way
-            raise UsageError(
-                f"model {model_name(self.model)} can't say whether {operation.f} of"
-                f" {operation.argument!r} is pure: {type(raised).__name__}: {raised}"
-            ) from raised
 
     def _canonical(self, operation: Operation) -> Operation:
         f = self._meanings[operation.f].f if self._meanings is not None else operation.f
@@ -340,6 +331,16 @@ class Transitions:
             number = self._numbers[state] = len(self._states)
             self._states.append(state)
         return number
+
+
+def _says_pure(model: Model, is_pure: Callable[[Operation], bool], operation: Operation) -> bool:
+    try:
+        return is_pure(operation)
+    except Exception as raised:  # a foreign model may fail in any way
+        raise UsageError(
+            f"model {model_name(model)} can't say whether {operation.f} of"
+            f" {operation.argument!r} is pure: {type(raised).__name__}: {raised}"
+        ) from raised
 
 
 _COLLECTIONS: Final = (tuple, frozenset)

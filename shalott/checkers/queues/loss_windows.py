@@ -438,12 +438,13 @@ REPLICA_WINDOWS = (
 )
 
 
-# Why messages were lost: which documented window of mirrored queues explains a run of losses.
+# --- which window explains a run of losses --------------------------------------------------------
 #
-# A run is held against each turning point of its queue (checkers/queues/turning_points.py) and
-# each window that speaks of such, in order of time. The first window all of whose steps are seen explains it; if there is none, nothing documented does, and the loss
-# is "unexplained". A window that the plan's settings rule out is not looked at: where it is seen
-# nevertheless, that is no excuse but another fault of the broker.
+# A run is held against each turning point of its queue (checkers/queues/turning_points.py) and each
+# window that speaks of such, in order of time. The first window whose steps are all seen explains
+# it; if there is none, nothing documented does, and the loss is "unexplained". A window that the
+# plan's settings rule out is not looked at: where it is seen nevertheless, that is no excuse but
+# another fault of the broker.
 
 __all__ = ["CLOCK_SLACK_NS", "WINDOWS", "Explanation", "Guarded", "S", "explain"]
 

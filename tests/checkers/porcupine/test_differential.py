@@ -36,7 +36,7 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 COMPARE_WITH: Final = """
 import sys
 from pathlib import Path
-from shalott.checkers.porcupine import build
+from shalott.checkers.porcupine import porcupine as build
 build.BRIDGE = build.ROOT = Path(sys.argv[1])
 from tests.checkers.porcupine.differential import compare
 found = compare(sys.argv[2], 200, seed=1)

@@ -306,8 +306,8 @@ class RunningCheck:
         return []
 
     @property
-    def _prefixes(self) -> _Prefixes:
-        return _Prefixes(self.model, self.limits, self.budget)
+    def _prefixes(self) -> Prefixes:
+        return Prefixes(self.model, self.limits, self.budget)
 
     def _count(self, decider: str) -> None:
         self.decided_by[decider] = self.decided_by.get(decider, 0) + 1
@@ -429,7 +429,7 @@ def split(history: ConcurrentHistory) -> list[Part]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Prefixes:
+class Prefixes:
     """Checks of a history's prefixes, within what is left of the time of the check of all of it."""
 
     model: Model

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shalott.checkers.consumers.checkers import consumer_checkers
-from shalott.checkers.consumers.rows.rules import ConsumeRules, QueueRules
+from shalott.checkers.consumers.consume_rules import ConsumeRules, QueueRules
+from shalott.checkers.consumers.consumer_checkers import consumer_checkers
 from shalott.core.history import HISTORY_SCHEMA, History, events_table
 
 QUEUES, CONSUMERS, WINDOW = 8, 40, 50

@@ -17,8 +17,8 @@ import time
 import numpy as np
 import pyarrow as pa
 
-from shalott.checkers.groups.checkers import group_checkers
-from shalott.checkers.groups.rows.rules import Group, GroupRules
+from shalott.checkers.groups.group_checkers import group_checkers
+from shalott.checkers.groups.group_rules import Group, GroupRules
 from shalott.core.history import EVENT_SCHEMA, HISTORY_SCHEMA, History
 
 QUEUES = 16

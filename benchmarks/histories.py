@@ -30,7 +30,7 @@ from shalott.checkers.history.concurrent import (
     ConcurrentHistory,
     Values,
 )
-from shalott.checkers.history.words import Words
+from shalott.checkers.history.string_column import Words
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

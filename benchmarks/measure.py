@@ -71,7 +71,7 @@ def decider(
             by=by,
             time_limit_s=time_limit_s,  # type: ignore[arg-type]
         )
-    from shalott.checkers.porcupine.check import check_with_porcupine
+    from shalott.checkers.porcupine.porcupine import check_with_porcupine
 
     check_with_porcupine(from_rows([]), model)
     return lambda history: check_with_porcupine(
@@ -87,7 +87,7 @@ def many_files(
     time_limit_s: float | None = None,
 ) -> dict[str, Any]:
     """Every file read and checked, one after the other, as a program would do it at its start."""
-    import shalott.checkers.reading.text  # noqa: F401 -- what read_history imports when it is needed
+    import shalott.checkers.reading.text_history  # noqa: F401 -- what read_history imports when it is needed
 
     ask = decider(by, model, time_limit_s)
     before = peak_bytes()

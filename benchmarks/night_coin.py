@@ -10,8 +10,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from shalott.checkers.base import Anomaly, Result
-from shalott.checkers.record import CheckerRecord
+from shalott.checkers.checker import Anomaly, CheckerRecord, Result
 from shalott.core.history import History
 
 COUNTER = "SHALOTT_COIN"

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from benchmarks.histories import Load
 from benchmarks.processes import measure
-from shalott.checkers.porcupine.build import library_path
+from shalott.checkers.porcupine.porcupine import library_path
 from shalott.core.errors import ShalottError
 
 LIMIT_S: Final = 20.0

@@ -15,8 +15,8 @@ from textwrap import dedent
 
 import pytest
 
-from shalott.checkers.models.door import MODELS
-from shalott.checkers.record import CHECKERS
+from shalott.checkers.checker import CHECKERS
+from shalott.checkers.models.outside import MODELS
 from shalott.core import doors
 
 METADATA = "Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"

@@ -301,7 +301,7 @@ setup_porcupine() {
     ensure_commands go=golang-go gcc=gcc || return 1
     setup_venv || return 1
     say "building Porcupine; the first time takes a minute"
-    "$VENV/bin/python" -m shalott.checkers.porcupine.build
+    "$VENV/bin/python" -m shalott.checkers.porcupine.porcupine
 }
 
 # --- Java clients ------------------------------------------------------------------------------------------------

@@ -22,11 +22,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shalott.checkers.consumers.rows.rules import ConsumeRules
-from shalott.checkers.groups.rows.rules import GroupRules
+from shalott.checkers.consumers.consume_rules import ConsumeRules
+from shalott.checkers.groups.group_rules import GroupRules
 from shalott.checkers.linearizability.run_checker import Linearizability
-from shalott.checkers.logs.anomalies import ReplicatedLog
-from shalott.checkers.mastership.elections.regressions import Elections
+from shalott.checkers.logs.replicated_log import ReplicatedLog
+from shalott.checkers.mastership.elections import Elections
 from shalott.checkers.mastership.mastership import MS, Mastership
 from shalott.checkers.queues.fifo_order import FifoOrder
 from shalott.core.errors import UsageError

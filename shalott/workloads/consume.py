@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from shalott.checkers.base import Checker
-from shalott.checkers.consumers.checkers import consumer_checkers
-from shalott.checkers.consumers.rows.rules import ConsumeRules
+from shalott.checkers.checker import Checker
+from shalott.checkers.consumers.consume_rules import ConsumeRules
+from shalott.checkers.consumers.consumer_checkers import consumer_checkers
 from shalott.clients.amqp.channel import guest_of
 from shalott.clients.amqp.consumer_client import EXCHANGE_PREFIX, ConsumerClients
 from shalott.clients.amqp_libraries.library_client import make_clients

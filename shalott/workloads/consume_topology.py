@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shalott.checkers.consumers.rows.rules import QueueRules
+from shalott.checkers.consumers.consume_rules import QueueRules
 from shalott.clients.amqp.consumer_client import (
     EXCHANGE_PREFIX,
     Arguments,

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from shalott.checkers.base import Checker
+from shalott.checkers.checker import Checker
 from shalott.checkers.linearizability.run_checker import Linearizability
 from shalott.checkers.queues.fifo_order import FifoOrder
 from shalott.core.generator import Generator, Stagger, TimeLimit

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from shalott.checkers.base import Checker
-from shalott.checkers.groups.checkers import group_checkers
-from shalott.checkers.mastership.elections.regressions import Elections
+from shalott.checkers.checker import Checker
+from shalott.checkers.groups.group_checkers import group_checkers
+from shalott.checkers.mastership.elections import Elections
 from shalott.checkers.runs.convergence import Convergence
 from shalott.clients.library_choice import LibraryClients, library_clients
 from shalott.clients.rocketmq.consumption import Listener, MemberSettings

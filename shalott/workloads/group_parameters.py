@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from shalott.checkers.groups.rows.rules import Group, GroupRules
+from shalott.checkers.groups.group_rules import Group, GroupRules
 from shalott.clients.library_choice import (
     BROKERS_MAX_RECONSUME,
     BROKERS_RETRY_LEVEL,

@@ -22,7 +22,7 @@ from typing import Annotated
 
 import msgspec
 
-from shalott.checkers.base import Checker
+from shalott.checkers.checker import Checker
 from shalott.checkers.linearizability.run_checker import Linearizability
 from shalott.checkers.queues.locks import Locks
 from shalott.clients.amqp.channel import guest_of

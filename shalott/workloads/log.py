@@ -4,7 +4,7 @@ A process is bound to a node with a broker: it asks that node's name server wher
 sends there, and polls at that node's own broker, be it the master or a slave (at the master where
 slaves answer no readers). Where name servers
 have nodes of their own, each is asked by the processes of some brokers. After the heal every queue
-is read at every broker from offset 0 to its end; checkers/logs/anomalies.py says what
+is read at every broker from offset 0 to its end; checkers/logs/replicated_log.py says what
 must be found there.
 
 ``elections`` is the same load, judged by the elections alone: what becomes of messages is not
@@ -20,10 +20,10 @@ from typing import Annotated
 
 import msgspec
 
-from shalott.checkers.base import Checker
-from shalott.checkers.logs.anomalies import ReplicatedLog
-from shalott.checkers.logs.freshness import FreshReads
-from shalott.checkers.mastership.elections.regressions import Elections
+from shalott.checkers.checker import Checker
+from shalott.checkers.logs.fresh_reads import FreshReads
+from shalott.checkers.logs.replicated_log import ReplicatedLog
+from shalott.checkers.mastership.elections import Elections
 from shalott.checkers.runs.convergence import Convergence
 from shalott.clients.library_choice import (
     JavaParameters,

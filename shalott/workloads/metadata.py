@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from shalott.checkers.base import Checker
+from shalott.checkers.checker import Checker
 from shalott.checkers.linearizability.run_checker import Linearizability
 from shalott.clients.management import POLICY, QUEUE, ManagementClient
 from shalott.cluster.systems.record import SYSTEMS

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from shalott.checkers.base import Checker
+from shalott.checkers.checker import Checker
 from shalott.checkers.queues.guarantees import ClientGuarantees
 from shalott.clients.amqp.channel import guest_of
 from shalott.clients.amqp.queue_client import AmqpQueueClient

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from shalott.checkers.base import Checker
+from shalott.checkers.checker import Checker
 from shalott.core.client import Client, MakeClient
 from shalott.core.doors import Door, door_of_records
 from shalott.core.generator import Generator

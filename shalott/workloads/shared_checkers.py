@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shalott.checkers.base import Checker
-from shalott.checkers.mastership.elections.invariants import (
+from shalott.checkers.checker import Checker
+from shalott.checkers.mastership.invariants import (
     AckedOnMembers,
     MasterFromSet,
     MasterHasAcked,

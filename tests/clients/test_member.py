@@ -9,7 +9,7 @@ import pytest
 
 from shalott.broker.rocket.processor.clients import LOCK_EXPIRES_MS
 from shalott.broker.rocket.remoting.command import RequestCode
-from shalott.checkers.groups.rows.rules import Group
+from shalott.checkers.groups.group_rules import Group
 from tests.world.rocket.members import Groups, with_groups
 
 pytestmark = pytest.mark.unit

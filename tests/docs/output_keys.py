@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.core.history import History
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "output-keys.md"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkers.linearizability.explaining.chromium import Chromium, Page
+from tests.checkers.linearizability.chromium import Chromium, Page
 from tests.tidy.sources import ROOT
 
 pytestmark = pytest.mark.browser

@@ -4,7 +4,7 @@
  * The first byte says the dialect and whether values are keyed, the second how long the pieces are.
  * What is checked beyond "no crash": a file read in pieces is the file read at once, with the same
  * complaint at the same place; what was read is a history; no memory is left. */
-#include "../../checkers/engine/read.h"
+#include "../../shalott/checkers/engine/read.h"
 
 #include <stdio.h>
 #include <stdlib.h>

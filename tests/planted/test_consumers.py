@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from shalott.checkers.consumers.checkers import consumer_checkers
-from shalott.checkers.consumers.rows.rules import ConsumeRules
-from shalott.checkers.groups.checkers import group_checkers
-from shalott.checkers.groups.rows.rules import GroupRules
+from shalott.checkers.consumers.consume_rules import ConsumeRules
+from shalott.checkers.consumers.consumer_checkers import consumer_checkers
+from shalott.checkers.groups.group_checkers import group_checkers
+from shalott.checkers.groups.group_rules import GroupRules
 from tests.planted.consumers import MUTANTS
 from tests.planted.consumers_shape import ConsumerMutant
 

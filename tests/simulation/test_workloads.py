@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from shalott.broker.rabbit.metadata import access
-from shalott.checkers.base import Result
-from shalott.checkers.linearizability.explaining.explanation import from_detail
+from shalott.checkers.checker import Result
+from shalott.checkers.linearizability.explanation import from_detail
 from shalott.core.history import write_history
 from shalott.harness.cli.main import run_command
 from shalott.harness.run.planning import Request, make_plan

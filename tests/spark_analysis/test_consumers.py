@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from shalott.checkers.base import Result
-from shalott.checkers.consumers.checkers import consumer_checkers
-from shalott.checkers.consumers.rows.rules import ConsumeRules, QueueRules
-from shalott.checkers.groups.checkers import group_checkers
-from shalott.checkers.groups.rows.rules import Group, GroupRules
+from shalott.checkers.checker import Result
+from shalott.checkers.consumers.consume_rules import ConsumeRules, QueueRules
+from shalott.checkers.consumers.consumer_checkers import consumer_checkers
+from shalott.checkers.groups.group_checkers import group_checkers
+from shalott.checkers.groups.group_rules import Group, GroupRules
 from shalott.core.plan import dump_plan
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import render_results

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.history.columns import client_operations
 from shalott.checkers.mastership.mastership import Mastership
 from shalott.checkers.queues.outcomes import DUPLICATED, LOST, PHANTOM, message_outcomes

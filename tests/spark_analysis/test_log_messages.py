@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from shalott.checkers.logs.anomalies import ReplicatedLog
+from shalott.checkers.logs.replicated_log import ReplicatedLog
 from shalott.spark_analysis.kernels.judge import judge_here
 from shalott.spark_analysis.sql_engine import read_ops
 from shalott.spark_analysis.stored_runs import LOG_COUNTS, find_runs

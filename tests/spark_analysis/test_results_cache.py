@@ -91,7 +91,7 @@ def test_many_segments_become_one(
 
 
 def test_an_invalid_run_that_lost_nothing_is_shown_as_invalid(tmp_path: Path) -> None:
-    from shalott.checkers.base import Result
+    from shalott.checkers.checker import Result
 
     results = [Result(checker="availability", valid=False, counts={})]
     data = render_results(example_plan(), results, ReportMeta(command="", started_wall_ns=0))

@@ -30,8 +30,8 @@ CATCHES_ALL: Mapping[str, str] = {
     "shalott/broker/rabbit/processes/runtime.py": "a process that crashes must not end the others",
     "shalott/harness/run/simulate.py": "one seed that can't be run must not end a campaign",
     "shalott/checkers/models/outside.py": "a model of others may fail in any way",
-    "shalott/checkers/linearizability/deciding/transitions.py": "what a model raises is reported",
-    "shalott/checkers/linearizability/explaining/search.py": "what a model raises is no verdict",
+    "shalott/checkers/linearizability/transitions.py": "what a model raises is reported",
+    "shalott/checkers/linearizability/order_search.py": "what a model raises is no verdict",
     "shalott/core/doors.py": "somebody else's module may fail in any way, and is told of",
     "shalott/spark_analysis/kernels/judge.py": "one run must not end a fleet's report",
     "shalott/harness/search/workers.py": "all that a worker meets must be reported",
@@ -41,7 +41,7 @@ CATCHES_ALL: Mapping[str, str] = {
 CATCHES_BASE: Mapping[str, str] = {
     "shalott/cluster/sim/loop/loop.py": "the loop's exception handler has it",
     "shalott/cluster/sim/network/transport.py": "the loop's exception handler has it",
-    "shalott/checkers/linearizability/deciding/transitions.py": "nothing is raised through C",
+    "shalott/checkers/linearizability/transitions.py": "nothing is raised through C",
 }
 
 # (file, function): where the arguments that are passed on are data, and why.

@@ -38,7 +38,7 @@ PLANTED_TREE = tree_of(
     (
         "shalott/harness/run/run.py",
         "docs/how-to/check-a-history.md",
-        "shalott/checkers/queues/causes.py",
+        "shalott/checkers/queues/loss_windows.py",
         "tests/x/test_y.py",
     ),
     "# 2 Two\n\n## 2.1 Two one\n",

@@ -18,8 +18,8 @@ from tests.tidy.sources import PACKAGE, Source
 
 # (file, name): what may have no user here, and why.
 NO_USER_HERE: Mapping[tuple[str, str], str] = {
-    ("shalott/checkers/linearizability/explaining/timeline.py", "timeline_html"): "for notebooks",
-    ("shalott/checkers/linearizability/explaining/timeline.py", "write_timeline"): "the same",
+    ("shalott/checkers/linearizability/timeline.py", "timeline_html"): "for notebooks",
+    ("shalott/checkers/linearizability/timeline.py", "write_timeline"): "the same",
     (
         "shalott/core/history.py",
         "read_origin",

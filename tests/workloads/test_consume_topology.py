@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.checkers.consumers.rows.rules import QueueRules
+from shalott.checkers.consumers.consume_rules import QueueRules
 from shalott.clients.amqp.consumer_client import ExchangeDeclaration, QueueDeclaration
 from shalott.core.errors import UsageError
 from shalott.workloads.consume_parameters import FEATURES, ConsumeParameters, features_of

@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from shalott.checkers.logs.anomalies import ReplicatedLog
-from shalott.checkers.logs.freshness import FreshReads
-from shalott.checkers.mastership.elections.invariants import (
+from shalott.checkers.logs.fresh_reads import FreshReads
+from shalott.checkers.logs.replicated_log import ReplicatedLog
+from shalott.checkers.mastership.elections import Elections
+from shalott.checkers.mastership.invariants import (
     AckedOnMembers,
     MasterFromSet,
     MasterHasAcked,
     OneMasterAnEpoch,
 )
-from shalott.checkers.mastership.elections.regressions import Elections
 from shalott.checkers.mastership.mastership import Mastership
 from shalott.clients.rocketmq.log_client import LogClient
 from shalott.cluster.systems.rocket.drawing import SAFE_SETTINGS

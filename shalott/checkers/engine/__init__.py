@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,35 @@ ffi, lib = _engine.ffi, _engine.lib
 if is_stale(Path(str(_engine.__file__)), getattr(lib, "SHL_BUILT_FROM", 0)):
     raise ImportError(f"the engine was built from other C files than these: {_BUILD_IT}")
 
-__all__ = ["INT32S", "INT64S", "UINT8S", "column", "ffi", "lib", "new_budget"]
+__all__ = [
+    "INT32S",
+    "INT64S",
+    "UINT8S",
+    "Budget",
+    "CData",
+    "column",
+    "ffi",
+    "lib",
+    "new_budget",
+    "ranks",
+]
+
+CData = Any  # the engine's memory: cffi gives it the fields that the headers declare
+
+
+class Budget(Protocol):
+    """A ``shl_budget *``: the limits of a check, and what it has used so far (engine.h)."""
+
+    deadline_ns: int
+    memory_limit: int
+    cancel: int
+    stopped: int
+    bytes: int
+    bytes_peak: int
+    steps: int
+    done: int
+    within: Budget | None
+
 
 INT32S, INT64S, UINT8S, _UINT64S = (
     ffi.typeof(f"{name}_t[]") for name in ("int32", "int64", "uint8", "uint64")
@@ -40,16 +68,18 @@ _C_TYPES = {
 _BUDGET = ffi.typeof("shl_budget *")
 
 
-def column(array: npt.NDArray[Any]) -> Any:
+def column(array: npt.NDArray[np.generic]) -> CData:
     """A numpy array as C sees it: a pointer into the same memory. It must be contiguous."""
     if not array.flags.c_contiguous:
         raise ValueError("the engine reads contiguous arrays only")
     return ffi.from_buffer(_C_TYPES[array.dtype], array)
 
 
-def new_budget(*, time_limit_s: float | None = None, memory_limit_bytes: int | None = None) -> Any:
+def new_budget(
+    *, time_limit_s: float | None = None, memory_limit_bytes: int | None = None
+) -> Budget:
     """A fresh ``shl_budget *``: limits from now on; None is no limit."""
-    budget = ffi.new(_BUDGET)
+    budget: Budget = ffi.new(_BUDGET)
     if time_limit_s is not None:
         budget.deadline_ns = lib.shl_now_ns() + max(1, int(time_limit_s * 1e9))
     if memory_limit_bytes is not None:
@@ -58,7 +88,7 @@ def new_budget(*, time_limit_s: float | None = None, memory_limit_bytes: int | N
 
 
 def ranks(
-    invoke_ns: npt.NDArray[np.int64], complete_ns: npt.NDArray[np.int64], budget: Any
+    invoke_ns: npt.NDArray[np.int64], complete_ns: npt.NDArray[np.int64], budget: Budget
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], int]:
     """(call, ret, how many ranks) from clock times; see shl_rank in engine.h."""
     n = len(invoke_ns)

@@ -1,6 +1,4 @@
-/* See cells.h. */
-#include "cells.h"
-
+/* Cells of JSON objects, and the texts in them; see read.h. */
 #include "internal_read.h"
 
 #include <stdbool.h>
@@ -118,7 +116,7 @@ typedef struct {
     bool no_memory;
 } question;
 
-/* Which key it is, -1 if nobody asks for it. `likely` is the one after the last that was found:
+/* Which key it is, -1 if none asks for it. `likely` is the one after the last that was found:
  * cells say the same things in the same order. */
 static int32_t key_of(const question *q, const char *text, int64_t length, int32_t likely)
 {
@@ -131,7 +129,7 @@ static int32_t key_of(const question *q, const char *text, int64_t length, int32
     return -1;
 }
 
-/* A value that somebody asks for; false if it is not of the kind, or not plain. */
+/* A value that is asked for; false if it is not of the kind, or not plain. */
 static bool take_asked(question *q, cursor *c, int32_t k, int64_t *value)
 {
     const char *text;
@@ -151,7 +149,7 @@ static bool take_asked(question *q, cursor *c, int32_t k, int64_t *value)
     }
 }
 
-/* A value that nobody asks for; false if it is not plain. */
+/* A value that is not asked for; false if it is not plain. */
 static bool pass_by(cursor *c)
 {
     const char *text;

@@ -1,6 +1,6 @@
 /* Encoding: one pass that numbers operations and counts objects, one that puts them in their place,
  * one over time that gives each object ranks of its own. */
-#include "encode.h"
+#include "search.h"
 
 #include <string.h>
 

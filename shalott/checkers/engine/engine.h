@@ -41,7 +41,7 @@ enum {
     SHL_MODEL_FAILED = 5, /* the model raised an exception */
 };
 
-/* Limits, obeyed by whoever works under them, and what it has used so far. One for each check;
+/* Limits, obeyed by all that works under them, and what it has used so far. One for each check;
  * parts of a check that run on several threads share it: the counters are atomic. One that is
  * within another one stops when that does, and counts its bytes there, too; but that goes on when
  * it refuses this one memory. */
@@ -76,7 +76,7 @@ void *shl_alloc_used(shl_budget *budget, int64_t bytes);
 void *shl_alloc_used_zeroed(shl_budget *budget, int64_t bytes);
 void *shl_resize(shl_budget *budget, void *memory, int64_t old_bytes, int64_t new_bytes);
 void shl_free(shl_budget *budget, void *memory, int64_t bytes);
-/* Memory that somebody else holds for the check (a model's states): 1, or 0 if refused. Give it
+/* Memory that the caller holds for the check (a model's states): 1, or 0 if refused. Give it
  * back with a negative number. */
 int32_t shl_charge(shl_budget *budget, int64_t bytes);
 int64_t shl_now_ns(void);

@@ -242,7 +242,7 @@ static int skip_piece(shl_cursor *cursor, nesting *open, int *whole)
     }
 }
 
-/* Steps over one form, whatever it is, with the tags and discards before it. */
+/* Steps over one form of any kind, with the tags and discards before it. */
 static int skip_form(shl_cursor *cursor)
 {
     nesting open;

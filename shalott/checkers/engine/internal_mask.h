@@ -3,7 +3,9 @@
 #ifndef SHL_INTERNAL_MASK_H
 #define SHL_INTERNAL_MASK_H
 
-#include "internal_problem.h"
+#include "internal_search.h"
+
+#include <string.h>
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)

@@ -1,8 +1,10 @@
 /* What layers are run for, in one width: the whole history, again and again until crashed
- * operations are counted well enough; or a window of it. See internal_layers.h. */
+ * operations are counted well enough; or a window of it (see internal_layers.h). And the table of
+ * all searches in this width, for a file that defines WORDS. */
 #ifndef SHL_INTERNAL_PASSES_H
 #define SHL_INTERNAL_PASSES_H
 
+#include "internal_depth.h"
 #include "internal_layers.h"
 
 /* --- all layers --------------------------------------------------------------------------------*/
@@ -173,5 +175,23 @@ static int window(const problem *p, int32_t from, int32_t to, int64_t steps, int
     layers_free(l);
     return ended;
 }
+
+/* --- all searches in this width ---------------------------------------------------------------*/
+
+const searches SIZED(searches) = {
+    .depth_new = depth_new,
+    .depth_run = depth_run,
+    .depth_reached = depth_reached,
+    .depth_configurations = depth_configurations,
+    .depth_free = depth_free,
+    .window = window,
+    .layers_new = layers_new,
+    .layers_run = layers_run,
+    .layers_stuck = layers_stuck,
+    .layers_exact = layers_exact,
+    .layers_configurations = layers_configurations,
+    .layers_free = layers_free,
+    .slots_max = WORDS * 64,
+};
 
 #endif

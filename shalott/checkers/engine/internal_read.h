@@ -18,7 +18,7 @@ enum { SHL_NOTHING = 0, SHL_INTEGER = 1, SHL_FORM = 2 };
 typedef struct {
     uint8_t kind;
     int64_t number;
-    shl_slice slice; /* the whole text of it, whatever it is */
+    shl_slice slice; /* the whole text of it */
 } shl_value;
 
 enum { SHL_OK = 0, SHL_FAIL = 1, SHL_INFO = 2, SHL_INVOKE = 3, SHL_NO_TYPE = 4 };
@@ -102,6 +102,8 @@ static inline shl_slice shl_named(const shl_names *names, int32_t number)
 int64_t *shl_row_of(shl_rows_by_id *rows, int64_t id, shl_budget *budget);
 void shl_rows_free(shl_rows_by_id *rows, shl_budget *budget);
 
+/* Bytes from the beginning of the line that `at` stands in. */
+int64_t shl_distance_in_line(const shl_reader *reader, const char *at);
 /* Says what is wrong, and where; returns the code. */
 int shl_complain(shl_reader *reader, int code, int64_t line, const char *at);
 void shl_complain_of(shl_reader *reader, shl_slice word);

@@ -11,7 +11,7 @@
  * crashed dequeue before the first return of any b enqueued after it: its deadline. Deadlines
  * grow with the time of the enqueue, so if the i-th residual value has a deadline, all before
  * it have, and what is needed (Hall) is that the i-th crashed dequeue was called before it. */
-#include "internal_queues.h"
+#include "internal_monitors.h"
 
 /* The first return among the dequeues of values that overtook one; none: more than any rank. */
 static uint32_t first_overtaking(const queue_check *check)
@@ -61,7 +61,7 @@ static void explain_order(queue_check *check, value_span b)
     for (int64_t i = first_called_after(check, b.dequeue_ret); i < queue_count(check, DEQUEUES);
          i++) {
         if (check->history->call[rows[i]] > ret)
-            break; /* whatever comes now returns later still */
+            break; /* all that comes now returns later still */
         if (check->history->ret[rows[i]] > ret)
             continue;
         value_span a = queue_span(check, rows[i]);

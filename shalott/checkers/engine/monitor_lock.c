@@ -9,13 +9,12 @@
  * operations of one sort can change places if the deadlines allow, and the bounds on how many
  * permits are out stay met.) A crashed operation is one that never has to return.
  *
- * Owned locks: a hold, from an acquire to the release that ends it, is one block, because nobody
- * else can do anything meanwhile. It lasts for sure from the acquire's return to the release's
+ * Owned locks: a hold, from an acquire to the release that ends it, is one block, because no other
+ * process can do anything meanwhile. It lasts for sure from the acquire's return to the release's
  * call; so two such intervals may not meet, and if they don't, they are a linearization's order
  * (the zones of Gibbons & Korach, SICOMP 1997; here all of them are forward). A crashed acquire is
- * dropped: nobody else saw it, and its process is gone. A crashed release counts from its call. */
-#include "monitor_lock.h"
-
+ * dropped: no other operation saw it, and its process is gone. A crashed release counts from its
+ * call. */
 #include "internal_monitors.h"
 
 /* --- anyone may release ------------------------------------------------------------------------*/

@@ -9,9 +9,7 @@
  * A crashed append is the one of an offset whose value was read, if no other appended that value
  * there. Offsets below a filled one with neither are filled by the crashed appends that are left,
  * the earliest called at the lowest offset: an exchange argument says that this is the best. The
- * other crashed appends are dropped: nobody saw them, and they can go to the end. */
-#include "monitor_log.h"
-
+ * other crashed appends are dropped: no read saw them, and they can go to the end. */
 #include "internal_monitors.h"
 
 typedef struct {

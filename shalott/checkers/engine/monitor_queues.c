@@ -4,7 +4,7 @@
  * Distinct values make a queue's history a set of spans: a value was certainly not there
  * before its enqueue was called or after its dequeue returned, and certainly there between its
  * enqueue's return and its dequeue's call. Crashed operations are taken into account so (n
- * operations, O(n)): - a crashed enqueue whose value nobody saw is left out: at best it did
+ * operations, O(n)): - a crashed enqueue whose value no dequeue saw is left out: at best it did
  * not happen; - one whose value a dequeue returned had taken effect by that return; - a
  * crashed dequeue may have removed, at any time after its call, any one value that no other
  * dequeue returned (a residual one), or nothing. A dequeue that found the queue empty needs a
@@ -15,7 +15,7 @@
  * not compete with each other, for the same reason.
  *
  * Bad patterns: Henzinger, Sezgin, Vafeiadis (CONCUR 2013); Bouajjani et al. (ICALP 2015). */
-#include "internal_queues.h"
+#include "internal_monitors.h"
 
 #include <string.h>
 
@@ -243,7 +243,7 @@ value_span queue_span(const queue_check *check, int32_t dequeue)
     return span_of(check, (mark < 0 ? -mark : mark) - 1, dequeue);
 }
 
-/* An event that does not come is written to the timeline's last place, which nobody reads. */
+/* An event that does not come is written to the timeline's last place, which is not read. */
 static int mark_enqueues(queue_check *check, int64_t from, int64_t to)
 {
     const shl_queue_history *history = check->history;
@@ -437,4 +437,16 @@ int queue_check_empties(queue_check *check)
         }
     }
     return 1;
+}
+
+/* Unordered queues (bags) with distinct values: no value from nowhere, none twice, and no empty
+ * dequeue while something was certainly there. */
+void shl_check_bag(const shl_queue_history *history, int32_t until, shl_budget *budget,
+                   shl_answer *answer)
+{
+    queue_check check = {
+        .history = history, .until = until, .budget = budget, .answer = answer};
+    if (queue_open(&check, 0))
+        queue_check_empties(&check);
+    queue_close(&check);
 }

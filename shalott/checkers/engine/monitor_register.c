@@ -9,56 +9,10 @@
  *
  * Ours: a successful compare-and-set glues the cluster that it ends to the one that it begins, so
  * clusters are chains of values, and within a chain what belongs to a later value may not return
- * before what belongs to an earlier one is called. What crashed is dropped when nobody observed its
- * value: without it every linearization stays one. What crashed and was observed did happen, at any
- * time after its call. The initial value was written before everything. */
-#include "monitor_register.h"
-
-#include "internal_register.h"
-
-/* --- answers -----------------------------------------------------------------------------------*/
-
-int shl_register_invalid(register_monitor *monitor, int32_t violation, int32_t op0, int32_t op1,
-                         int32_t op2, int32_t op3)
-{
-    *monitor->answer = (shl_answer){SHL_INVALID, SHL_DECIDED, violation, {op0, op1, op2, op3}};
-    return 0;
-}
-
-int shl_register_unknown(register_monitor *monitor, int32_t cause, int32_t why, int32_t op0,
-                         int32_t op1)
-{
-    *monitor->answer = (shl_answer){SHL_UNKNOWN, cause, why, {op0, op1, SHL_NONE, SHL_NONE}};
-    return 0;
-}
-
-/* False when the budget is spent: the answer says so. */
-int shl_register_may_go_on(register_monitor *monitor)
-{
-    int32_t stopped = shl_check_budget(monitor->budget);
-    return !stopped || shl_register_unknown(monitor, stopped, 0, SHL_NONE, SHL_NONE);
-}
-
-int32_t shl_called_at(const shl_history *history, int32_t rank)
-{
-    int64_t low = 0, high = history->n;
-    while (low < high) {
-        int64_t middle = (low + high) / 2;
-        if (history->call[middle] < rank)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < history->n && history->call[low] == rank ? (int32_t)low : SHL_NONE;
-}
-
-int32_t shl_returned_at(const shl_history *history, int32_t rank)
-{
-    for (int64_t i = 0; i < history->n; i++)
-        if (history->ret[i] == rank)
-            return (int32_t)i;
-    return SHL_NONE;
-}
+ * before what belongs to an earlier one is called. What crashed is dropped when no operation
+ * observed its value: without it every linearization stays one. What crashed and was observed did
+ * happen, at any time after its call. The initial value was written before everything. */
+#include "internal_monitors.h"
 
 /* --- who observed and who wrote what -----------------------------------------------------------*/
 
@@ -77,7 +31,7 @@ static void gather_reads(register_monitor *monitor)
 static void note_writer(register_monitor *monitor, int32_t value, int32_t op)
 {
     value_facts *facts = &monitor->values[value];
-    if (facts->writer == NOBODY)
+    if (facts->writer == NO_OP)
         facts->writer = op;
     else
         facts->contested = 1;
@@ -104,11 +58,6 @@ static int is_crashed_cas(const register_monitor *monitor, int32_t op)
     return op >= 0 && h->f[op] == SHL_REGISTER_CAS && h->ret[op] == SHL_NEVER;
 }
 
-int shl_register_observed(const value_facts *facts)
-{
-    return facts->first_read != SHL_NEVER || facts->consumer != NOBODY;
-}
-
 /* The value was observed, so if a crashed compare-and-set is its writer, that one happened, and
  * observed the value that it replaced; and so on up the chain. */
 static void keep_writers(register_monitor *monitor, int32_t value)
@@ -119,7 +68,7 @@ static void keep_writers(register_monitor *monitor, int32_t value)
            && !monitor->values[value].contested) {
         value_facts *facts = &monitor->values[h->a[op]];
         monitor->values[value].kept = 1;
-        if (facts->consumer != NOBODY)
+        if (facts->consumer != NO_OP)
             facts->consumed_twice = 1;
         else
             facts->consumer = op;
@@ -128,7 +77,7 @@ static void keep_writers(register_monitor *monitor, int32_t value)
     }
 }
 
-/* A compare-and-set of a value to itself is a read: nobody replaces anything. */
+/* A compare-and-set of a value to itself is a read: it replaces nothing. */
 static void gather_consumers(register_monitor *monitor)
 {
     const shl_history *h = monitor->history;
@@ -139,7 +88,7 @@ static void gather_consumers(register_monitor *monitor)
         if (h->a[i] == h->b[i]) {
             facts->first_read = h->ret[i] < facts->first_read ? h->ret[i] : facts->first_read;
             facts->last_read = h->call[i] > facts->last_read ? h->call[i] : facts->last_read;
-        } else if (facts->consumer != NOBODY) {
+        } else if (facts->consumer != NO_OP) {
             facts->consumed_twice = 1;
         } else {
             facts->consumer = (int32_t)i;
@@ -198,7 +147,7 @@ static int values_hold(register_monitor *monitor)
     const shl_history *h = monitor->history;
     for (int32_t value = 0; value < h->values; value++) {
         const value_facts *facts = &monitor->values[value];
-        if (shl_register_observed(facts) && facts->writer == NOBODY)
+        if (shl_register_observed(facts) && facts->writer == NO_OP)
             return shl_register_invalid(monitor, SHL_REGISTER_FRESH,
                                         observer_of(monitor, value), SHL_NONE, SHL_NONE, SHL_NONE);
     }
@@ -215,44 +164,6 @@ static int values_hold(register_monitor *monitor)
 
 /* --- chains ------------------------------------------------------------------------------------*/
 
-/* An operation returned at rank `ret`, before one that precedes it in the chain was called. */
-static int out_of_order(register_monitor *monitor, int32_t ret, int32_t call, int32_t writer)
-{
-    int32_t later = shl_returned_at(monitor->history, ret);
-    int32_t earlier = shl_called_at(monitor->history, call);
-    int32_t violation = earlier == writer ? SHL_REGISTER_FUTURE : SHL_REGISTER_CHAIN;
-    return shl_register_invalid(monitor, violation, later, earlier, SHL_NONE, SHL_NONE);
-}
-
-/* Follows a chain from `value`, whose writer was called and returned at these ranks. */
-int shl_register_walk(register_monitor *monitor, int32_t value, int32_t call, int32_t ret,
-                      zone *found)
-{
-    const shl_history *h = monitor->history;
-    zone chain = {ret, call};
-    for (;;) {
-        const value_facts *facts = &monitor->values[value];
-        if (facts->first_read < chain.s)
-            return out_of_order(monitor, facts->first_read, chain.s, facts->writer);
-        chain.f = facts->first_read < chain.f ? facts->first_read : chain.f;
-        chain.s = facts->last_read > chain.s ? facts->last_read : chain.s;
-        int32_t next = facts->consumer;
-        if (next == NOBODY)
-            break;
-        if (h->ret[next] < chain.s)
-            return out_of_order(monitor, h->ret[next], chain.s, facts->writer);
-        chain.f = h->ret[next] < chain.f ? h->ret[next] : chain.f;
-        chain.s = h->call[next] > chain.s ? h->call[next] : chain.s;
-        monitor->walked++;
-        value = h->b[next];
-        /* A value that nobody observed may have several writers: each ends its own chain. */
-        if (!shl_register_observed(&monitor->values[value]))
-            break;
-    }
-    *found = chain;
-    return 1;
-}
-
 static int cycle(register_monitor *monitor)
 {
     const shl_history *h = monitor->history;
@@ -264,12 +175,12 @@ static int cycle(register_monitor *monitor)
         if (writer != INITIALLY && (writer < 0 || h->f[writer] != SHL_REGISTER_WRITE))
             continue;
         int32_t value = root;
-        for (; !reached[value] && monitor->values[value].consumer != NOBODY;
+        for (; !reached[value] && monitor->values[value].consumer != NO_OP;
              value = h->b[monitor->values[value].consumer])
             reached[value] = 1;
     }
     int32_t at = 0, ops[4] = {SHL_NONE, SHL_NONE, SHL_NONE, SHL_NONE};
-    while (reached[at] || monitor->values[at].consumer == NOBODY)
+    while (reached[at] || monitor->values[at].consumer == NO_OP)
         at++;
     /* Everything not reached hangs on a cycle, or is on one: go up far enough to be on it. */
     for (int32_t steps = 0; steps < h->values; steps++)
@@ -288,7 +199,7 @@ static int64_t kept_cas(const register_monitor *monitor)
 {
     int64_t kept = 0;
     for (int32_t value = 0; monitor->has_cas && value < monitor->history->values; value++)
-        kept += monitor->values[value].consumer != NOBODY;
+        kept += monitor->values[value].consumer != NO_OP;
     return kept;
 }
 
@@ -311,30 +222,6 @@ static int lay_zones(register_monitor *monitor)
     return monitor->walked == kept_cas(monitor) || cycle(monitor);
 }
 
-static int stale(register_monitor *monitor, zone one, zone other)
-{
-    const shl_history *h = monitor->history;
-    return shl_register_invalid(monitor, SHL_REGISTER_STALE,
-                                one.f < 0 ? SHL_NONE : shl_returned_at(h, one.f),
-                                shl_called_at(h, other.s), shl_returned_at(h, other.f),
-                                shl_called_at(h, one.s));
-}
-
-/* SHL_NONE is below every f, so ranks that begin no zone need no test of their own. */
-int shl_register_sweep(register_monitor *monitor, zone widest)
-{
-    const int32_t *s_of = monitor->s_of;
-    int32_t ranks = monitor->history->ranks;
-    for (int32_t f = 0; f < ranks; f++) {
-        int32_t s = s_of[f];
-        if ((widest.s > f) & (widest.f < s))
-            return stale(monitor, widest, (zone){f, s});
-        widest.f = s > widest.s ? f : widest.f;
-        widest.s = s > widest.s ? s : widest.s;
-    }
-    return 1;
-}
-
 static int zones_agree(register_monitor *monitor)
 {
     zone initially = {-1, -1};
@@ -342,6 +229,132 @@ static int zones_agree(register_monitor *monitor)
         && !shl_register_walk(monitor, monitor->initial, -1, -1, &initially))
         return 0;
     return lay_zones(monitor) && shl_register_sweep(monitor, initially);
+}
+
+/* --- reads and writes only --------------------------------------------------------------------*/
+
+/* Three passes without branches that depend on the data. */
+
+enum { NOT_WRITTEN = -2, SEVERAL = -3, AHEAD = 16 };
+
+/* One value: when it was written and read. */
+typedef struct {
+    int32_t call; /* of its write; -1: it was there at first; NOT_WRITTEN; SEVERAL writes */
+    int32_t ret;
+    int32_t first_read; /* the first rank at which a read returned it, or SHL_NEVER */
+    int32_t last_read;  /* the last at which one was called, or -1 */
+} cluster;
+
+static void gather(const shl_history *history, cluster *clusters)
+{
+    const shl_history h = *history;
+    for (int64_t i = 0; i < h.n; i++) {
+        /* Values come in any order: each is asked for some rows ahead. */
+        int32_t soon = h.a[i + AHEAD < h.n ? i + AHEAD : i];
+        __builtin_prefetch(&clusters[soon < 0 ? 0 : soon], 1);
+        int32_t call = h.call[i], ret = h.ret[i];
+        int writes = h.f[i] == SHL_REGISTER_WRITE;
+        int reads = (h.f[i] == SHL_REGISTER_READ) & (ret != SHL_NEVER);
+        cluster *here = &clusters[h.a[i] < 0 ? 0 : h.a[i]];
+        cluster now = *here;
+        int32_t read_ret = reads ? ret : SHL_NEVER, read_call = reads ? call : -1;
+        int32_t write_call = now.call == NOT_WRITTEN ? call : SEVERAL;
+        now.first_read = read_ret < now.first_read ? read_ret : now.first_read;
+        now.last_read = read_call > now.last_read ? read_call : now.last_read;
+        now.call = writes ? write_call : now.call;
+        now.ret = writes ? ret : now.ret;
+        *here = now;
+    }
+}
+
+static int32_t first_writer(const shl_history *h, int32_t value, int32_t after)
+{
+    for (int64_t i = after + 1; i < h->n; i++)
+        if (h->f[i] == SHL_REGISTER_WRITE && h->a[i] == value)
+            return (int32_t)i;
+    return SHL_NONE;
+}
+
+static int written_twice(register_monitor *monitor, int32_t value)
+{
+    int32_t one = first_writer(monitor->history, value, -1);
+    int32_t other = value == monitor->initial ? one : first_writer(monitor->history, value, one);
+    return shl_register_unknown(monitor, SHL_NOT_THIS_MONITOR, SHL_REGISTER_CONTESTED, one, other);
+}
+
+/* A value was read that was not written, or not yet. */
+static int refuse(register_monitor *monitor, const cluster *here)
+{
+    const shl_history *h = monitor->history;
+    int32_t reader = shl_returned_at(h, here->first_read);
+    if (here->call == NOT_WRITTEN)
+        return shl_register_invalid(monitor, SHL_REGISTER_FRESH, reader, SHL_NONE, SHL_NONE,
+                                    SHL_NONE);
+    return shl_register_invalid(monitor, SHL_REGISTER_FUTURE, reader, shl_called_at(h, here->call),
+                                SHL_NONE, SHL_NONE);
+}
+
+/* Values that no operation read may have several writers: each is a zone of its own. */
+static void lay_unread(register_monitor *monitor, const cluster *clusters)
+{
+    const shl_history *h = monitor->history;
+    for (int64_t i = 0; i < h->n; i++)
+        if (h->f[i] == SHL_REGISTER_WRITE && h->ret[i] != SHL_NEVER
+            && clusters[h->a[i]].call == SEVERAL
+            && clusters[h->a[i]].first_read == SHL_NEVER)
+            monitor->s_of[h->ret[i]] = h->call[i];
+}
+
+/* *undecided: a value that was read and has several writers. It is left out, since what is wrong
+ * with the others is wrong with it or without. */
+static int lay(register_monitor *monitor, const cluster *clusters, int32_t *undecided)
+{
+    int several = 0;
+    *undecided = SHL_NONE;
+    for (int32_t value = 0; value < monitor->history->values; value++) {
+        const cluster *here = &clusters[value];
+        int unread = here->first_read == SHL_NEVER;
+        /* SEVERAL and NOT_WRITTEN are below every rank: one comparison finds all that is wrong. */
+        if (!unread && (here->call < -1 || here->first_read < here->call)) {
+            if (here->call != SEVERAL)
+                return refuse(monitor, here);
+            *undecided = value;
+        }
+        several |= here->call == SEVERAL;
+        if (here->call < 0 || (unread && here->ret == SHL_NEVER))
+            continue;
+        int32_t f = here->ret < here->first_read ? here->ret : here->first_read;
+        monitor->s_of[f] = here->call > here->last_read ? here->call : here->last_read;
+    }
+    if (several)
+        lay_unread(monitor, clusters);
+    return 1;
+}
+
+static void check_plain(register_monitor *monitor)
+{
+    const shl_history *h = monitor->history;
+    int64_t bytes = (h->values + 1) * (int64_t)sizeof(cluster);
+    cluster *clusters = shl_alloc_used(monitor->budget, bytes);
+    if (!clusters) {
+        shl_register_unknown(monitor, monitor->budget->stopped, 0, SHL_NONE, SHL_NONE);
+        return;
+    }
+    for (int32_t value = 0; value <= h->values; value++)
+        clusters[value] = (cluster){NOT_WRITTEN, NOT_WRITTEN, SHL_NEVER, -1};
+    if (monitor->initial != SHL_NONE)
+        clusters[monitor->initial].call = clusters[monitor->initial].ret = -1;
+    gather(h, clusters);
+    int32_t undecided;
+    if (shl_register_may_go_on(monitor) && lay(monitor, clusters, &undecided)
+        && shl_register_may_go_on(monitor)) {
+        zone initially = {-1, -1};
+        if (monitor->initial != SHL_NONE && clusters[monitor->initial].call != SEVERAL)
+            initially.s = clusters[monitor->initial].last_read;
+        if (shl_register_sweep(monitor, initially) && undecided != SHL_NONE)
+            written_twice(monitor, undecided);
+    }
+    shl_free(monitor->budget, clusters, bytes);
 }
 
 /* --- the check ---------------------------------------------------------------------------------*/
@@ -372,7 +385,7 @@ static void check_with_cas(register_monitor *monitor)
         return;
     }
     for (int32_t value = 0; value < h->values; value++)
-        monitor->values[value] = (value_facts){.writer = NOBODY, .consumer = NOBODY,
+        monitor->values[value] = (value_facts){.writer = NO_OP, .consumer = NO_OP,
                                             .first_read = SHL_NEVER, .last_read = -1};
     holds(monitor);
     shl_free(monitor->budget, monitor->values, bytes);
@@ -395,6 +408,6 @@ void shl_check_register(const shl_history *history, int32_t initial, shl_budget 
     if (history->b)
         check_with_cas(&monitor);
     else
-        shl_register_plain(&monitor);
+        check_plain(&monitor);
     shl_free(budget, monitor.s_of, bytes);
 }

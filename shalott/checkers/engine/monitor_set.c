@@ -2,20 +2,18 @@
  *
  * Without reads of the whole set, elements are objects of their own (Herlihy & Wing's locality).
  *
- * An element that nobody removes is added at one instant p: after the call of its first add (of the
- * one that says it changed the set) and of each operation that missed it; before the return of all
- * its other adds and of each that found it. Reads of the whole set must then be a chain by
- * inclusion, which puts reads and elements in layers: those added before the smallest, its reads,
- * those added before the next... Linearizable iff nobody returns before one of a lower layer is
- * called; elements have the bounds of p in place of call and return.
+ * An element that no operation removes is added at one instant p: after the call of its first add
+ * (of the one that says it changed the set) and of each operation that missed it; before the
+ * return of all its other adds and of each that found it. Reads of the whole set must then be a
+ * chain by inclusion, which puts reads and elements in layers: those added before the smallest,
+ * its reads, those added before the next... Linearizable iff none returns before one of a lower
+ * layer is called; elements have the bounds of p in place of call and return.
  *
  * An element that is added once and removed is there from p to an instant q, that of one of its
- * removes. Whoever found it must overlap [p, q], and whoever missed it, or removed it in vain, must
- * not be within it. If p and q can be neighbours, all of these hold. If they can't, the latest p
- * and the earliest q are the best, and independent of each other: lowering p would only help where
- * p and q could be neighbours. */
-#include "monitor_set.h"
-
+ * removes. An operation that found it must overlap [p, q], and one that missed it, or removed it
+ * in vain, must not be within it. If p and q can be neighbours, all of these hold. If they can't,
+ * the latest p and the earliest q are the best, and independent of each other: lowering p would
+ * only help where p and q could be neighbours. */
 #include "internal_monitors.h"
 
 typedef struct {
@@ -23,7 +21,7 @@ typedef struct {
     int32_t added;     /* one that says it changed the set, or SHL_NONE */
     int32_t soonest;   /* the first to return of those that it is there for, or SHL_NONE */
     int32_t missed;    /* the last called of those that missed it, or SHL_NONE */
-    int32_t found;     /* someone who found it there, or SHL_NONE */
+    int32_t found;     /* an operation that found it there, or SHL_NONE */
     int32_t layer;     /* the smallest set read that has it, or SHL_NONE */
     int32_t listed;    /* the last of its operations; if it is removed */
     uint8_t several_adds, several_added, is_removed, is_observed;
@@ -118,7 +116,7 @@ static void gather(set_monitor *set)
     }
 }
 
-/* --- an element that nobody removes ------------------------------------------------------------*/
+/* --- an element that no operation removes -----------------------------------------------------*/
 
 static int32_t other_added(const set_monitor *set, int32_t added)
 {

@@ -38,34 +38,6 @@ const shl_reading *shl_reader_state(const shl_reader *reader)
     return &reader->state;
 }
 
-/* --- complaints --------------------------------------------------------------------------------*/
-
-/* Bytes from the beginning of the line that `at` stands in. */
-static int64_t distance_in_line(const shl_reader *reader, const char *at)
-{
-    const char *from = at;
-    while (from > reader->begin && from[-1] != '\n')
-        from--;
-    return at - from + (from == reader->begin ? reader->line_begin : 0);
-}
-
-int shl_complain(shl_reader *reader, int code, int64_t line, const char *at)
-{
-    reader->state.error = code;
-    reader->state.error_line = line;
-    reader->state.error_column = distance_in_line(reader, at) + 1;
-    return code;
-}
-
-void shl_complain_of(shl_reader *reader, shl_slice word)
-{
-    int64_t most = (int64_t)sizeof reader->state.error_word - 1;
-    int64_t length = word.length < most ? word.length : most;
-    if (length > 0)
-        memcpy(reader->state.error_word, word.at, (size_t)length);
-    reader->state.error_word[length > 0 ? length : 0] = 0;
-}
-
 /* --- feeding -----------------------------------------------------------------------------------*/
 
 static int read_line(shl_reader *reader, shl_cursor *line)
@@ -113,7 +85,7 @@ static int read_lines(shl_reader *reader, shl_cursor *cursor, int32_t last)
 /* Remembers how far the next bytes begin behind their line's beginning. */
 static void leave_line(shl_reader *reader, const char *at)
 {
-    reader->line_begin = distance_in_line(reader, at);
+    reader->line_begin = shl_distance_in_line(reader, at);
 }
 
 int64_t shl_reader_feed(shl_reader *reader, const char *bytes, int64_t length, int32_t last)

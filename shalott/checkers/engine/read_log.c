@@ -36,7 +36,7 @@ static int complain_of(shl_reader *reader, int code, int64_t line, shl_slice met
 
 /* --- Jepsen ------------------------------------------------------------------------------------*/
 
-/* Whatever a logger puts before the entry ends in " - "; without it the line is the entry. It
+/* What a logger puts before the entry ends in " - "; without it the line is the entry. It
  * mostly stands where it stood in the line before; there it is the first one if no other fits
  * before it, since no two of them overlap. */
 static void skip_logger(shl_reader *reader, shl_cursor *line)

@@ -3,9 +3,8 @@
  * Depth first finds a witness soon if there is one, or gets stuck and stays there. Where it is
  * stuck a window is tried: if no state at all before it lets the next returns pass, the history is
  * wrong, and little of it had to be looked at. Layers decide what is left. Turns are of doubling
- * length, and nobody has one who took longer so far than a third of depth first's time: the whole
+ * length, and none has one that took longer so far than a third of depth first's time: the whole
  * costs a small multiple of the one that decides. */
-#include "internal_abstraction.h"
 #include "internal_search.h"
 
 #include <string.h>
@@ -100,7 +99,7 @@ static int32_t returns_before_call(const problem *p, int32_t op)
     return low;
 }
 
-/* Can this operation take effect in no state whatever? */
+/* Can this operation take effect in no state at all? */
 static int impossible(const problem *p, int32_t op)
 {
     for (int32_t s = 0; s < p->state_count; s++)
@@ -216,7 +215,7 @@ static int window_turn(search *s, int (*window)(search *, int64_t, int32_t *), t
     return 1;
 }
 
-/* Depth first has a turn. 1: that settled it; 0: somebody else may have one now; -1: not yet. */
+/* Depth first has a turn. 1: that settled it; 0: another search may have one now; -1: not yet. */
 static int depth_turn(search *s, int64_t *now_ns)
 {
     int impatient = (s->methods & SHL_IMPATIENT) != 0;
@@ -226,7 +225,7 @@ static int depth_turn(search *s, int64_t *now_ns)
     if (settled(s, ended, SHL_BY_DEPTH, reached(s)))
         return 1;
     *now_ns = took(&s->of_depth, *now_ns);
-    /* While it gets on nobody else works; nor at the first pause, which is often short. */
+    /* While it gets on no other search works; nor at the first pause, which is often short. */
     s->stalled = reached(s) > s->before ? 0 : s->stalled + 1;
     if (reached(s) - s->before > FURTHER * s->p.slots) /* what was so hard lies well behind */
         s->of_depth.steps = s->of_question.steps = s->of_window.steps = first_allowance(s);

@@ -1,3 +1,3 @@
 /* The searches for up to 64 operations pending at once. */
 #define WORDS 1
-#include "internal_sized.h"
+#include "internal_passes.h"

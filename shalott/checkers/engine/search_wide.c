@@ -1,3 +1,3 @@
 /* The searches for up to 512 operations pending at once. */
 #define WORDS 8
-#include "internal_sized.h"
+#include "internal_passes.h"

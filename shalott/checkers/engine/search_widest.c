@@ -1,3 +1,3 @@
 /* The searches for up to 4,096 operations pending at once. */
 #define WORDS 64
-#include "internal_sized.h"
+#include "internal_passes.h"

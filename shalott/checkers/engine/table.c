@@ -1,6 +1,6 @@
 /* The transition table: filled lazily, each (state, kind) asked once of a model that may be
  * slow. */
-#include "internal_table.h"
+#include "internal_search.h"
 
 #include <string.h>
 

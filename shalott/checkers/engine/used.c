@@ -1,6 +1,6 @@
-/* Persistent, hash-consed counts; see internal_used.h. (Filliatre and Conchon, "Type-safe modular
+/* Persistent, hash-consed counts; see internal_search.h. (Filliatre and Conchon, "Type-safe modular
  * hash-consing", 2006, for the technique.) */
-#include "internal_used.h"
+#include "internal_search.h"
 
 #include <string.h>
 

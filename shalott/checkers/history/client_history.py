@@ -3,8 +3,8 @@
 Times of the run's one clock become ranks; an info may take effect at any later time, or never. One
 column holds the value of an operation, so argument and result are both that column, and each model
 reads the one that its f means. A dequeue that failed because the queue was empty is an observation:
-it becomes an ok that found nothing. What came back corrupted is an ok of which nobody knows what it
-was about: it counts as without an answer.
+it becomes an ok that found nothing. What came back corrupted is an
+ok of unknown content: it counts as without an answer.
 """
 
 from __future__ import annotations

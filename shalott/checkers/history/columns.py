@@ -7,15 +7,15 @@ compared as integers. Nullable integers come with a mask; nothing here makes a P
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shalott.checkers.history.texts import words_of
-from shalott.checkers.history.words import Words
+from shalott.checkers.history.string_column import Words
+from shalott.checkers.history.text_columns import words_of
 from shalott.core.history import History
 
 Ints = npt.NDArray[np.int64]
@@ -24,13 +24,13 @@ Codes = npt.NDArray[np.int32]
 
 NEVER = np.iinfo(np.int64).max  # the time of what never happened
 
-# What consumers' clients write down between the operations that they are asked for: nobody asked
+# What consumers' clients write down between the operations that they are asked for: no plan asked
 # for it, and it proves no service (docs/reference/consumers.md).
 BETWEEN: Final = (
     *("channel", "consumer", "deliver", "ack", "nack", "reject", "recover", "blocked"),
     *("member", "assignment", "lock", "send-back", "commit", "moved"),
 )
-# Asked for, but of a client alone: done whatever the system makes of it.
+# Asked for, but of a client alone: done without regard to what the system makes of it.
 UNANSWERED: Final = ("hang-up", "close-channel", "join", "leave", "die")
 # Keys of publishes that go to no queue by name.
 EXCHANGE: Final = "exchange/"
@@ -77,7 +77,7 @@ def client_operations(history: History) -> Operations:
     value = ops["value"]
     return Operations(
         index=_integers(ops["index"]),
-        process=_integers(ops["process"]),
+        process=_integers(ops["process"]).astype(np.int32, copy=False),
         node=_words(ops["node"]),
         f=_words(ops["f"]),
         key=_words(ops["key"]),
@@ -92,16 +92,16 @@ def client_operations(history: History) -> Operations:
 
 
 def asked_operations(history: History) -> Operations:
-    """Those that somebody asked for: without what consumers write down between them."""
+    """Those that a plan asked for: without what consumers write down between them."""
     ops = client_operations(history)
     between = ops.f.among(BETWEEN)
     return ops.take(~between) if between.any() else ops
 
 
-def _integers(column: pa.ChunkedArray, default: int | None = None) -> Any:
+def _integers(column: pa.ChunkedArray, default: int | None = None) -> npt.NDArray[np.int64]:
     if default is not None and column.null_count:
         column = pc.fill_null(column, default)
-    return column.to_numpy()
+    return np.asarray(column.to_numpy())
 
 
 def _booleans(column: pa.ChunkedArray) -> Bools:
@@ -118,3 +118,23 @@ def _words(column: pa.ChunkedArray) -> Words:
     encoded = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     codes = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int32)
     return Words(codes, tuple(encoded.dictionary.to_pylist()))
+
+
+# Rows brought together by a small integer, quickly.
+
+RADIX_MAX = 1 << 16  # numpy sorts integers of 16 bits by radix
+
+
+def by_group(group: Ints) -> Ints:
+    """A stable order by group."""
+    if len(group) and int(group.min()) >= 0 and int(group.max()) < RADIX_MAX:
+        return np.argsort(group.astype(np.uint16), kind="stable")
+    return np.argsort(group, kind="stable")
+
+
+def split_by(group: Ints) -> list[Ints]:
+    """The positions of each group, in order within it."""
+    if not len(group):
+        return []
+    order = by_group(group)
+    return np.split(order, np.flatnonzero(np.diff(group[order])) + 1)

@@ -1,4 +1,4 @@
-"""A concurrent history as the linearizability checkers take it: columns, whatever it was read from.
+"""A concurrent history as the linearizability checkers take it: columns, from any source.
 
 Readers (checkers/reading) make it, models and monitors encode it for the engine, explanations read
 rows back. Nothing here is a Python object an operation: strings are dictionary-encoded, values that
@@ -8,7 +8,7 @@ An operation's ``argument`` is what it was invoked with and its ``result`` what 
 (Jepsen's :value of the two). Where a file has one value an operation (our own Parquet), both
 columns hold it and each model reads the one that its f means.
 
-Nobody changes a history or its columns; a changed one is made anew (``dataclasses.replace``). They
+No code changes a history or its columns; a changed one is made anew (``dataclasses.replace``). They
 are no frozen dataclasses because those set each field by a call, which for the small histories that
 are checked by the hundred is a tenth of the time.
 """
@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shalott.checkers.history.exact import exact
-from shalott.checkers.history.words import Rows, Words
+from shalott.checkers.history.exact_values import exact
+from shalott.checkers.history.string_column import Rows, Words
 
 NEVER: Final = 2**31 - 1  # the ret of a crashed operation: SHL_NEVER in engine/engine.h
 
@@ -32,7 +32,7 @@ NOTHING, INTEGER, FORM = 0, 1, 2  # the codes of ``Values.kind``
 
 
 class Unknown:
-    """What a crashed operation returned: nobody knows."""
+    """What a crashed operation returned: it is not known."""
 
     _only: Unknown | None = None
 
@@ -99,7 +99,7 @@ class Values:
         kind, number = self.kind.item(row), self.number.item(row)
         return number if kind == INTEGER else None if kind == NOTHING else self.forms[number]
 
-    def get_all(self, rows: npt.NDArray[np.int32]) -> list[Hashable]:
+    def get_all(self, rows: npt.NDArray[np.integer]) -> list[Hashable]:
         """Those of some rows."""
         kinds, numbers = self.kind[rows].tolist(), self.number[rows].tolist()
         return [
@@ -168,7 +168,7 @@ class ConcurrentHistory:
             self.process.item(row),
         )
 
-    def operations(self, rows: npt.NDArray[np.int32]) -> list[Operation]:
+    def operations(self, rows: npt.NDArray[np.integer]) -> list[Operation]:
         """Some rows as a model sees them, in less time than one by one."""
         names = self.f.names
         return [

@@ -17,6 +17,8 @@ from shalott.core.history import History
 from shalott.core.op import NEMESIS
 from shalott.core.plan import Effect
 
+Decoded = dict[str, Any]  # a JSON object of a cell, as it came in: see decode_object
+
 # What our own kinds did, by how their names begin: for rows that don't say it, as older ones.
 _OF_OLD_KINDS: Mapping[str, tuple[Effect, ...]] = {
     "kill": ("ends-processes",),
@@ -160,7 +162,7 @@ class Stall:
 
 
 def stalled_ns(stalls: Iterable[Stall], begin_ns: int, end_ns: int, grace_ns: int = 0) -> int:
-    """How much of the time from ``begin_ns`` to ``end_ns`` nobody can be charged for: that of the
+    """How much of the time from ``begin_ns`` to ``end_ns`` is charged to none: that of the
     stalls, and ``grace_ns`` after each of them."""
     total_ns, counted_to_ns = 0, begin_ns
     for stall in sorted(stalls, key=lambda stall: stall.begin_ns):
@@ -176,7 +178,7 @@ def stalled_ns(stalls: Iterable[Stall], begin_ns: int, end_ns: int, grace_ns: in
 class Surroundings:
     """Everything in a history that is not a client's operation. Each tuple is in order of time.
 
-    What nodes said across a stall of the harness is no observation: nobody knows when it was true.
+    What nodes said across a stall of the harness is no observation: it is unknown when it was true.
     """
 
     faults: tuple[Fault, ...]
@@ -254,7 +256,7 @@ def _without_stalls(
     observations: Sequence[Observation], stalls: Sequence[Stall]
 ) -> tuple[Observation, ...]:
     """Those that a stall touches have no answer; and of each node there is one such in each stall,
-    so that nobody takes it to have believed throughout what it said before and after."""
+    lest it be taken to have believed throughout what it said before and after."""
     own = [stall for stall in stalls if not stall.of_relays]
     nodes = sorted({seen.node for seen in observations}) if own else []
     kept = [
@@ -271,16 +273,16 @@ def _without_stalls(
     return tuple(sorted(kept, key=lambda seen: seen.begin_ns))
 
 
-def _stall(row: dict[str, Any], extra: dict[str, Any], run_end_ns: int) -> Stall:
+def _stall(row: Decoded, extra: Decoded, run_end_ns: int) -> Stall:
     kind = str(extra.get("kind") or "")
-    begin_ns = int(extra.get("begin_ns", row["invoke_ns"]))
+    begin_ns = int(extra["begin_ns"] if "begin_ns" in extra else row["invoke_ns"])
     end_ns = run_end_ns if kind == "relays-ended" else int(extra.get("end_ns", begin_ns))
     return Stall(
         row["index"], kind, begin_ns, max(begin_ns, end_ns), int(extra.get("asleep_ns", 0))
     )
 
 
-def decode_object(text: str | None) -> dict[str, Any]:
+def decode_object(text: str | None) -> Decoded:
     """The JSON object of an ``extra`` or ``detail`` cell; {} if there is none or it is damaged."""
     if not text:
         return {}
@@ -299,7 +301,7 @@ def _end_ns(history: History) -> int:
     return max(int(pc.max(ops["invoke_ns"]).as_py()), last_end_ns or 0)
 
 
-def _fault(row: dict[str, Any], extra: dict[str, Any], end_ns: int) -> Fault:
+def _fault(row: Decoded, extra: Decoded, end_ns: int) -> Fault:
     effective = extra.get("effective_ns")
     healed = extra.get("healed_ns")
     end = row["complete_ns"] if healed is None else healed
@@ -323,13 +325,13 @@ def _fault(row: dict[str, Any], extra: dict[str, Any], end_ns: int) -> Fault:
     )
 
 
-def _effects(told: Any, kind: str) -> tuple[str, ...]:
+def _effects(told: object, kind: str) -> tuple[str, ...]:
     if isinstance(told, list):
         return tuple(map(str, told))
     return next((done for name, done in _OF_OLD_KINDS.items() if kind.startswith(name)), ())
 
 
-def _observation(row: dict[str, Any], extra: dict[str, Any]) -> Observation:
+def _observation(row: Decoded, extra: Decoded) -> Observation:
     claims = tuple(
         Claim(
             group=str(claim.get("group", "")),
@@ -355,5 +357,5 @@ def _observation(row: dict[str, Any], extra: dict[str, Any]) -> Observation:
     )
 
 
-def _names(told: Any) -> tuple[str, ...]:
+def _names(told: object) -> tuple[str, ...]:
     return tuple(sorted(map(str, told))) if isinstance(told, list) else ()

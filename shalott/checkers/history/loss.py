@@ -9,17 +9,47 @@ writing process.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
-from shalott.checkers.history.columns import Bools, Codes, Ints, Operations
+from shalott.checkers.history.columns import Bools, Codes, Ints, Operations, by_group
 from shalott.checkers.history.faults import Fault
-from shalott.checkers.history.grouping import by_group
 
 POSITIONS = ("prefix", "middle", "suffix", "whole")  # whole: nothing of it survived
+
+
+LossDetail = dict[str, Any]  # the anatomy of a loss, as results.json keeps it; {}: none
+
+
+class FaultWindow(TypedDict):
+    window: str
+    acknowledged: int
+    lost: int
+
+
+# What is told of a run of losses: where, how long, who acknowledged it, and why.
+LossStory = TypedDict(
+    "LossStory",
+    {
+        "queue": str,
+        "node": str,
+        "acknowledged-by": list[str],
+        "length": int,
+        "first": int,
+        "last": int,
+        "begin_ns": int,
+        "end_ns": int,
+        "window": str,
+        "cause": str,
+        "why": str,
+        "evidence": NotRequired[Mapping[str, object]],
+        "steps": list[dict[str, object]],
+        "operations": list[int],
+    },
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +187,13 @@ def counts_by_node(ops: Operations, acked: Acknowledged) -> dict[str, dict[str, 
     }
 
 
-def counts_by_fault_window(
-    faults: Sequence[Fault], acked: Acknowledged
-) -> list[dict[str, str | int]]:
+def counts_by_fault_window(faults: Sequence[Fault], acked: Acknowledged) -> list[FaultWindow]:
     """By the faults in force at the acknowledgement, or the last one that had ended before it."""
     edges = sorted({edge for fault in faults for edge in (fault.invoke_ns, fault.end_ns + 1)})
     window = np.searchsorted(np.array(edges, dtype=np.int64), acked.at_ns, side="right")
     total = np.bincount(window, minlength=len(edges) + 1)
     lost = np.bincount(window[acked.is_lost], minlength=len(edges) + 1)
-    merged: dict[str, dict[str, Any]] = {}
+    merged: dict[str, FaultWindow] = {}
     for number in np.flatnonzero(total):
         at_ns = edges[number - 1] if number else -1
         label = window_label(faults, at_ns)

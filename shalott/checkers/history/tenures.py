@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow.compute as pc
 
-from shalott.checkers.history.faults import Fault, Observation, Surroundings, decode_object
+from shalott.checkers.history.faults import Decoded, Fault, Observation, Surroundings, decode_object
 from shalott.core.history import History
 
 
@@ -34,7 +33,7 @@ class NodeEvent:
     kind: str
     role: str
     epoch: int
-    detail: dict[str, Any] = field(default_factory=dict)
+    detail: Decoded = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,39 +7,33 @@
         print(explain(history, verdict, "cas-register").reason)
 
 Linearizability is local (Herlihy & Wing 1990): each key is an object and is checked alone, on as
-many threads as there are cores. A monitor (checkers/linearizability/monitors) decides in linear
-time where it can. What it passes over goes to the general search (deciding/general_search.py),
-which asks the model.
+many threads as there are cores. A monitor (checkers/monitors) decides in linear time where it
+can. What it passes over goes to the general search (general_search.py), which asks the model.
 A verdict says who decided it; "unknown" says why and how far the check got. Nothing guesses.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from shalott.checkers.history.concurrent import ConcurrentHistory
-from shalott.checkers.history.words import Words
-from shalott.checkers.linearizability.deciding.running_check import By, Limits, RunningCheck
-from shalott.checkers.linearizability.deciding.transitions import refuse_unknown
-from shalott.checkers.linearizability.deciding.verdict import CheckInterrupted, Verdict, Violation
-from shalott.checkers.linearizability.deciding.workers import cores
-from shalott.checkers.models import BUILT_IN, Model, make_model, meanings_of, model_name, own_name
+from shalott.checkers.linearizability.running_check import By, Limits, judge
+from shalott.checkers.linearizability.transitions import canonical
+from shalott.checkers.linearizability.verdict import CheckInterrupted, Verdict, Violation
+from shalott.checkers.linearizability.workers import cores
+from shalott.checkers.models import BUILT_IN, Model, make_model, model_name, own_name
 from shalott.checkers.reading import read_history
 
 if TYPE_CHECKING:
-    from shalott.checkers.linearizability.explaining.explanation import Explanation
+    from shalott.checkers.linearizability.explanation import Explanation
 
 __all__ = [
     "BUILT_IN",
     "CheckInterrupted",
     "Verdict",
     "Violation",
-    "canonical",
     "check",
     "explain",
     "make_model",
@@ -87,15 +81,7 @@ def check(
 
         require_model(model, model_name(model))
     limits = Limits(time_limit_s, memory_limit_bytes, threads or cores())
-    running = RunningCheck(canonical(history, model), model, limits)
-    try:
-        running.run(by, find_prefix)
-    except KeyboardInterrupt:
-        running.cause = "cancelled"
-        raise CheckInterrupted(running.verdict()) from None
-    except MemoryError:
-        running.cause = "memory"
-    return running.verdict()
+    return judge(canonical(history, model), model, limits, by=by, find_prefix=find_prefix)
 
 
 def explain(
@@ -108,33 +94,10 @@ def explain(
     in at most so many seconds and twice those of the check. Raises ValueError: the verdict is not
     invalid.
     """
-    from shalott.checkers.linearizability.explain import (
-        explain_verdict,  # it is not needed by who only checks
-    )
+    from shalott.checkers.linearizability.explain import explain_verdict  # a check needs none
 
     explanation, _ = explain_verdict(history, verdict, model, time_limit_s=time_limit_s)
     return explanation
-
-
-def canonical(history: ConcurrentHistory, model: Model) -> ConcurrentHistory:
-    """The history with the model's own name for each f, and one code for each name.
-
-    Raises UsageError: the model does not know an f.
-    """
-    meanings = meanings_of(model)
-    names = history.f.names
-    if meanings is None:
-        return history
-    own = []
-    for code, name in enumerate(names):
-        if (meaning := meanings.get(name)) is None:
-            refuse_unknown(history, model, code)
-        own.append(name if meaning is None else meaning.f)
-    if tuple(own) == names:
-        return history
-    merged = list(dict.fromkeys(own))
-    codes = np.array([merged.index(name) for name in own], dtype=np.int32)
-    return replace(history, f=Words(codes[history.f.codes], tuple(merged)))
 
 
 def memory_left(limit_bytes: int) -> int:

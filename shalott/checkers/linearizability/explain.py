@@ -26,12 +26,8 @@ from shalott.checkers.history.concurrent import (
     Operation,
     Values,
 )
-from shalott.checkers.history.exact import exact
-from shalott.checkers.linearizability.checking import canonical, check
-from shalott.checkers.linearizability.deciding.running_check import By
-from shalott.checkers.linearizability.deciding.verdict import Verdict, Violation
-from shalott.checkers.linearizability.explaining.cutting import cut_apart, cut_operations
-from shalott.checkers.linearizability.explaining.explanation import (
+from shalott.checkers.history.exact_values import exact
+from shalott.checkers.linearizability.explanation import (
     CONCURRENT,
     CONTEXT,
     EARLIER,
@@ -46,19 +42,25 @@ from shalott.checkers.linearizability.explaining.explanation import (
     Step,
     operation_text,
 )
-from shalott.checkers.linearizability.explaining.search import ModelFailed, Order, Part
-from shalott.checkers.linearizability.explaining.window import RECENT_MAX, Chooser, Window, parts_of
-from shalott.checkers.linearizability.explaining.words import (
+from shalott.checkers.linearizability.legal_orders import Before
+from shalott.checkers.linearizability.model_words import (
     LOCKS,
     cause_of,
+    cut_apart,
+    cut_operations,
     object_name,
     state_text,
     stuck_sentence,
     why_not,
 )
-from shalott.checkers.linearizability.legal_orders import Before
-from shalott.checkers.linearizability.monitors.base import cut
+from shalott.checkers.linearizability.order_search import ModelFailed, Order, Part
+from shalott.checkers.linearizability.running_check import By, Limits, judge
+from shalott.checkers.linearizability.transitions import canonical
+from shalott.checkers.linearizability.verdict import Verdict, Violation
+from shalott.checkers.linearizability.window import RECENT_MAX, Chooser, Window, parts_of
+from shalott.checkers.linearizability.workers import cores
 from shalott.checkers.models import Model, make_model, meanings_of, model_name, own_name
+from shalott.checkers.monitors.monitor import cut
 
 SEARCH: Final = "general search"
 _LONG: Final = 20_000  # operations: of a longer prefix only a part is looked at
@@ -113,7 +115,8 @@ def _with_prefix(
 ) -> Violation:
     """A violation of one object's history with its shortest prefix, if that is found in time."""
     by: By = "general" if found.by.startswith(SEARCH) else "auto"
-    again = check(history, model, by=by, find_prefix=True, time_limit_s=time_limit_s)
+    limits = Limits(time_limit_s, None, cores())
+    again = judge(history, model, limits, by=by, find_prefix=True)
     return again.violation or found
 
 
@@ -375,7 +378,7 @@ class _Writer:
             )
         elif window is not None and window.left_out:
             notes.append(
-                f"Not shown: earlier crashed operations that help nobody ({window.left_out:,})."
+                f"Not shown: earlier crashed operations that help no order ({window.left_out:,})."
             )
         if window is not None and len(window.starts) > 1:
             notes.append(
@@ -410,7 +413,7 @@ class _Writer:
 
     def roles(self, proof: dict[int, Part], window: Window | None) -> dict[int, str]:
         roles: dict[int, str] = {}
-        # With nobody's witnesses, all that a small proof can't do without are.
+        # Without a monitor's witnesses, all that a small proof can't do without are.
         is_small = window is not None and window.is_minimal and len(proof) <= _UNPROVED
         earlier = WITNESS if is_small and not self.witness else EARLIER
         for row in self.context(proof, window):
@@ -518,4 +521,4 @@ class _Writer:
         if part.operation.f != "acquire":
             return ""
         process = int(self.history.process[self.original[part.row]])
-        return f"process {process} had acquired it and nobody had released it"
+        return f"process {process} had acquired it and no process had released it"

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from shalott.checkers.history.concurrent import NEVER, OK, ConcurrentHistory, Operation
-from shalott.checkers.history.words import Words
-from shalott.checkers.linearizability.checking import check
-from shalott.checkers.linearizability.explaining.search import Order, search, step_of
-from shalott.checkers.linearizability.explaining.window import Window
+from shalott.checkers.history.string_column import Words
+from shalott.checkers.linearizability.order_search import Order, search, step_of
+from shalott.checkers.linearizability.running_check import Limits, judge
+from shalott.checkers.linearizability.transitions import canonical
+from shalott.checkers.linearizability.window import Window
 from shalott.checkers.models import Meaning, Model, OneOf, meanings_of
 from shalott.core.errors import UsageError
 
@@ -96,7 +97,8 @@ def _is_legal(
     names.append(following.tagged("", _END))
     tagged = _with_end(replace(prefix, f=Words(codes, tuple(names))))
     try:
-        return check(tagged, following, by="general", time_limit_s=_ORDER_S, threads=1).valid
+        limits = Limits(_ORDER_S, None, 1)
+        return judge(canonical(tagged, following), following, limits, by="general").valid
     except UsageError:  # of a model that was asked for what it never was asked before
         return "unknown"
 
@@ -146,7 +148,7 @@ class _Following:
         return bool(getattr(self.model, "by_process", False))
 
     def is_pure(self, operation: Operation) -> bool:
-        says: Any = getattr(self.model, "is_pure", None)
+        says = getattr(self.model, "is_pure", None)
         return operation.f not in self.tags and says is not None and bool(says(operation))
 
     def tagged(self, f: str, tag: int) -> str:
@@ -161,7 +163,8 @@ class _Following:
         self.tags[name] = (f, tag)
         return name
 
-    def step(self, state: Any, op: Operation) -> Hashable | OneOf | None:
+    def step(self, state: Hashable, op: Operation) -> Hashable | OneOf | None:
+        assert isinstance(state, tuple)
         own, taken = state
         f, tag = self.tags.get(op.f, (op.f, None))
         if tag == _END:

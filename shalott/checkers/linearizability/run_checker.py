@@ -11,22 +11,23 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
 
-from shalott.checkers.base import OPERATIONS_MAX, Anomaly, Result
+from shalott.checkers.checker import OPERATIONS_MAX, Anomaly, Result
 from shalott.checkers.history.client_history import concurrent_history
 from shalott.checkers.history.columns import NEVER, Ints, Operations, client_operations
 from shalott.checkers.history.concurrent import FAIL, ConcurrentHistory
 from shalott.checkers.history.faults import Surroundings, read_surroundings
 from shalott.checkers.linearizability.checking import check
-from shalott.checkers.linearizability.deciding.verdict import Verdict, Violation
 from shalott.checkers.linearizability.explain import explain
-from shalott.checkers.linearizability.explaining.explanation import Explanation, to_detail
+from shalott.checkers.linearizability.explanation import Explanation, to_detail
+from shalott.checkers.linearizability.verdict import Verdict, Violation
 from shalott.checkers.models import Model, make_model, model_name
 from shalott.core.history import History
+from shalott.core.json_value import JsonObject
 
 TIME_LIMIT_S: Final = 120.0  # for all objects
 MEMORY_LIMIT_BYTES: Final = 2 * 1024**3
@@ -131,8 +132,8 @@ class Judged:
         assert self.verdict.violation is not None
         return self.verdict.violation
 
-    def summary(self) -> dict[str, Any]:
-        """For whoever reads the results as data."""
+    def summary(self) -> JsonObject:
+        """For those who read the results as data."""
         found = self.verdict
         return {
             "valid": found.valid,
@@ -183,9 +184,9 @@ def _last_ns(ops: Operations, where: Ints) -> int:
     return int(ends.max())
 
 
-def in_force(begin_ns: int, end_ns: int, around: Surroundings) -> dict[str, Any]:
+def in_force(begin_ns: int, end_ns: int, around: Surroundings) -> dict[str, object]:
     """The stretch of time, and which faults were in force then, or had been shortly before."""
-    span: dict[str, Any] = {"begin_ns": begin_ns, "end_ns": end_ns}
+    span: dict[str, object] = {"begin_ns": begin_ns, "end_ns": end_ns}
     faults = [f for f in around.injected if f.effective_ns <= end_ns]
     during = [f.name for f in faults if f.end_ns >= begin_ns]
     if during:

@@ -84,7 +84,7 @@ def _why_not_whole(polls: Polls, offset: Ints, own: Ints) -> str:
     for poll in own[np.lexsort((polls.count[own] == 0, polls.start[own]))]:
         start, first, count = int(polls.start[poll]), int(polls.first[poll]), int(polls.count[poll])
         if start > reach:
-            return f"nobody read on from offset {reach}"
+            return f"no client read on from offset {reach}"
         if polls.moved[poll] != NOWHERE:
             reach = max(reach, int(polls.moved[poll]) if polls.moved[poll] > start else 0)
             continue

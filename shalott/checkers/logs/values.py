@@ -4,14 +4,14 @@ A log keeps what it has, so a message that was acknowledged is in every final re
 none it is a ``lost-write``, whether its offset holds another message now or the log ends before it
 (kafka.clj counts only the former, since its readers may just not have come so far); if it is in
 some it is ``lost-on-node`` (jepsen-io/nats). Where a final read is not whole, an acknowledged
-message that nobody read is ``unseen``: nobody knows. A message that was read, and is gone though it
+message that no client read is ``unseen``. A message that was read, and is gone though it
 was never acknowledged, has ``vanished``: a reader acted on what the log then took back.
 
 ``duplicate``: one message at several offsets; ``stored-twice`` where its client had sent it so
 often, which is the client's doing; ``committed-twice`` where it is a transaction's.
 ``inconsistent-offsets``: several messages at one offset, as senders and readers were told;
 ``shared-offset`` where two senders were. ``phantom``: a message that was read although its send had
-certainly failed (G1a). ``unexpected``: nobody sent it; ``too-early``: read before it was sent;
+certainly failed (G1a). ``unexpected``: no client sent it; ``too-early``: read before it was sent;
 ``corrupted``: its body failed the CRC.
 """
 
@@ -34,7 +34,7 @@ class Presence:
     at_end: Bools  # in a final read
     at_nodes: Ints  # in so many nodes' final reads
     lost: Bools  # acknowledged, and certainly gone
-    unseen: Bools  # acknowledged, and nobody knows
+    unseen: Bools  # acknowledged, and not read
     on_some: Bools  # acknowledged, in a final read, and missing from another node's
     vanished: Bools  # read, never acknowledged, and certainly gone
 
@@ -80,7 +80,7 @@ def presence(log: LogHistory, final: FinalReads, sent: Ints) -> Presence:
 
 
 def _overwritten(log: LogHistory, sent: Ints) -> Bools:
-    """By send: nobody read it, and somebody read another message at its offset."""
+    """By send: no client read it, and one read another message at its offset."""
     sends, records = log.sends, log.records
     read = np.zeros(len(sends.row), dtype=np.bool_)
     read[sent[sent >= 0]] = True

@@ -1,7 +1,7 @@
 """Epochs: did the version that gives a master its role ever go backwards?
 
 An epoch is the version of the metadata row that named the master; each change of the row is one
-higher. A lower one later means that somebody overwrote the row from a stale copy, or that a part of
+higher. A lower one later means that a node overwrote the row from a stale copy, or that a part of
 the cluster went on with tables of its own. Epoch 0 means that a system has none.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from shalott.checkers.base import Anomaly
+from shalott.checkers.checker import Anomaly
 from shalott.checkers.history.faults import Observation, Surroundings
 from shalott.checkers.history.tenures import NodeEvent
 

@@ -7,22 +7,22 @@ nodes acknowledged writes as master in overlapping stretches, or in one epoch; b
 a node that answered "master" to the polls before and after. Where a group acknowledges by a vote
 of its members that is no proof: a node that still believes in its lead passes the write on.
 
-A stale claim harms nobody until it is acted on (a master cut off from the rest can't know), so a
+A stale claim does no harm until it is acted on (a master cut off from the rest can't know), so a
 claimed overlap is reported and leaves the run valid unless ``strict``; an effective one is two
 histories of one queue and makes it invalid. Epoch regressions are reported like claims.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.checkers.history.columns import Operations, client_operations
-from shalott.checkers.history.faults import Observation, Surroundings, read_surroundings
+from shalott.checkers.history.faults import Fault, Observation, Surroundings, read_surroundings
 from shalott.checkers.history.loss import window_label
 from shalott.checkers.history.tenures import (
     NodeEvent,
@@ -36,7 +36,6 @@ from shalott.checkers.history.tenures import (
     without_pauses,
 )
 from shalott.checkers.mastership.epochs import Restarts, epoch_regressions
-from shalott.checkers.mastership.takeovers import takeovers_ns
 from shalott.core.history import History
 
 MS = 1_000_000
@@ -360,3 +359,35 @@ def _tenure_detail(tenure: Tenure) -> dict[str, str | int]:
         "end_ns": tenure.end_ns,
         "epoch": tenure.epoch,
     }
+
+
+# How long a group waited for its next master after a fault took its master's node away.
+#
+# Told, not judged: the gate of a plan is on what clients got (``availability``), and a group
+# whose old master goes on acknowledging behind a partition has a long takeover and no outage.
+
+
+def takeovers_ns(held: Sequence[Tenure], faults: Iterable[Fault]) -> Iterator[int]:
+    """From each fault's taking hold to the first tenure of another node, while the fault lasts; of
+    each group whose master's node it struck, and which got another master."""
+    for fault in faults:
+        struck = _struck(fault)
+        for group in dict.fromkeys(tenure.group for tenure in held):
+            own = [tenure for tenure in held if tenure.group == group]
+            at_once = [t for t in own if t.begin_ns <= fault.effective_ns <= t.end_ns]
+            masters = {tenure.node for tenure in at_once}
+            if not masters or not masters <= struck:
+                continue
+            waited = [
+                tenure.begin_ns - fault.effective_ns
+                for tenure in own
+                if fault.effective_ns < tenure.begin_ns <= fault.end_ns
+                and tenure.node not in masters
+            ]
+            if waited:
+                yield min(waited)
+
+
+def _struck(fault: Fault) -> set[str]:
+    """Nodes that it was done to, or that lost a link."""
+    return {*fault.nodes, *(node for link in fault.links for node in link)}

@@ -1,7 +1,7 @@
 """The models that are built in, by name, those of others, and what any model means by an f.
 
 ``make_model("cas-register:initial=0,nil=any")`` is how the command line asks for one; in Python a
-model is made like any object: ``CasRegister(initial=0, nil="any")``. A model of somebody else's is
+model is made like any object: ``CasRegister(initial=0, nil="any")``. A foreign model is
 named by its door (door.py), or as ``package.module:Class`` (outside.py).
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from shalott.checkers.models.base import Meaning, Meanings, Model, OneOf
 from shalott.checkers.models.collections import (
     Counter,
     FifoQueue,
@@ -21,7 +20,7 @@ from shalott.checkers.models.collections import (
     UnorderedQueue,
 )
 from shalott.checkers.models.locks import FencedLock, Mutex, OwnerLock, ReentrantLock, Semaphore
-from shalott.checkers.models.options import make_with
+from shalott.checkers.models.model import Meaning, Meanings, Model, OneOf, make_with
 from shalott.checkers.models.registers import CasRegister, KeyValue, MultiRegister, Register
 
 __all__ = [
@@ -90,7 +89,7 @@ def make_model(specification: str) -> Model:
         return _make_built_in(specification)
     from shalott.checkers.models.outside import make_outside  # most checks need none
 
-    return make_outside(specification)
+    return make_outside(specification, BUILT_IN)
 
 
 @lru_cache(maxsize=256)  # models are values, and small histories are checked by the hundred

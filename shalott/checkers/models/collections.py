@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from shalott.checkers.history.concurrent import UNKNOWN, Operation
-from shalott.checkers.history.exact import exact
-from shalott.checkers.models.base import Meaning, Meanings, OneOf, aliases, one_of
+from shalott.checkers.history.exact_values import exact
+from shalott.checkers.models.model import Meaning, Meanings, OneOf, aliases, one_of
 
+_Element = tuple[float, Hashable]  # of a priority queue: its turn, the value
 QUEUE: Final = aliases(
     ("enqueue add offer", Meaning("enqueue", argument=True)),
     ("dequeue remove poll", Meaning("dequeue", result=True, settles=True)),
@@ -140,7 +141,7 @@ class PriorityQueue:
     def is_pure(self, op: Operation) -> bool:
         return op.f == "dequeue" and op.result is None
 
-    def _put(self, state: tuple[Any, ...], value: Hashable) -> Hashable:
+    def _put(self, state: tuple[_Element, ...], value: Hashable) -> Hashable:
         """Elements are (turn, value, number among equal ones); without order among equal turns
         they are sorted, so that one multiset is one state."""
         turn = priority_of(value) * (1 if self.first == "lowest" else -1)
@@ -152,7 +153,7 @@ class PriorityQueue:
         return (*state[:at], element, *state[at:])
 
 
-def _dropped(state: tuple[Any, ...], at: int) -> tuple[Any, ...]:
+def _dropped(state: tuple[_Element, ...], at: int) -> tuple[_Element, ...]:
     return (*state[:at], *state[at + 1 :])
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from shalott.checkers.history.concurrent import UNKNOWN, Operation
-from shalott.checkers.models.base import Meaning, Meanings, aliases
+from shalott.checkers.models.model import Meaning, Meanings, aliases
 
 FREE: Final = -1  # no process has this number
 
@@ -73,7 +73,7 @@ class ReentrantLock:
 class FencedLock:
     """A lock with an owner whose acquire -> token, greater than every token known before it.
 
-    A token that nobody got to know (a crashed acquire, or nil) may have been any, between others
+    A token that no client got to know (a crashed acquire, or nil) may have been any, between others
     too: it constrains nothing. The state: (owner, the last known token or nil).
     """
 

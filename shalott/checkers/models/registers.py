@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shalott.checkers.history.concurrent import FAILED, UNKNOWN, Operation
-from shalott.checkers.history.exact import exact
-from shalott.checkers.models.base import Meaning, Meanings, aliases, one_of
+from shalott.checkers.history.exact_values import exact
+from shalott.checkers.models.model import Meaning, Meanings, aliases, one_of
 
 READ = Meaning("read", result=True, pure=True)
 WRITE = Meaning("write", argument=True)

@@ -4,7 +4,7 @@ Theory. What a broker that gives messages back promises is the order of *first d
 that were never delivered stay in the order of their enqueues, and a delivery takes the first of
 them, wherever returned ones are put. So only the first delivery of each message is judged: if a was
 enqueued before b was asked to be, a's first delivery does not come after b's. That is the order
-part of the FIFO monitor (checkers/linearizability/monitors/queues.py); it is necessary for a FIFO
+part of the FIFO monitor (checkers/monitors/queue_monitor.py); it is necessary for a FIFO
 queue, not sufficient, and says nothing of what never came out (total-queue does).
 
 What was observed first need not have been first. Three rules keep it sound:
@@ -29,16 +29,16 @@ from dataclasses import dataclass, replace
 import msgspec
 import numpy as np
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.checkers.engine import new_budget
 from shalott.checkers.history.client_history import EMPTY, concurrent_history
 from shalott.checkers.history.columns import Bools, Ints, Operations, client_operations
 from shalott.checkers.history.concurrent import FAIL, INFO, NEVER, OK, ConcurrentHistory
 from shalott.checkers.linearizability.explain import explain
-from shalott.checkers.linearizability.explaining.explanation import Explanation, to_detail
-from shalott.checkers.linearizability.monitors.base import MonitorAnswer
-from shalott.checkers.linearizability.monitors.queues import FIFO
+from shalott.checkers.linearizability.explanation import Explanation, to_detail
 from shalott.checkers.models.collections import FifoQueue
+from shalott.checkers.monitors.monitor import MonitorAnswer
+from shalott.checkers.monitors.queue_monitor import FIFO
 from shalott.core.history import History
 
 EXPLAINED_MAX = 6  # queues whose violation is drawn
@@ -113,7 +113,7 @@ def queue_order(ops: Operations, queue: str) -> QueueOrder:
 
 
 def _excuses(ops: Operations, history: ConcurrentHistory) -> Bools:
-    """Dequeues that may have delivered a message to nobody."""
+    """Dequeues that may have delivered a message to no client."""
     unanswered = (history.type == INFO) | (history.type == FAIL)
     said_empty = ops.error.equal(EMPTY)[np.searchsorted(ops.index, history.place)]
     unreadable = (history.type == OK) & (history.argument.kind == 0)

@@ -24,9 +24,9 @@ import numpy as np
 from shalott.checkers.history.columns import Operations
 from shalott.checkers.history.faults import Surroundings
 from shalott.checkers.history.loss import Run
-from shalott.checkers.queues.causes import CLOCK_SLACK_NS, Explanation, S
+from shalott.checkers.queues.loss_windows import CLOCK_SLACK_NS, Explanation, S
 
-UNNOTICED_NS = 5 * S  # how long after its end a fault may still swallow what nobody confirms
+UNNOTICED_NS = 5 * S  # how long after its end a fault may still swallow what is not confirmed
 
 
 @dataclass(frozen=True, slots=True)

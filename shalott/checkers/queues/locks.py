@@ -1,7 +1,7 @@
 """locks: whether the locks of a run were of use at all: acquired often enough, and not lost.
 
 Whether two clients held one at once is the linearizability checker's business. A lock is one
-message; if that is lost nobody ever gets the lock again. It is known to be lost if after the heal,
+message; if that is lost no client gets the lock again. It is known to be lost if after the heal,
 when all holders had let go or their connections were gone, no attempt got it or ended without an
 answer, and every node answered at least twice that there was nothing to get.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.base import OPERATIONS_MAX, Anomaly, Result
+from shalott.checkers.checker import OPERATIONS_MAX, Anomaly, Result
 from shalott.checkers.history.columns import Operations, client_operations
 from shalott.checkers.history.faults import Surroundings, read_surroundings
 from shalott.core.history import History
@@ -58,7 +58,7 @@ class Locks:
             anomalies=tuple(
                 Anomaly(
                     kind="lost-lock",
-                    summary=f"nobody could acquire {lock} after the heal, and nobody held it",
+                    summary=f"no client could acquire {lock} after the heal, and none held it",
                     operations=refusals[:OPERATIONS_MAX],
                     detail={"queue": lock},
                 )

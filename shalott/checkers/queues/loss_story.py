@@ -1,26 +1,27 @@
 """The story of a loss: its anatomy put together with its likely cause, for total-queue's result.
 
 Runs of loss are told one by one, the unexplained first, then the longest: which queue, when
-acknowledged, around which fault, and which window of checkers/queues/causes.py explains them, with
-the evidence. When two sides of a split cluster acknowledge at once, what one of them loses is
+acknowledged, around which fault, and which window (checkers/queues/loss_windows.py) explains them,
+with the evidence. When two sides of a split cluster acknowledge at once, what one of them loses is
 interleaved with what the other keeps; then the runs through each node tell the story with fewer
 pieces, and are told instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from shalott.checkers.base import OPERATIONS_MAX, Anomaly
-from shalott.checkers.history.acknowledging import Witnesses, acknowledgers, answered_by
+from shalott.checkers.checker import OPERATIONS_MAX, Anomaly
+from shalott.checkers.history.acknowledgers import Witnesses, acknowledgers, answered_by
 from shalott.checkers.history.columns import Ints, Operations
 from shalott.checkers.history.faults import Surroundings
 from shalott.checkers.history.loss import (
     POSITIONS,
     Acknowledged,
+    LossDetail,
+    LossStory,
     Run,
     Runs,
     acknowledged_messages,
@@ -31,8 +32,8 @@ from shalott.checkers.history.loss import (
     window_label,
 )
 from shalott.checkers.history.tenures import read_events
-from shalott.checkers.queues.causes import WINDOWS, Guarded, explain
 from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees, Excuses
+from shalott.checkers.queues.loss_windows import WINDOWS, Guarded, explain
 from shalott.checkers.queues.outcomes import LOST, MessageOutcomes
 from shalott.checkers.queues.turning_points import (
     Scene,
@@ -53,7 +54,7 @@ def loss_story(
     history: History,
     around: Surroundings,
     guarantees: ClientGuarantees = CAREFUL,
-) -> tuple[dict[str, Any], list[Anomaly]]:
+) -> tuple[LossDetail, list[Anomaly]]:
     """The anatomy of loss as detail, and its longest runs as anomalies."""
     messages = outcomes.messages
     is_acked = messages.ack == 0
@@ -87,7 +88,7 @@ def loss_story(
     return detail, _anomalies(stories, told)
 
 
-def _lengths(runs: Runs) -> dict[str, Any]:
+def _lengths(runs: Runs) -> dict[str, object]:
     lengths = np.sort(runs.lengths)[::-1]
     return {
         "count": len(lengths),
@@ -96,7 +97,7 @@ def _lengths(runs: Runs) -> dict[str, Any]:
     }
 
 
-def _positions(ops: Operations, acked: Acknowledged) -> dict[str, Any]:
+def _positions(ops: Operations, acked: Acknowledged) -> dict[str, object]:
     """Prefix, middle, suffix or whole: by queue, by writing process, and over all processes."""
     writers = ops.process[acked.row].astype(np.int64)
     processes = positions_by_group(writers, acked.at_ns, acked.is_lost)
@@ -123,18 +124,16 @@ def _stories(
     scene: Scene,
     excuses: Excuses,
     answered: Operations,
-) -> list[dict[str, Any]]:
+) -> list[LossStory]:
     points = turning_points(scene)
     by_queue: dict[str, list[TurningPoint]] = {}
     longest = runs.longest(ops, acked, EXAMINED_MAX)
     for queue in {run.queue for run in longest}:
         by_queue[queue] = [point for point in points if point.group in ("", queue)]
     told = [
-        {**_story(ops, run, acked, scene, by_queue[run.queue], excuses),
-         "acknowledged-by": _nodes(answered, acked.row[run.begin : run.end])}
-        for run in longest
-    ]  # fmt: skip
-    # What nobody was warned of goes first.
+        _story(ops, run, acked, scene, by_queue[run.queue], excuses, answered) for run in longest
+    ]
+    # What no document warns of goes first.
     return sorted(told, key=lambda story: (story["cause"] != "unexplained", -story["length"]))
 
 
@@ -145,7 +144,8 @@ def _story(
     scene: Scene,
     points: Sequence[TurningPoint],
     excuses: Excuses,
-) -> dict[str, Any]:
+    answered: Operations,
+) -> LossStory:
     rows = acked.row[run.begin : run.end]
     through = [ops.node.names[code] for code in np.unique(ops.node.codes[rows])]
     given = excuses.guarantees
@@ -169,6 +169,7 @@ def _story(
         "evidence": found.evidence if found else {},
         "steps": list(found.steps) if found else [],
         "operations": [int(index) for index in ops.index[rows[:OPERATIONS_MAX]]],
+        "acknowledged-by": _nodes(answered, rows),
     }
 
 
@@ -178,7 +179,7 @@ def _nodes(answered: Operations, rows: Ints) -> list[str]:
     return [name for name in names if name]
 
 
-def _by_cause(stories: Sequence[Mapping[str, Any]], total: int) -> dict[str, int]:
+def _by_cause(stories: Sequence[LossStory], total: int) -> dict[str, int]:
     """Lost messages by window of loss."""
     totals: dict[str, int] = {}
     for story in stories:
@@ -187,7 +188,7 @@ def _by_cause(stories: Sequence[Mapping[str, Any]], total: int) -> dict[str, int
     return {**totals, "not examined": rest} if rest else totals
 
 
-def _anomalies(stories: Sequence[Mapping[str, Any]], runs: Runs) -> list[Anomaly]:
+def _anomalies(stories: Sequence[LossStory], runs: Runs) -> list[Anomaly]:
     told = [
         Anomaly(
             kind="lost",
@@ -212,7 +213,7 @@ def _anomalies(stories: Sequence[Mapping[str, Any]], runs: Runs) -> list[Anomaly
     return told
 
 
-def _sentence(story: Mapping[str, Any]) -> str:
+def _sentence(story: LossStory) -> str:
     length, cause = story["length"], story["cause"]
     what = "1 acknowledged message" if length == 1 else f"{length} acknowledged messages in a row"
     through = f" through {story['node']}" if story["node"] else ""

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints, Operations
-from shalott.checkers.history.words import Words
+from shalott.checkers.history.string_column import Words
 
 OK, RECOVERED, LOST, DUPLICATED, REDELIVERED, PHANTOM, NOT_ENQUEUED = range(7)
 MESSAGE_OUTCOMES = (
@@ -130,7 +130,7 @@ def _positions(sorted_values: Ints, wanted: Ints) -> Ints:
 
 
 def _ack_codes(types: Words, rows: Ints) -> Codes:
-    """Positions in ACKS; whatever is neither ok nor fail is info."""
+    """Positions in ACKS; what is neither ok nor fail is info."""
     known = {"ok": _ACK_OK, "fail": _ACK_FAIL}
     table = np.array([known.get(name, 2) for name in types.names], dtype=np.int32)
     return table[types.codes[rows]] if len(rows) else np.zeros(0, dtype=np.int32)

@@ -2,7 +2,7 @@
 
 AMQP 0-9-1 (basic.get-ok, field redelivered) lets a server forget that it delivered a message: a
 mirror that is promoted need not know what the dead master handed out last, so a second delivery
-without the flag proves nothing in general. The master itself knows, as long as it rules: whatever
+without the flag proves nothing in general. The master itself knows, as long as it rules: all that
 it takes back was delivered, and it marks it, as rabbit_variable_queue does.
 
 So a pair of deliveries of one message is judged only if one master ruled the queue from before the

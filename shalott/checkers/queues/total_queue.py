@@ -2,7 +2,7 @@
 
 Extends Jepsen's checker of that name (jepsen/src/jepsen/checker.clj). The outcomes are defined in
 checkers/queues/outcomes.py, the anatomy of loss in checkers/history/loss.py, its causes in
-checkers/queues/windows.py.
+checkers/queues/loss_windows.py.
 
 What makes a run invalid depends on the promise. A message that came from nowhere, was damaged, came
 before it was sent, or was delivered although its sender was told that it certainly was not taken
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.base import OPERATIONS_MAX, Anomaly, Result
+from shalott.checkers.checker import OPERATIONS_MAX, Anomaly, Result
 from shalott.checkers.history.columns import EXCHANGE, Bools, Ints, Operations, client_operations
 from shalott.checkers.history.faults import Surroundings, read_surroundings
 from shalott.checkers.history.tenures import read_events
@@ -213,7 +213,7 @@ SUMMARIES = {
     "redelivered": "delivered again, each time flagged redelivered",
     "too-early": "delivered before the enqueue was invoked",
     "unflagged": "delivered again without the redelivered flag by the master that knew it",
-    "unexpected": "delivered although nobody had enqueued it",
+    "unexpected": "delivered although no client had enqueued it",
     "corrupted": "damaged: its body failed the CRC",
 }
 

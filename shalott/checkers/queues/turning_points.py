@@ -1,14 +1,14 @@
 """Turning points: instants at which a queue's contents may have changed hands for the worse.
 
 Each has the node event, observation or fault that shows it. That one is there explains no loss by
-itself: checkers/queues/windows.py says what else must be seen.
+itself: checkers/queues/loss_windows.py says what else must be seen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from shalott.checkers.history.faults import Fault, Surroundings
 from shalott.checkers.history.tenures import (
@@ -34,7 +34,7 @@ class TurningPoint:
     """``evidence`` holds ``event`` (row of the events) or ``operation`` (index in the history).
 
     ``node``: the promoted one, or whose contents were lost, or who recovered the queue. ``other``:
-    the master before it, or beside it; "" if nobody says. ``since_ns``: of a whole stop, when the
+    the master before it, or beside it; "" if no node says. ``since_ns``: of a whole stop, when the
     last node went down.
     """
 
@@ -42,7 +42,7 @@ class TurningPoint:
     group: str
     at_ns: int
     text: str
-    evidence: dict[str, Any]
+    evidence: dict[str, object]
     node: str
     other: str = ""
     since_ns: int = 0
@@ -85,7 +85,7 @@ def turning_points(scene: Scene) -> list[TurningPoint]:
 
 
 def master_before(scene: Scene, group: str, node: str, at_ns: int) -> str:
-    """Who was the last master of a queue, other than ``node``, to begin before; "": nobody."""
+    """Who was the last master of a queue, other than ``node``, to begin before; "": none was."""
     before = [t for t in scene.tenures if t.group == group and t.begin_ns <= at_ns]
     others = [t for t in before if t.node != node]
     return max(others, key=lambda t: t.begin_ns).node if others else ""

@@ -1,7 +1,7 @@
-"""Histories from files, whatever wrote them: ``read_history``."""
+"""Histories from files of any dialect: ``read_history``."""
 
 from __future__ import annotations
 
-from shalott.checkers.reading.files import DIALECTS, read_history
+from shalott.checkers.reading.history_files import DIALECTS, read_history
 
 __all__ = ["DIALECTS", "read_history"]

@@ -1,4 +1,4 @@
-"""Availability: how long nobody got an acknowledgement, over the run and around each fault.
+"""Availability: how long no client got an acknowledgement, over the run and around each fault.
 
 For a fault, recovery is the time from when it took hold to the first operation that was invoked
 after that and acknowledged: operations already under way don't count. The longest gap is between
@@ -6,18 +6,18 @@ two acknowledgements of one queue that the fault's time in force touches, measur
 where it reaches beyond the fault; so it sees one queue's outage while the others go on. The whole
 run's gap is taken over the load phase.
 
-While the harness stood still, and until its clients are back, nobody asked for anything: that time
+While the harness stood still, and until its clients are back, none asked for anything: that time
 is taken off every recovery and every gap (checkers/runs/stalls.py tells of it).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import numpy as np
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.checkers.history.columns import (
     EXCHANGE,
     UNANSWERED,
@@ -78,14 +78,14 @@ class Availability:
             },
         )
 
-    def _breaks(self, row: dict[str, Any]) -> bool:
+    def _breaks(self, row: FaultOutage) -> bool:
         if self.max_rto_ms is None:
             return False
         recovery_ms = row["recovery_ms"]
         late = recovery_ms is None or recovery_ms > self.max_rto_ms
         return bool(late or row["longest_gap_ms"] > self.max_rto_ms)
 
-    def _anomaly(self, row: dict[str, Any]) -> Anomaly:
+    def _anomaly(self, row: FaultOutage) -> Anomaly:
         recovery_ms = row["recovery_ms"]
         what = (
             "nothing was ever acknowledged again"
@@ -96,8 +96,29 @@ class Availability:
             kind="unavailable",
             summary=f"{what} after fault {row['fault']}; at most {self.max_rto_ms} ms are allowed",
             operations=(row["operation"],),
-            detail=row,
+            detail=dict(row),
         )
+
+
+class GapDetail(TypedDict):
+    queue: str
+    begin_ns: int
+    end_ns: int
+    ms: float
+    stalled_ms: NotRequired[float]
+
+
+class FaultOutage(TypedDict):
+    """What clients got around one fault. ``recovery_ms``: None if nothing was ever acknowledged."""
+
+    fault: str
+    operation: int
+    recovery_ms: float | None
+    longest_gap_ms: float
+    longest_gap: GapDetail | None
+    queues: dict[str, float]
+    operations: int
+    acknowledged: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +128,22 @@ class Gap:
     queue: str
     begin_ns: int
     end_ns: int
-    stalled_ns: int = 0  # of it: nobody's fault
+    stalled_ns: int = 0  # of it: charged to none
 
     @property
     def length_ns(self) -> int:
         return self.end_ns - self.begin_ns - self.stalled_ns
 
-    def detail(self) -> dict[str, Any]:
-        return {
+    def detail(self) -> GapDetail:
+        told: GapDetail = {
             "queue": self.queue,
             "begin_ns": self.begin_ns,
             "end_ns": self.end_ns,
             "ms": self.length_ns / MS,
-            **({"stalled_ms": self.stalled_ns / MS} if self.stalled_ns else {}),
         }
+        if self.stalled_ns:
+            told["stalled_ms"] = self.stalled_ns / MS
+        return told
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +162,7 @@ class Service:
         load = around.phase("load")
         begin_ns = load.begin_ns if load else (int(ops.invoke_ns.min()) if len(ops) else 0)
         end_ns = load.end_ns if load and load.end_ns is not None else around.end_ns
-        # A poll is no acknowledgement: slaves answer polls while nobody takes a send.
+        # A poll is no acknowledgement: slaves answer polls while none takes a send.
         acked = np.flatnonzero(ops.type.equal("ok") & ~ops.f.equal("poll"))
         acked = acked[np.argsort(ops.invoke_ns[acked], kind="stable")]
         loaded = acked[(ops.invoke_ns[acked] >= begin_ns) & (ops.complete_ns[acked] <= end_ns)]
@@ -190,7 +213,7 @@ class Service:
                 worst = gap
         return worst
 
-    def around_fault(self, fault: Fault) -> dict[str, Any]:
+    def around_fault(self, fault: Fault) -> FaultOutage:
         ops, acked = self.ops, self.acked
         first = np.searchsorted(ops.invoke_ns[acked], fault.effective_ns)
         after = ops.complete_ns[acked[first:]]

@@ -4,7 +4,7 @@ After jepsen.checker/compose and check-safe: each checker judges alone, the verd
 ``merge_valid``, and a checker that raises is "unknown" with its traceback in the notes.
 
 Besides the workload's own checkers every checker judges that comes through the door and fits the
-plan (checkers/record.py). What somebody else's checker gives is looked at before it is believed.
+plan (checkers/checker.py). What a foreign checker gives is looked at before it is believed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from typing import Final
 
 import msgspec
 
-from shalott.checkers.base import Checker, Result, merge_valid
-from shalott.checkers.record import CHECKERS, CheckerRecord
+from shalott.checkers.checker import CHECKERS, Checker, CheckerRecord, Result, merge_valid
 from shalott.checkers.runs.standard import RUN_WIDE
 from shalott.core.doors import Requirement
 from shalott.core.errors import UsageError
@@ -49,7 +48,7 @@ def check_safely(checker: Checker, history: History) -> Result:
     """A checker's result, or "unknown" if it crashed."""
     try:
         return checker.check(history)
-    except (Exception, SystemExit) as error:  # whoever wrote it must not end the harness
+    except (Exception, SystemExit) as error:  # foreign code must not end the harness
         return Result(
             checker=checker.name,
             valid="unknown",
@@ -113,7 +112,7 @@ def _made(record: CheckerRecord, plan: Plan) -> Checker | None:
         if not record.fits(plan):
             return None
         checker = record.make(plan)
-    except (Exception, SystemExit) as error:  # whoever wrote it
+    except (Exception, SystemExit) as error:  # foreign code
         return Unusable(record.name, error)
     return checker if record in RUN_WIDE else Outside(record.name, checker)
 
@@ -136,7 +135,7 @@ class Unusable:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Tells of installed checkers that can't be imported: nobody knows which plans they fit."""
+    """Tells of installed checkers that can't be imported: it is unknown which plans they fit."""
 
     problems: tuple[str, ...]
     name: str = "checkers"
@@ -149,7 +148,7 @@ _LOSS: Final = "loss"  # of a Result's detail: the report draws it
 
 
 class _Drawn(msgspec.Struct, frozen=True):
-    """What the report reads of an anomaly's detail, whoever found it."""
+    """What the report reads of an anomaly's detail."""
 
     begin_ns: int | None = None
     end_ns: int | None = None
@@ -158,7 +157,7 @@ class _Drawn(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """A checker of somebody else's. Its result is looked at: it must be one, under its own name."""
+    """A foreign checker. Its result is looked at: it must be one, under its own name."""
 
     name: str
     checker: Checker

@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow.compute as pc
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.checkers.history.faults import decode_object, read_surroundings
 from shalott.checkers.history.tenures import read_events
 from shalott.core.history import History
@@ -35,7 +34,7 @@ class Look:
     group: str
     role: str
     epoch: int
-    detail: dict[str, Any]
+    detail: dict[str, object]
     row: int | None = None
     operation: int | None = None
 

@@ -21,7 +21,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.checkers.history.faults import Fault, read_surroundings
 from shalott.checkers.history.tenures import NodeEvent, read_events
 from shalott.core.history import History

@@ -1,4 +1,4 @@
-"""deaths: no node ends that nobody ended.
+"""deaths: no node ends that nothing ended.
 
 The backend tells of every end of a node's process that the harness did not ask for (the row
 ``died`` of the history, cluster/base.py: on_exit): a crash, a signal from outside, the kernel's OOM
@@ -19,11 +19,10 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow.compute as pc
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.checkers.history.faults import Fault, Surroundings, decode_object, read_surroundings
 from shalott.checkers.history.tenures import NodeEvent, read_events
 from shalott.checkers.runs.crashes import EXCUSES_NS
@@ -111,7 +110,7 @@ def _told(history: History) -> Iterator[Death]:
         pc.equal(history.ops["process"], NEMESIS), pc.equal(history.ops["f"], "died")
     )
     for row in history.ops.filter(is_death).to_pylist():
-        extra: dict[str, Any] = decode_object(row["extra"])
+        extra = decode_object(row["extra"])
         code = extra.get("exit_code")
         yield Death(
             node=str(row["node"]),
@@ -171,7 +170,7 @@ def _unseen_restarts(
 
 
 def _anomaly(death: Death) -> Anomaly:
-    detail: dict[str, Any] = {"node": death.node, "reason": death.how, "at_ns": death.at_ns}
+    detail: dict[str, object] = {"node": death.node, "reason": death.how, "at_ns": death.at_ns}
     if death.output:
         detail["output"] = death.output
     if death.operation is not None:

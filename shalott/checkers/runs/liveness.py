@@ -10,14 +10,14 @@ force. A run that was cut short before its drain ended, or whose history does no
 settled, is "unknown".
 
 A plan that does not demand this (its gate must_settle) is not invalid without it. But of a cluster
-that did not come to rest nobody knows what it will make of what it holds, so its run is "unknown".
+that did not come to rest it is unknown what it will make of what it holds, so its run is "unknown".
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.checkers.history.columns import client_operations
 from shalott.checkers.history.faults import (
     Fault,
@@ -98,7 +98,7 @@ def _is_stalled(phase: Phase, around: Surroundings) -> bool:
 
 def _unsettled(settle: Phase) -> Anomaly:
     waited_s = ((settle.end_ns or settle.begin_ns) - settle.begin_ns) / 1e9
-    reason = settle.reason or "nobody knows why"
+    reason = settle.reason or "it is not known why"
     return Anomaly(
         kind="stuck",
         summary=f"it had not settled after {waited_s:.1f} s: {reason}",

@@ -8,7 +8,7 @@ less than the plan's gate demands is "unknown".
 Latencies are measured twice: from when an operation began, which leaves out how long it waited for
 a client that was free, and from when the schedule wanted it (the column ``due_ns``). The second is
 what a user would have seen. An operation that begins late stands for those that were given up
-behind it too (core/generator.py): each is counted with the wait that it would
+behind it too (core/generator/combinators.py): each is counted with the wait that it would
 have had, as HdrHistogram's recordValueWithExpectedInterval does (Gil Tene: coordinated omission).
 Older histories have no such column; then only the first is told.
 """
@@ -16,13 +16,12 @@ Older histories have no such column; then only the first is told.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.history.columns import NEVER, Bools, Ints, Operations, client_operations
 from shalott.checkers.history.faults import read_surroundings
 from shalott.core.history import History
@@ -143,7 +142,7 @@ def _latencies_from_due(
 
 def _quantiles(
     took_ns: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]
-) -> dict[str, Any]:
+) -> dict[str, float]:
     """In ms; {} of nothing. The smallest latency within which that share of the weight is."""
     if not len(took_ns):
         return {}

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.history.faults import (
     Fault,
     Phase,
@@ -51,7 +51,7 @@ class Stalls:
         seconds = f"{total_ns / S:.1f} s"
         kinds = ", ".join(sorted({stall.kind for stall in stalls}))
         told = f"Stalls: the harness stood still for {seconds} in all ({kinds})."
-        remark = f"the harness stood still for {seconds} of the run, which is charged to nobody"
+        remark = f"the harness stood still for {seconds} of the run, which is charged to none"
         return Result(
             checker=self.name,
             valid="unknown" if reasons else True,

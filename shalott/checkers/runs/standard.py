@@ -7,21 +7,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from shalott.checkers.base import Checker
+from shalott.checkers.checker import Checker, CheckerRecord
 from shalott.checkers.mastership.mastership import Mastership
 from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
 from shalott.checkers.queues.total_queue import TotalQueue
-from shalott.checkers.record import CheckerRecord
 from shalott.checkers.runs.availability import Availability
 from shalott.checkers.runs.convergence import Convergence
 from shalott.checkers.runs.crashes import Crashes
 from shalott.checkers.runs.deaths import Deaths
+from shalott.checkers.runs.fault_effects import Noticed
 from shalott.checkers.runs.liveness import Liveness
-from shalott.checkers.runs.noticed import Noticed
 from shalott.checkers.runs.rates import Rates
 from shalott.checkers.runs.stalls import Stalls
 from shalott.checkers.runs.stats import Stats
+from shalott.core.plan import GatePlan
 
+NO_GATES: Final = GatePlan()
 _MIRRORING: Final = "RabbitMQ's manual, Classic Queue Mirroring"
 
 # What the distribution's own entry point of shalott.checkers names.
@@ -38,7 +39,7 @@ RUN_WIDE: Final = (
     ),
     CheckerRecord(
         name="availability",
-        summary="how long nobody got an acknowledgement",
+        summary="how long no client got an acknowledgement",
         make=lambda plan: Availability(max_rto_ms=plan.gates.max_rto_ms),
         reads=("operations", "faults", "phases"),
         promise="After a fault writes are acknowledged again in the time that the plan allows.",
@@ -64,10 +65,10 @@ RUN_WIDE: Final = (
     ),
     CheckerRecord(
         name="noticed",
-        summary="whether anybody noticed the faults, and what became of those that were not made",
+        summary="whether the faults were noticed, and what became of those that were not made",
         make=lambda plan: Noticed(),
         reads=("operations", "events", "faults", "observations"),
-        promise="A run in which nobody noticed any fault is unknown.",
+        promise="A run in which no fault was noticed is unknown.",
         source="etcd's robustness tests, which assert that a failpoint was hit",
     ),
     CheckerRecord(
@@ -97,10 +98,10 @@ RUN_WIDE: Final = (
     ),
     CheckerRecord(
         name="deaths",
-        summary="whether a node ended that nobody had ended",
+        summary="whether a node ended that nothing had ended",
         make=lambda plan: Deaths(plan.gates.must_stay_up, plan.gates.orderly_exits),
         reads=("operations", "events", "faults"),
-        promise="A node runs until somebody ends it, or a fault does.",
+        promise="A node runs until an operator ends it, or a fault does.",
         source="what the system's record promises (stays_up); the plan's gate must_stay_up",
     ),
     CheckerRecord(
@@ -116,64 +117,26 @@ RUN_WIDE: Final = (
 
 
 def standard_checkers(
+    gates: GatePlan = NO_GATES,
     *,
-    delivery: str = "at-least-once",
-    min_acked: int = 50,
-    max_rto_ms: int | None = None,
-    strict: bool = False,
-    tolerance_ms: int = 100,
     poll_round_ms: int = 500,
     guarantees: ClientGuarantees = CAREFUL,
-    must_settle: bool = False,
-    must_not_crash: bool = False,
-    crash_text: str = "",
-    must_stay_up: bool = False,
-    orderly_exits: tuple[int, ...] = (),
-    must_converge: bool = False,
 ) -> tuple[Checker, ...]:
     """What every run of the queue workload is judged by; some only where the plan asks for it."""
     return (
-        TotalQueue(delivery=delivery, guarantees=guarantees),
-        *common_checkers(
-            min_acked=min_acked,
-            max_rto_ms=max_rto_ms,
-            strict=strict,
-            tolerance_ms=tolerance_ms,
-            poll_round_ms=poll_round_ms,
-            must_settle=must_settle,
-            must_not_crash=must_not_crash,
-            crash_text=crash_text,
-            must_stay_up=must_stay_up,
-            orderly_exits=orderly_exits,
-            must_converge=must_converge,
-        ),
+        TotalQueue(delivery=gates.delivery, guarantees=guarantees),
+        *common_checkers(gates, poll_round_ms=poll_round_ms),
     )
 
 
-def common_checkers(
-    *,
-    min_acked: int = 50,
-    max_rto_ms: int | None = None,
-    strict: bool = False,
-    tolerance_ms: int = 100,
-    poll_round_ms: int = 500,
-    must_settle: bool = False,
-    must_not_crash: bool = False,
-    crash_text: str = "",
-    must_stay_up: bool = False,
-    orderly_exits: tuple[int, ...] = (),
-    must_converge: bool = False,
-) -> tuple[Checker, ...]:
+def common_checkers(gates: GatePlan = NO_GATES, *, poll_round_ms: int = 500) -> tuple[Checker, ...]:
     """What a run of any workload is judged by besides its own checkers."""
-    gated: tuple[tuple[bool, Checker], ...] = (
-        (True, Liveness(must_settle)),
-        (True, Crashes(crash_text, must_not_crash)),
-        (True, Deaths(must_stay_up, orderly_exits)),
-        (must_converge, Convergence()),
-    )
     return (
-        Mastership(strict=strict, tolerance_ms=tolerance_ms, poll_round_ms=poll_round_ms),
-        Availability(max_rto_ms=max_rto_ms),
-        Stats(min_acked=min_acked),
-        *(checker for wanted, checker in gated if wanted),
+        Mastership(strict=gates.one_master, poll_round_ms=poll_round_ms),
+        Availability(max_rto_ms=gates.max_rto_ms),
+        Stats(min_acked=gates.min_acked),
+        Liveness(gates.must_settle),
+        Crashes(gates.crash_text, gates.must_not_crash),
+        Deaths(gates.must_stay_up, gates.orderly_exits),
+        *((Convergence(),) if gates.must_converge else ()),
     )

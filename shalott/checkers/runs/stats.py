@@ -1,20 +1,19 @@
 """Stats: what was asked and answered, how fast, and whether the run means anything at all.
 
 A run proves nothing if hardly anything was acknowledged (answered reads do not make up for
-messages), if nothing was answered after the heal, or if a fault was asked for that nobody saw take
-hold or end. Then it is "unknown", with a sentence that says why, whatever the other checkers found
-to be in order.
+messages), if nothing was answered after the heal, or if a fault was not seen to take hold
+or end. Then it is "unknown", with a sentence that says why, even if the other checkers found
+all in order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.history.columns import BETWEEN, NEVER, Bools, Operations, client_operations
 from shalott.checkers.history.faults import Surroundings, read_surroundings
 from shalott.core.history import History
@@ -97,7 +96,7 @@ def _unproved(around: Surroundings) -> list[str]:
     return sentences
 
 
-def _summary(ops: Operations, rows: Bools) -> dict[str, Any]:
+def _summary(ops: Operations, rows: Bools) -> dict[str, object]:
     return {
         "count": int(rows.sum()),
         **{f"{t}-count": int((rows & ops.type.equal(t)).sum()) for t in ("ok", "fail", "info")},

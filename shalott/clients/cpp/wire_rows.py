@@ -18,7 +18,7 @@ import msgspec
 
 from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.route_data import PERM_READ
-from shalott.checkers.groups.rows.rules import Group
+from shalott.checkers.groups.group_rules import Group
 from shalott.clients.cpp.process import LibraryLine
 from shalott.clients.cpp.tap import decode_route
 from shalott.clients.rocketmq.consumption import allocate_averagely

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from shalott.broker.rocket.remoting.command import ResponseCode
-from shalott.checkers.groups.rows.rules import Group
+from shalott.checkers.groups.group_rules import Group
 from shalott.clients.rocketmq import group_requests as requests
 from shalott.clients.rocketmq.log_client import NOTHING_STORED
 from shalott.clients.rocketmq.rocket_client import (

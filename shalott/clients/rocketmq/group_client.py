@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from shalott.broker.rocket.remoting.command import ResponseCode
-from shalott.checkers.groups.rows.rules import Group
+from shalott.checkers.groups.group_rules import Group
 from shalott.clients.rocketmq import group_requests as requests
 from shalott.clients.rocketmq.consumption import Listener, MemberSettings, Membership, fate_of
 from shalott.clients.rocketmq.member import Member

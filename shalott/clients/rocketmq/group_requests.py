@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
-from shalott.checkers.groups.rows.rules import Group
+from shalott.checkers.groups.group_rules import Group
 from shalott.clients.rocketmq.rocket_client import Queue, RocketClient, Unknown, success
 from shalott.clients.rocketmq.stored_messages import PulledMessage
 

@@ -24,17 +24,17 @@ from shalott.checkers.linearizability.checking import (
     make_model,
     memory_left,
 )
-from shalott.checkers.linearizability.deciding.monitor_choice import choose_monitor
 from shalott.checkers.models import BUILT_IN, BUILT_IN_MODELS, Model, meanings_of
-from shalott.checkers.models.options import REQUIRED, Option, options_of
+from shalott.checkers.models.model import REQUIRED, Option, options_of
+from shalott.checkers.monitors.monitor_choice import choose_monitor
 from shalott.checkers.reading import read_history
-from shalott.checkers.reading.unpacked import STANDARD_INPUT
+from shalott.checkers.reading.history_files import STANDARD_INPUT
 from shalott.core.errors import UnreadableHistory, UsageError
 from shalott.core.parameters import parse_bytes, parse_duration_ms
 from shalott.harness.cli.second_opinion import agreed, ask_porcupine, prepare_engine, second_line
 
 if TYPE_CHECKING:
-    from shalott.checkers.linearizability.explaining.explanation import Explanation
+    from shalott.checkers.linearizability.explanation import Explanation
 
 EXIT: Final = {True: 0, False: 1, "unknown": 2}
 EXIT_UNREAD: Final = 254  # as for a mistake on the command line
@@ -158,7 +158,7 @@ def load_models(modules: Iterable[str]) -> None:
     modules = tuple(modules)
     if not modules:
         return
-    from shalott.checkers.models.door import MODELS  # most checks need none
+    from shalott.checkers.models.outside import MODELS  # most checks need none
     from shalott.core.doors import load_module
 
     for module in modules:
@@ -328,7 +328,7 @@ def _draw(path: Path, drawn: list[Checked], echo: Echo, *, quiet: bool) -> None:
         if not quiet:
             echo(f"{path} is not written: nothing is invalid")
         return
-    from shalott.checkers.linearizability.explaining.timeline import timeline_page
+    from shalott.checkers.linearizability.timeline import timeline_page
 
     parts = [
         (checked.explanation, checked.object_history)
@@ -348,7 +348,7 @@ def describe_models(modules: Iterable[str] = ()) -> Iterator[str]:
 
     Raises UsageError: a module can't be loaded.
     """
-    from shalott.checkers.models.door import MODELS
+    from shalott.checkers.models.outside import MODELS
 
     load_models(modules)
     for name in dict.fromkeys((*BUILT_IN, *MODELS.names())):

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 from shalott.checkers.reading import read_history
 from shalott.checkers.reading.edn import encode
 from shalott.checkers.reading.edn_export import NemesisEntry, edn_lines, keyword
-from shalott.checkers.reading.files import file_of
-from shalott.checkers.reading.unpacked import unpacked
+from shalott.checkers.reading.history_files import file_of, unpacked
 from shalott.core.errors import UsageError
 from shalott.core.history import HISTORY_SCHEMA, History
 from shalott.core.history import read_history as read_stored

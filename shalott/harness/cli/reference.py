@@ -21,13 +21,12 @@ import typer
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.ctl.verbs import VERBS as RABBIT_VERBS
 from shalott.broker.rocket.config import RocketConfig
-from shalott.checkers.base import Anomaly, Checker, Result
-from shalott.checkers.consumers.checkers import PROMISES as CONSUMER_PROMISES
-from shalott.checkers.groups.promises import PROMISES as GROUP_PROMISES
+from shalott.checkers.checker import CHECKERS, Anomaly, Checker, CheckerRecord, Result
+from shalott.checkers.consumers.consumer_checkers import PROMISES as CONSUMER_PROMISES
+from shalott.checkers.groups.group_checkers import PROMISES as GROUP_PROMISES
 from shalott.checkers.models import meanings_of
-from shalott.checkers.models.door import MODELS, ModelClass, class_name
-from shalott.checkers.models.options import REQUIRED, options_of
-from shalott.checkers.record import CHECKERS, CheckerRecord
+from shalott.checkers.models.model import REQUIRED, options_of
+from shalott.checkers.models.outside import MODELS, ModelClass, class_name
 from shalott.cluster.base import System
 from shalott.cluster.capabilities import MOST
 from shalott.cluster.systems.record import SYSTEMS, SystemRecord

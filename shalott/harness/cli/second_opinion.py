@@ -29,7 +29,7 @@ def prepare_engine(request: CheckRequest) -> None:
         raise UsageError(f"no engine {request.engine!r}: there are {', '.join(ENGINES)}")
     if request.engine == "porcupine":
         _refuse_what_is_ours(request)
-    from shalott.checkers.porcupine.build import library_path
+    from shalott.checkers.porcupine.porcupine import library_path
 
     library_path(lambda sentence: sys.stderr.write(f"shalott: {sentence}\n"))
 
@@ -50,7 +50,7 @@ def ask_porcupine(
     history: ConcurrentHistory, model: Model, time_limit_s: float | None, most_bytes: int
 ) -> Verdict:
     """Its verdict, as far as it came. ``most_bytes``: what this process may hold."""
-    from shalott.checkers.porcupine.check import check_with_porcupine
+    from shalott.checkers.porcupine.porcupine import check_with_porcupine
 
     try:
         return check_with_porcupine(

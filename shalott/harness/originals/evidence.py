@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from shalott.checkers.base import Anomaly, Result
-from shalott.checkers.logs.freshness import FreshReads
+from shalott.checkers.checker import Anomaly, Result
+from shalott.checkers.logs.fresh_reads import FreshReads
 from shalott.harness.originals.kept import Look, Side
 from shalott.harness.originals.row import Lines, Row
 from shalott.harness.report.results import RunResults

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.history.columns import Bools, Ints
 from shalott.core.history import History
 from shalott.harness.report import draw

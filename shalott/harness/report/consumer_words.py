@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shalott.checkers.base import Result
-from shalott.checkers.consumers.checkers import PROMISES as OF_QUEUES
-from shalott.checkers.groups.promises import PROMISES as OF_GROUPS
+from shalott.checkers.checker import Result
+from shalott.checkers.consumers.consumer_checkers import PROMISES as OF_QUEUES
+from shalott.checkers.groups.group_checkers import PROMISES as OF_GROUPS
 
 Words = Mapping[str, tuple[str, str]]
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from xml.etree import ElementTree
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.core.plan import Plan
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.verdict_words import findings, valid_word

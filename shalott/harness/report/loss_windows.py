@@ -2,7 +2,7 @@
 
 L1 to L12 are RabbitMQ's documented windows (docs/evidence/loss-windows.md), as the checker ``total-queue``
 names them. The others are what became of a master of a replicated log, as the checker ``log`` does
-(checkers/logs/deposed.py).
+(checkers/logs/log_loss_story.py).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.harness.report.draw import Bar
 from shalott.harness.report.loss_windows import LOSS_WINDOWS
 

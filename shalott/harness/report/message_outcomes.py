@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 
 # outcome, colour, whether it is bad news, meaning
 _OUTCOMES = (

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.core.plan import Plan
 from shalott.harness.report import draw
 from shalott.harness.report.loss_windows import LOSS_WINDOWS, Setting, closing_settings

@@ -18,7 +18,7 @@ from urllib.parse import quote
 import jinja2
 import msgspec
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.history import History
 from shalott.core.parameters import flags_of

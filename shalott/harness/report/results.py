@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.core.errors import UsageError
 from shalott.core.plan import Plan
 from shalott.harness.report.meta import ReportMeta, Tested

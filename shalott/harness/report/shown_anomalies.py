@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.core.history import History
 from shalott.harness.report import draw
 from shalott.harness.report.draw import Bar

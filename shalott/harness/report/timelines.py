@@ -1,7 +1,7 @@
 """The timelines of a report: one for each object that a checker found not to be linearizable.
 
 A checker leaves its explanations in ``Result.detail``
-(checkers/linearizability/explaining/explanation.py). They are drawn among the object's other
+(checkers/linearizability/explanation.py). They are drawn among the object's other
 operations, where the history has them as the checker saw them.
 """
 
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.history.client_history import concurrent_history
 from shalott.checkers.history.columns import Operations, client_operations
 from shalott.checkers.history.concurrent import ConcurrentHistory
-from shalott.checkers.linearizability.explaining.explanation import Explanation, from_detail
-from shalott.checkers.linearizability.explaining.timeline import assets_html, nearest, timeline_body
+from shalott.checkers.linearizability.explanation import Explanation, from_detail
+from shalott.checkers.linearizability.timeline import assets_html, nearest, timeline_body
 from shalott.core.history import History
 
 OPERATIONS_MAX = 10_000  # drawn around the first window

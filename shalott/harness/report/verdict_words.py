@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shalott.checkers.base import Result, merge_valid
+from shalott.checkers.checker import Result, merge_valid
 from shalott.harness.report.consumer_words import good_news, own_words
 
 # One of a kind, and several. In order of weight: the first of them makes the headline.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 
 # What a checker reports and may have said no without.
 REMARKS = ("dual-master-claimed", "epoch-regression")

@@ -1,7 +1,7 @@
 """Whether a system can notice the faults of a plan at all: said before the run, and in its report.
 
 A link that is mended, or a node that goes on, before the others miss it has changed nothing that
-they act on. Whether anybody noticed is judged after the run (checkers/runs/noticed.py).
+they act on. Whether anybody noticed is judged after the run (checkers/runs/fault_effects.py).
 """
 
 from __future__ import annotations

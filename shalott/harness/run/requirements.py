@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from shalott.checkers.record import CHECKERS
+from shalott.checkers.checker import CHECKERS
 from shalott.checkers.runs.compose import extra_requirements
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.doors import Door, Requirement, check_requirements

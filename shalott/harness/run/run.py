@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.cluster.debian_packages import unpinned
 from shalott.cluster.told import AcknowledgesUnlogged
 from shalott.core.errors import StoreError

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 import typer
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.cluster.base import Cluster, System, ports_of
 from shalott.cluster.refusals import lacking, refusal
 from shalott.core.doors import loaded_modules

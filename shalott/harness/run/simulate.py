@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.runs.crashes import Crashes
 from shalott.cluster.base import group_names
 from shalott.cluster.sim.backend import SimCluster

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 import pyarrow.compute as pc
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.runs.compose import Verdict, check_all, extra_checkers
 from shalott.core.history import History
 from shalott.core.plan import Plan

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.core.errors import StoreError, UsageError
 from shalott.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History, read_history
 from shalott.core.json_value import Json

@@ -6,7 +6,7 @@ import shlex
 
 import msgspec
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.core.errors import UsageError
 from shalott.core.json_value import Json, JsonObject
 from shalott.harness.report.meta import Tested

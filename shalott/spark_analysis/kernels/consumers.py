@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from shalott.checkers.consumers.case.case import Case
-from shalott.checkers.consumers.messages.copies import Pairs
-from shalott.checkers.consumers.messages.fates import (
+from shalott.checkers.consumers.consume_case import Case
+from shalott.checkers.consumers.consumer_fates import (
     CONSUMED,
     DEAD_LETTERED,
     DOUBTFUL,
@@ -17,10 +16,10 @@ from shalott.checkers.consumers.messages.fates import (
     UNSURE,
     message_fates,
 )
-from shalott.checkers.consumers.promises.ordering import queue_order
-from shalott.checkers.consumers.promises.redeliveries import causes, judge_pairs
-from shalott.checkers.consumers.promises.waiting import consumer_liveness
-from shalott.checkers.consumers.rows.rows import OK
+from shalott.checkers.consumers.consumer_liveness import consumer_liveness
+from shalott.checkers.consumers.queue_order import queue_order
+from shalott.checkers.consumers.redeliveries import Pairs, causes, judge_pairs
+from shalott.checkers.consumers.rows import OK
 from shalott.checkers.history.columns import Ints
 from shalott.spark_analysis.kernels.tables import OPERATIONS_MAX, Row
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow.compute as pc
 
-from shalott.checkers.groups.case import Case
-from shalott.checkers.groups.messages.deliveries import CAUSES, FIRST
-from shalott.checkers.groups.messages.fates import FATE, subscribed
+from shalott.checkers.groups.deliveries import CAUSES, FIRST
+from shalott.checkers.groups.group_case import Case
+from shalott.checkers.groups.group_fates import FATE, subscribed
 from shalott.checkers.history.columns import Bools, Ints
 from shalott.checkers.logs.records import OK
 from shalott.core.history import History

@@ -176,13 +176,13 @@ def _objects(task: Task, data: RunData) -> Rows:
 def _of_consumers_and_logs(task: Task, files: Files, data: RunData) -> Rows:
     history = read_whole(*files, task.complete)
     if task.rules.consume is not None:
-        from shalott.checkers.consumers.case.case import read_case
+        from shalott.checkers.consumers.consume_case import read_case
         from shalott.spark_analysis.kernels.consumers import consume_rows
 
         case = read_case(history, task.rules.consume)
         return consume_rows(task.run, case)
     if task.rules.group is not None:
-        from shalott.checkers.groups.case import Case as GroupCase
+        from shalott.checkers.groups.group_case import Case as GroupCase
         from shalott.spark_analysis.kernels.groups import group_rows
 
         return group_rows(task.run, GroupCase(history, task.rules.group), history)

@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from shalott.checkers.consumers.rows.rules import ConsumeRules
-from shalott.checkers.groups.rows.rules import GroupRules
+from shalott.checkers.consumers.consume_rules import ConsumeRules
+from shalott.checkers.groups.group_rules import GroupRules
 
 Part = Literal["all", "messages", "objects", "rest"]
 

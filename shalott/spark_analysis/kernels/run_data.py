@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 from shalott.checkers.history.columns import NEVER, Bools, Ints, Operations
 from shalott.checkers.history.faults import Surroundings, read_surroundings
+from shalott.checkers.history.string_column import Words
 from shalott.checkers.history.tenures import NodeEvent, read_events
-from shalott.checkers.history.words import Words
 from shalott.core.history import (
     EMPTY_EVENTS,
     EVENT_SCHEMA,

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from shalott.checkers.consumers.rows.rules import ConsumeRules, QueueRules
+from shalott.checkers.consumers.consume_rules import ConsumeRules, QueueRules
 from shalott.core.history import History
 
 MS = 1_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shalott.checkers.consumers.rows.rules import QueueRules
+from shalott.checkers.consumers.consume_rules import QueueRules
 from tests.checkers.consumers.tale import Tale
 
 Q = QueueRules(name="q")

@@ -1,4 +1,4 @@
-"""Histories of consumers by hand: the rows of docs/reference/consumers.md. Times are seconds.
+"""Histories of consumers, put together by hand: the rows of docs/reference/consumers.md. Times are seconds.
 
 A tale has a calm beginning: n1 is master of its queues from 0.2 s to the end, unless it is told
 otherwise, and every publish is confirmed within 10 ms.
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shalott.checkers.base import Result
-from shalott.checkers.consumers.checkers import consumer_checkers
-from shalott.checkers.consumers.rows.rules import ConsumeRules, QueueRules
+from shalott.checkers.checker import Result
+from shalott.checkers.consumers.consume_rules import ConsumeRules, QueueRules
+from shalott.checkers.consumers.consumer_checkers import consumer_checkers
 from tests.checkers.histories import NODES, Story, ns
 
 CHECKERS = tuple(checker.name for checker in consumer_checkers(ConsumeRules(queues=())))

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shalott.checkers.consumers.case.case import Case, read_case
-from shalott.checkers.consumers.checkers import consumer_checkers
-from shalott.checkers.consumers.messages.fates import FATES, message_fates
-from shalott.checkers.consumers.promises.redeliveries import CLASSES
-from shalott.checkers.consumers.rows.rules import ConsumeRules, QueueRules
+from shalott.checkers.consumers.consume_case import Case, read_case
+from shalott.checkers.consumers.consume_rules import ConsumeRules, QueueRules
+from shalott.checkers.consumers.consumer_checkers import consumer_checkers
+from shalott.checkers.consumers.consumer_fates import FATES, message_fates
+from shalott.checkers.consumers.redeliveries import CLASSES
 from shalott.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
 from tests.checkers.consumers.interpreter import Told, interpret
 

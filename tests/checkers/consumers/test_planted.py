@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from shalott.checkers.consumers.checkers import PROMISES, consumer_checkers
-from shalott.checkers.consumers.rows.rules import ConsumeRules, QueueRules
+from shalott.checkers.consumers.consume_rules import ConsumeRules, QueueRules
+from shalott.checkers.consumers.consumer_checkers import PROMISES, consumer_checkers
 from tests.checkers.consumers.scenes import (
     Q,
     alive,

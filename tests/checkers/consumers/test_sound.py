@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shalott.checkers.consumers.rows.rules import QueueRules
+from shalott.checkers.consumers.consume_rules import QueueRules
 from tests.checkers.consumers.scenes import (
     dead,
     deleted,

@@ -1,4 +1,4 @@
-"""Histories of consumer groups by hand, by the contract of docs/reference/consumers.md.
+"""Histories of consumer groups put together by hand, by the contract of docs/reference/consumers.md.
 
 Times are seconds. The load lasts for 60 s, everything is healed at 62 s, and from 65.2 s on, when
 no member is left, every queue is read and every group's offset asked for.
@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from shalott.checkers.base import Result
-from shalott.checkers.groups.checkers import group_checkers
-from shalott.checkers.groups.rows.rules import Group, GroupRules
+from shalott.checkers.checker import Result
+from shalott.checkers.groups.group_checkers import group_checkers
+from shalott.checkers.groups.group_rules import Group, GroupRules
 from shalott.checkers.runs.compose import check_all
 from shalott.core.history import History
 from tests.checkers.histories import NODES, Story

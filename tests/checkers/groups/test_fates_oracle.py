@@ -1,5 +1,5 @@
 """Fates against an interpreter that knows nothing of columns: one group and message at a time, from
-the words of the definition (checkers/groups/messages/fates.py). Small random histories, most of
+the words of the definition (checkers/groups/group_fates.py). Small random histories, most of
 them wild.
 """
 
@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from shalott.checkers.groups.case import Case
-from shalott.checkers.groups.messages.fates import FATES
-from shalott.checkers.groups.rows.rules import Group, GroupRules
+from shalott.checkers.groups.group_case import Case
+from shalott.checkers.groups.group_fates import FATES
+from shalott.checkers.groups.group_rules import Group, GroupRules
 from shalott.core.history import History
 from shalott.core.rng import Stream
 from tests.checkers.groups.telling import (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shalott.checkers.groups.promises import PROMISES
+from shalott.checkers.groups.group_checkers import PROMISES
 from tests.checkers.groups.telling import (
     BROADCAST,
     CONCURRENT,

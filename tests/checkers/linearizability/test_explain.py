@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.history.concurrent import (
     FAILED,
     NEVER,
@@ -26,18 +26,18 @@ from shalott.checkers.history.concurrent import (
 )
 from shalott.checkers.linearizability.checking import check
 from shalott.checkers.linearizability.explain import Sought, choose_window, explain, explain_verdict
-from shalott.checkers.linearizability.explaining.explanation import (
+from shalott.checkers.linearizability.explanation import (
     CONTEXT,
     Explanation,
     from_detail,
     operation_text,
     to_detail,
 )
-from shalott.checkers.linearizability.explaining.search import Order, Part, search, step_of
-from shalott.checkers.linearizability.explaining.window import Window, parts_of
-from shalott.checkers.linearizability.monitors.base import cut
+from shalott.checkers.linearizability.order_search import Order, Part, search, step_of
+from shalott.checkers.linearizability.window import Window, parts_of
 from shalott.checkers.models import Model, OneOf, make_model, meanings_of
-from tests.checkers.linearizability.explaining.timelines import register_history
+from shalott.checkers.monitors.monitor import cut
+from tests.checkers.linearizability.timelines import register_history
 from tests.checkers.oracle import is_linearizable
 from tests.checkers.random_histories import MODELS, mutated, random_history
 
@@ -248,7 +248,7 @@ CASES = (
             Row(2, "acquire", None, None, 6, 7),
         ],
         "acquire of process 2 returned when the lock could only be held: "
-        "process 1 had acquired it and nobody had released it",
+        "process 1 had acquired it and no process had released it",
         ["acquire", "acquire"],
     ),
     Case(

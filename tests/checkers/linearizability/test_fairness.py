@@ -11,7 +11,7 @@ import pytest
 from shalott.checkers.engine import lib
 from shalott.checkers.history.concurrent import ConcurrentHistory, Row, from_rows
 from shalott.checkers.linearizability.checking import check
-from shalott.checkers.linearizability.deciding.key_search import _Search
+from shalott.checkers.linearizability.general_search import _Search
 from tests.checkers.linearizability.test_linearizable_limits import endless
 
 pytestmark = pytest.mark.explore

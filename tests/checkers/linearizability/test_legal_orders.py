@@ -8,16 +8,16 @@ import pytest
 
 from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
 from shalott.checkers.linearizability.explain import explain
-from shalott.checkers.linearizability.explaining.explanation import (
+from shalott.checkers.linearizability.explanation import (
     CONTEXT,
     Explanation,
     PartialLinearization,
 )
-from shalott.checkers.linearizability.explaining.search import Part, step_of
-from shalott.checkers.linearizability.explaining.window import Window, parts_of
 from shalott.checkers.linearizability.legal_orders import Before
-from shalott.checkers.linearizability.monitors.base import cut
+from shalott.checkers.linearizability.order_search import Part, step_of
+from shalott.checkers.linearizability.window import Window, parts_of
 from shalott.checkers.models import make_model
+from shalott.checkers.monitors.monitor import cut
 from tests.checkers.linearizability.test_explain import bad_histories
 from tests.checkers.random_histories import MODELS
 

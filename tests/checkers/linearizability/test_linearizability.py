@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.checkers.base import Result
-from shalott.checkers.linearizability.explaining.explanation import from_detail
+from shalott.checkers.checker import Result
+from shalott.checkers.linearizability.explanation import from_detail
 from shalott.checkers.linearizability.run_checker import Linearizability
 from tests.checkers.histories import Story
 

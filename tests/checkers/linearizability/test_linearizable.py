@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from shalott.checkers.history.concurrent import ConcurrentHistory, Operation, Row, from_rows
+from shalott.checkers.linearizability import running_check
 from shalott.checkers.linearizability.checking import (
     canonical,
     check,
@@ -17,8 +18,7 @@ from shalott.checkers.linearizability.checking import (
     make_model,
     memory_left,
 )
-from shalott.checkers.linearizability.deciding import running_check
-from shalott.checkers.linearizability.deciding.running_check import RunningCheck
+from shalott.checkers.linearizability.running_check import Prefixes
 from shalott.checkers.models import Model, OneOf
 from shalott.core.errors import UsageError
 from tests.checkers.random_histories import random_history
@@ -89,7 +89,7 @@ def test_a_prefix_that_was_found_is_proved_again(
     history = from_rows(sequential(*steps, ("write", 3, None)))
     monkeypatch.setattr(running_check, "shortest_prefix", lambda *found: claimed)
     monkeypatch.setattr(running_check, "without_hindsight", lambda *found: claimed)
-    monkeypatch.setattr(RunningCheck, "_shorter", lambda *found: (claimed, True))
+    monkeypatch.setattr(Prefixes, "shorter", lambda *found: (claimed, True))
     found = check(history, "register", by=by, find_prefix=True).violation
     assert found is not None
     assert (found.stuck, found.prefix, found.prefix_is_shortest) == told

@@ -1,4 +1,4 @@
-"""What docs/evidence/checking.md says a check takes of memory is an upper bound, valid or not."""
+"""What docs/how-to/check-a-history.md says a check takes of memory is an upper bound, valid or not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shalott.checkers.linearizability.checking import check
 
 pytestmark = pytest.mark.explore
 
-DOCS = Path(__file__).parents[3] / "docs" / "evidence" / "checking.md"
+DOCS = Path(__file__).parents[3] / "docs" / "checking.md"
 OPERATIONS = 20_000
 SMALL = 64 * 1024  # what does not grow with the history
 VIOLATION = {

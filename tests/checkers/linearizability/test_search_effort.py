@@ -11,11 +11,11 @@ import pytest
 from benchmarks.histories import Load, make
 from shalott.checkers.engine import new_budget
 from shalott.checkers.history.concurrent import ConcurrentHistory, Operation, Row, from_rows
+from shalott.checkers.linearizability import running_check
 from shalott.checkers.linearizability.checking import check, explain
-from shalott.checkers.linearizability.deciding import running_check
-from shalott.checkers.linearizability.deciding.general_search import Found, GeneralSearch
-from shalott.checkers.linearizability.monitors.base import cut
+from shalott.checkers.linearizability.general_search import Found, GeneralSearch
 from shalott.checkers.models import CasRegister
+from shalott.checkers.monitors.monitor import cut
 
 pytestmark = pytest.mark.explore
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from shalott.checkers.logs.deposed import CAUSES
+from shalott.checkers.logs.log_loss_story import CAUSES
 from tests.checkers.histories import NODES, Story
-from tests.checkers.logs.test_log_replicated import WHOLE, check, final, good, send
+from tests.checkers.logs.test_replicated_log import WHOLE, check, final, good, send
 
 pytestmark = pytest.mark.unit
 
@@ -49,8 +49,8 @@ def test_cut_off_and_alone() -> None:
     assert story(told)["cause"] == "alone"
     assert says(told) == [
         "n1 was cut off: fault 1 partition",
-        "n1 acknowledged as master, in epoch 1, its log up to 800, alone: it knew of nobody else"
-        " who had it",
+        "n1 acknowledged as master, in epoch 1, its log up to 800, alone: it knew of no other node"
+        " that had it",
         "the controllers' leader n2 elected n2 for epoch 2 out of {n2, n3}",
         "n2 became master in epoch 2 with a log that ends at 400, before 800",
         "n1 was deposed: it is a slave now",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.mastership.mastership import Mastership
 from shalott.core.rng import Stream
 from tests.checkers.histories import NODES, Story, ns

@@ -9,12 +9,12 @@ import pytest
 
 from shalott.checkers.history.concurrent import from_rows
 from shalott.checkers.linearizability.checking import check
-from shalott.checkers.linearizability.deciding.monitor_choice import choose_monitor
 from shalott.checkers.linearizability.explain import explain, explain_verdict
-from shalott.checkers.linearizability.explaining.timeline import timeline_body
 from shalott.checkers.linearizability.run_checker import Linearizability
+from shalott.checkers.linearizability.timeline import timeline_body
 from shalott.checkers.models import BUILT_IN, Register, make_model, model_name, own_name
-from shalott.checkers.models.door import MODELS
+from shalott.checkers.models.outside import MODELS
+from shalott.checkers.monitors.monitor_choice import choose_monitor
 from shalott.core.doors import load_module
 from shalott.core.errors import UsageError
 from tests.checkers.histories import Story

@@ -16,10 +16,9 @@ import pytest
 
 from shalott.checkers.history.concurrent import ConcurrentHistory, Row, from_rows
 from shalott.checkers.linearizability.checking import check
-from shalott.checkers.linearizability.deciding.verdict import Verdict
+from shalott.checkers.linearizability.verdict import Verdict
 from shalott.checkers.models import Model, make_model
-from shalott.checkers.porcupine.build import library_path
-from shalott.checkers.porcupine.check import check_with_porcupine
+from shalott.checkers.porcupine.porcupine import check_with_porcupine, library_path
 from shalott.core.errors import UsageError
 from tests.checkers.random_histories import MODELS, mutated, random_history
 

@@ -16,9 +16,9 @@ from typing import Final
 import pytest
 
 from shalott.checkers.history.concurrent import ConcurrentHistory
-from shalott.checkers.linearizability.deciding.verdict import Verdict
+from shalott.checkers.linearizability.verdict import Verdict
 from shalott.checkers.models import Model, make_model
-from shalott.checkers.porcupine.build import BRIDGE
+from shalott.checkers.porcupine.porcupine import BRIDGE
 from tests.checkers.porcupine.differential import (
     SPECIFICATIONS,
     compare,
@@ -36,7 +36,7 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 COMPARE_WITH: Final = """
 import sys
 from pathlib import Path
-from shalott.checkers.porcupine import build
+from shalott.checkers.porcupine import porcupine as build
 build.BRIDGE = build.ROOT = Path(sys.argv[1])
 from tests.checkers.porcupine.differential import compare
 found = compare(sys.argv[2], 200, seed=1)
@@ -69,7 +69,7 @@ def test_a_mistake_of_ours_is_found() -> None:
 @pytest.mark.parametrize(
     ("specification", "file", "right", "wrong"),
     [
-        ("fifo-queue", "queues.go", "return true, held[1:]", "return true, held[:len(held)-1]"),
+        ("fifo-queue", "objects.go", "return true, held[1:]", "return true, held[:len(held)-1]"),
         ("cas-register", "model.go", "return true, state\n", "return false, state\n"),
     ],
     ids=["the queue is a stack", "what crashed must have happened"],

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.queues.fifo_order import FifoOrder
 from tests.checkers.histories import Story
 

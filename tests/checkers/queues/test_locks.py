@@ -49,7 +49,7 @@ def test_a_lock_that_every_node_refuses_after_the_heal_is_lost() -> None:
     assert result.valid is False
     (anomaly,) = result.anomalies
     assert anomaly.kind == "lost-lock" and len(anomaly.operations) == 6
-    assert "nobody could acquire q" in anomaly.summary
+    assert "no client could acquire q" in anomaly.summary
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.queues.total_queue import TotalQueue
 from tests.checkers.histories import Story
 

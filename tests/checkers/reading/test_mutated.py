@@ -15,7 +15,7 @@ import pytest
 
 from shalott.checkers.history.concurrent import ConcurrentHistory
 from shalott.checkers.reading import read_history
-from shalott.checkers.reading.text import read_text
+from shalott.checkers.reading.text_history import read_text
 from shalott.core.errors import UnreadableHistory
 from tests.checkers.reading.written import is_whole, seen
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from shalott.checkers.base import Result, merge_valid
+from shalott.checkers.checker import Result, merge_valid
 from shalott.checkers.runs.compose import check_all
 from shalott.checkers.runs.standard import standard_checkers
 from shalott.core.history import History
+from shalott.core.plan import GatePlan
 from tests.checkers.histories import Story
 
 pytestmark = pytest.mark.unit
@@ -76,13 +77,13 @@ def test_standard_checkers_pass_a_good_run() -> None:
 
 
 def test_gates_add_their_checkers_and_nothing_else_does() -> None:
-    gated = standard_checkers(must_settle=True, must_not_crash=True, must_converge=True)
+    gated = standard_checkers(GatePlan(must_settle=True, must_not_crash=True, must_converge=True))
     assert [c.name for c in gated[4:]] == ["liveness", "crashes", "deaths", "convergence"]
     history = good().event("n1", 30, "crashed", group="", process="p", reason="crash: X").history()
     told = check_all(standard_checkers(), history)
     assert told.valid is True and told.of("crashes").notes == ("p on n1 at 30.000 s: X.",)
-    assert check_all(standard_checkers(must_not_crash=True), history).valid is False
-    assert check_all(standard_checkers(must_settle=True), history).valid == "unknown"
+    assert check_all(standard_checkers(GatePlan(must_not_crash=True)), history).valid is False
+    assert check_all(standard_checkers(GatePlan(must_settle=True)), history).valid == "unknown"
 
 
 def test_one_lost_message_turns_a_good_run_invalid() -> None:
@@ -94,7 +95,7 @@ def test_one_lost_message_turns_a_good_run_invalid() -> None:
 
 def test_results_are_plain_data() -> None:
     story = good().enqueue(99, 30.7).role("n2", 30, "master", 2).observe("n2", 31, "master")
-    verdict = check_all(standard_checkers(max_rto_ms=1), story.history())
+    verdict = check_all(standard_checkers(GatePlan(max_rto_ms=1)), story.history())
     decoded = msgspec.json.decode(msgspec.json.encode(verdict), type=type(verdict))
     assert decoded.valid is False
     assert [r.counts for r in decoded.results] == [r.counts for r in verdict.results]

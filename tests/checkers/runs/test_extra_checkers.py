@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shalott.checkers.base import Anomaly, Checker, Result
-from shalott.checkers.record import CHECKERS
+from shalott.checkers.checker import CHECKERS, Anomaly, Checker, Result
 from shalott.checkers.runs.compose import (
     Outside,
     check_all,
@@ -43,8 +42,8 @@ ALL_GATES = GatePlan(
 OF_EVERY_RUN = ("rates", "noticed", "stalls")
 
 PLUG_IN = '''
-from shalott.checkers.base import Anomaly, Result
-from shalott.checkers.record import CheckerRecord
+from shalott.checkers.checker import Anomaly, Result
+from shalott.checkers.checker import CheckerRecord
 
 
 class Late:
@@ -99,17 +98,7 @@ def test_our_own_come_through_the_door() -> None:
 @pytest.mark.parametrize("gates", [GatePlan(), ALL_GATES, GatePlan(max_rto_ms=7, min_acked=3)])
 def test_without_plug_ins_they_are_what_a_run_was_always_judged_by(gates: GatePlan) -> None:
     plan = plan_of(gates, observe_interval_ms=123)
-    assert configurable(extra_checkers(plan)) == common_checkers(
-        min_acked=gates.min_acked,
-        max_rto_ms=gates.max_rto_ms,
-        strict=gates.one_master,
-        poll_round_ms=123,
-        must_settle=gates.must_settle,
-        must_not_crash=gates.must_not_crash,
-        must_stay_up=gates.must_stay_up,
-        orderly_exits=gates.orderly_exits,
-        must_converge=gates.must_converge,
-    )
+    assert configurable(extra_checkers(plan)) == common_checkers(gates, poll_round_ms=123)
 
 
 @pytest.mark.parametrize("gates", [GatePlan(), ALL_GATES])

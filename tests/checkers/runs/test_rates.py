@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.runs.rates import Rates
 from shalott.core.history import History
 from shalott.harness.report.verdict_words import headline, summaries

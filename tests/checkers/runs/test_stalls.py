@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.history.faults import read_surroundings
 from shalott.checkers.mastership.mastership import Mastership
 from shalott.checkers.runs.availability import Availability

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.runs.stats import Stats
 from tests.checkers.histories import Story
 

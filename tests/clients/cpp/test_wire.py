@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode, response
-from shalott.checkers.groups.rows.rules import Group
+from shalott.checkers.groups.group_rules import Group
 from shalott.clients.cpp.sender import SentRows, fate_of_send
 from shalott.clients.cpp.tap import with_store_host
 from shalott.clients.cpp.wire_rows import MemberRows, key_of_delivery

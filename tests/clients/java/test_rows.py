@@ -17,7 +17,7 @@ from shalott.broker.rocket.remoting.command import (
     ResponseCode,
     response,
 )
-from shalott.checkers.groups.rows.rules import Group
+from shalott.checkers.groups.group_rules import Group
 from shalott.clients.java.member import JavaMemberRows
 from shalott.clients.rocketmq.stored_messages import encode_properties
 from shalott.core.client import ClientRows

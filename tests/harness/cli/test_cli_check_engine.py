@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from shalott.checkers.linearizability.deciding.verdict import (
+from shalott.checkers.linearizability.verdict import (
     CheckInterrupted,
     Verdict,
     Violation,
 )
-from shalott.checkers.porcupine import build
-from shalott.checkers.porcupine import check as asked
+from shalott.checkers.porcupine import porcupine as asked
+from shalott.checkers.porcupine import porcupine as build
 from shalott.harness.cli.main import run_command
 from tests.checkers.porcupine.differential import require_porcupine
 from tests.harness.cli.test_cli_check import STALE

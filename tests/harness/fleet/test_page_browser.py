@@ -18,7 +18,7 @@ from shalott.harness.fleet.index_page import Leads, Source, render_page
 from shalott.harness.fleet.page_builder import page_writer
 from shalott.spark_analysis.findings import Wanted
 from shalott.spark_analysis.report import run_report
-from tests.checkers.linearizability.explaining.chromium import Chromium, Page
+from tests.checkers.linearizability.chromium import Chromium, Page
 from tests.world.harness.fleet_page import S, fault, gap, line, made, overlap, page_data, tables
 from tests.world.waiting import until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.harness.originals.evidence import look_at, most_lines
 from shalott.harness.originals.kept import Look
 from shalott.harness.originals.row import Lines, Row, Setup, Shows

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.core.errors import StoreError
 from shalott.core.plan import Plan
 from shalott.harness.originals.kept import (

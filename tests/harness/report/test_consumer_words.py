@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.checkers.base import Anomaly, Result
-from shalott.checkers.consumers.checkers import consumer_checkers
-from shalott.checkers.consumers.rows.rules import ConsumeRules, QueueRules
-from shalott.checkers.groups.checkers import group_checkers
-from shalott.checkers.groups.rows.rules import Group, GroupRules
+from shalott.checkers.checker import Anomaly, Result
+from shalott.checkers.consumers.consume_rules import ConsumeRules, QueueRules
+from shalott.checkers.consumers.consumer_checkers import consumer_checkers
+from shalott.checkers.groups.group_checkers import group_checkers
+from shalott.checkers.groups.group_rules import Group, GroupRules
 from shalott.core.history import History
 from shalott.harness.report.consumer_words import own_words
 from shalott.harness.report.message_outcomes import (

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.core.errors import UsageError
 from shalott.core.plan import FaultAction
 from shalott.harness.report.junit import (

@@ -10,8 +10,8 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from shalott.checkers.base import Anomaly, Result
-from shalott.checkers.logs.anomalies import KINDS as LOG_KINDS
+from shalott.checkers.checker import Anomaly, Result
+from shalott.checkers.logs.replicated_log import KINDS as LOG_KINDS
 from shalott.checkers.runs.compose import check_all
 from shalott.checkers.runs.standard import standard_checkers
 from shalott.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.checkers.history.client_history import concurrent_history
 from shalott.checkers.history.columns import client_operations
 from shalott.checkers.linearizability.checking import check
 from shalott.checkers.linearizability.explain import explain_verdict
-from shalott.checkers.linearizability.explaining.explanation import Explanation, to_detail
+from shalott.checkers.linearizability.explanation import Explanation, to_detail
 from shalott.core.history import History
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.report_page import render_report
 from shalott.harness.report.results import read_results, render_results
 from shalott.harness.report.timelines import OTHERS_MAX, object_timelines
-from tests.checkers.linearizability.explaining.chromium import Chromium
+from tests.checkers.linearizability.chromium import Chromium
 from tests.harness.report.test_report import Page
 from tests.world.harness.report_run import S, example_history, example_plan
 

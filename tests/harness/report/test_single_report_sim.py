@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.harness.report.losses import loss_accounts, loss_lanes
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.report_head import availability_line, cause_lines

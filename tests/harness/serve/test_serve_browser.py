@@ -17,7 +17,7 @@ import pytest
 import uvicorn
 
 from shalott.harness.serve.app import build_app
-from tests.checkers.linearizability.explaining.chromium import Chromium, Page
+from tests.checkers.linearizability.chromium import Chromium, Page
 from tests.world.harness.served_store import GREEN, LIVE, RED, make_store, recorded
 from tests.world.waiting import until
 

@@ -365,7 +365,7 @@ class MemoryWorld:
             needs=("memory",),
             parameters=QueueParameters,
             build=self._workload,
-            checkers=lambda plan: standard_checkers(min_acked=20),
+            checkers=lambda plan: standard_checkers(GatePlan(min_acked=20)),
         )
 
     def offer(self) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.checkers.runs.compose import Verdict
 from shalott.core.plan import Plan, dump_plan
 from shalott.core.recording import Record

@@ -12,7 +12,7 @@ import hashlib
 import os
 from dataclasses import replace
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.cluster.sim.loop.trace import Trace
 from shalott.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
 from shalott.core.plan import Plan, dump_plan

@@ -17,7 +17,7 @@ from shalott.broker.rocket.processor.delays import deliver_delayed
 from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode, response
 from shalott.broker.rocket.remoting.route_data import BrokerData, QueueData, TopicRoute, encode_body
 from shalott.broker.rocket.remoting.server import Caller, RemotingServer
-from shalott.checkers.groups.rows.rules import Group
+from shalott.checkers.groups.group_rules import Group
 from shalott.clients.rocketmq.consumption import Listener, MemberSettings
 from shalott.clients.rocketmq.member import Member
 from shalott.core.memory_recording import MemoryRecorder

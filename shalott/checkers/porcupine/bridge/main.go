@@ -2,7 +2,7 @@
 //
 // Porcupine (github.com/anishathalye/porcupine) searches; the models are written here, from the
 // sequential specification of each object, and share no code with those in Python. A history comes
-// as int64 arrays (history.go says which), a check runs in goroutines of its own (run.go), and the
+// as int64 arrays (model.go says which), a check runs in goroutines of its own (run.go), and the
 // caller waits for it, so that a signal of the caller's process is not held up.
 package main
 
@@ -85,7 +85,7 @@ func copied(numbers *C.int64_t, count C.int64_t) []int64 {
 	return append([]int64(nil), unsafe.Slice((*int64)(numbers), count)...)
 }
 
-// A maker builds a model from the options that checkers/porcupine/encode.py sends with its name.
+// A maker builds a model from the options that checkers/porcupine/porcupine_columns.py sends with its name.
 type maker func(options []int64) model
 
 func makeModel(name string, options []int64) (model, error) {

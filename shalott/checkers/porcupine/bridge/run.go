@@ -10,7 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// What a check found out: the names in checkers/porcupine/check.py have the same order.
+// What a check found out: the names in checkers/porcupine/porcupine.py have the same order.
 const (
 	valid     = iota
 	invalid   // a key is not linearizable

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.history.faults import read_surroundings
 from shalott.core.errors import StoreError
 from shalott.core.plan import Plan, dump_plan

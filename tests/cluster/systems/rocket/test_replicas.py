@@ -18,7 +18,7 @@ from shalott.broker.rocket.config import StoreConfig
 from shalott.broker.rocket.node import log_digest
 from shalott.broker.rocket.node.management import respond
 from shalott.broker.rocket.node.node import RocketNode
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.runs.convergence import Convergence
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess

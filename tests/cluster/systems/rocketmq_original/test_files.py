@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from shalott.checkers.base import Result
+from shalott.checkers.checker import Result
 from shalott.checkers.runs.convergence import Convergence
 from shalott.cluster.base import Cluster, CommandResult
 from shalott.cluster.images.rocketmq.log_digest import answer

@@ -1,0 +1,49 @@
+"""When two values are one value: as EDN has it, where true, 1, 1.0 and 1M all differ.
+
+Python takes them for equal, within collections too: ``[1]`` for ``[true]``. What compares values
+or keeps them in a dict or a set (models, monitors, readers) asks here first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from itertools import chain
+from types import NoneType
+from typing import Final
+
+_PLAIN: Final = frozenset({int, str, NoneType})  # only equal to what is the same
+_NAN: Final = (float, "nan")  # all of them are one value, though none is equal to itself
+
+
+def exact(value: Hashable) -> Hashable:
+    """``value`` such that Python's equality is the values'; itself, if nothing in it is mistaken.
+
+    What could be mistaken becomes (its type, it); a type is no value that a history can hold.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is tuple or kind is frozenset:
+        if _PLAIN.issuperset(map(type, value)):  # type: ignore[call-overload]
+            return value
+        return kind(map(exact, value))  # type: ignore[call-overload]
+    return _NAN if value != value else (kind, value)
+
+
+def exact_all(values: Sequence[Hashable]) -> Sequence[Hashable]:
+    """``exact`` of each, in less time where they are strings and flat vectors of plain values."""
+    try:
+        if _PLAIN.issuperset(map(type, chain.from_iterable(values))):  # type: ignore[arg-type]
+            return values
+    except TypeError:  # one is no collection
+        pass
+    return [exact(value) for value in values]
+
+
+def original(value: Hashable) -> Hashable:
+    """The value that ``exact`` made this of."""
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], type):
+        return float("nan") if value == _NAN else value[1]
+    if isinstance(value, tuple | frozenset):
+        return type(value)(map(original, value))
+    return value

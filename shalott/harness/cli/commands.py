@@ -192,12 +192,12 @@ def bugs(
 
     if original:
         from shalott.harness.cli.originals import document_originals, run_originals
-        from shalott.harness.originals.running import Asked
+        from shalott.harness.originals.running import LadderRequest
 
         if document:
             document_originals(out, Console())
         else:
-            asked = Asked(repeat=repeat, version=version, every=every)
+            asked = LadderRequest(repeat=repeat, version=version, every=every)
             run_originals(row or bug, asked, out, store, Console())
         return
     if measure:

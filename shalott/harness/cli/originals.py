@@ -9,16 +9,15 @@ from rich.console import Console
 from rich.text import Text
 
 from shalott.core.errors import UsageError
-from shalott.harness.originals.docker_runs import run_in_store
 from shalott.harness.originals.document import DOCUMENT, write_document
-from shalott.harness.originals.kept import Look, load_kept
+from shalott.harness.originals.evidence import Look, load_looks
 from shalott.harness.originals.ladder import LADDER, find_row
 from shalott.harness.originals.row import RELEASES, Row
-from shalott.harness.originals.running import Asked, run_ladder
+from shalott.harness.originals.running import LadderRequest, run_in_store, run_ladder
 
 
 def run_originals(
-    bug: str | None, asked: Asked, directory: Path, store: Path, console: Console
+    bug: str | None, asked: LadderRequest, directory: Path, store: Path, console: Console
 ) -> None:
     """Run what is missing of one row, or of all, and write the document. Raises UsageError."""
     rows = LADDER if bug is None else (_row_with_plan(bug),)
@@ -39,7 +38,7 @@ def run_originals(
 
 def document_originals(directory: Path, console: Console) -> None:
     """Write docs/originals.md from what was run before."""
-    write_document(directory, load_kept(directory))
+    write_document(directory, load_looks(directory))
     console.print(Text(f"{directory / DOCUMENT} is written."))
 
 

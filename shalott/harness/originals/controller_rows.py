@@ -1,7 +1,8 @@
 """Rows of Controller mode: RocketMQ 5's elected masters.
 
 Where the controllers and name servers run is part of a plan: the node of a lone controller keeps
-its own broker in office when it is cut off with it, and deposes every other one.
+its own broker in office when it is cut off with it, and deposes every other one. Controllers that
+have jRaft for their Raft keep who is alive in its log, and miss brokers by rules of their own.
 """
 
 from __future__ import annotations
@@ -22,6 +23,19 @@ SOON = {
 }
 # A topic that every broker has known for long can't be forgotten.
 EVERYWHERE = {"topic-made-at": "all"}
+
+# The master's node, with the only controller, is cut off, and restarts meanwhile: no other
+# node was elected, so it is the master of the same epoch again.
+_RESTART_IN_EPOCH = (
+    fault(1, "partition-halves", "", 6000, 18_000, nodes=(), links=between("n1", "n2+n3")),
+    fault(2, "kill", "n1", 9000, 500),
+)
+
+# The only controller goes down with the master, and is back with it: no node asks for an election.
+_NO_ELECTION = (fault(1, "kill", "n1", 10_000, 500),)
+
+JRAFT = {"controllerType": "jRaft"}
+OURS = {"controllerType": None}  # our controllers have one Raft only
 
 CONTROLLER_ROWS: tuple[Row, ...] = (
     Row(
@@ -64,7 +78,7 @@ CONTROLLER_ROWS: tuple[Row, ...] = (
         ours=Ours(system="controller", bug="KB-RKT-F"),
         why="Every member of the SyncStateSet must have a message before it is acknowledged. The "
         "master's node is cut off with its clients; 20 s later its slaves' connections expire, and "
-        "it acknowledges what nobody else has, while another master has been elected.",
+        "it acknowledges what no slave has, while another master has been elected.",
     ),
     Row(
         id="KB-RKT-F",
@@ -294,5 +308,180 @@ CONTROLLER_ROWS: tuple[Row, ...] = (
         run_on="5.0.0",
         control_on="5.1.0",
         why="A slave without a pool becomes the master.",
+    ),
+    # -- the lists of epochs, and what is cut away by them
+    Row(
+        id="KB-RKT-C",
+        has=releases("5.0.0"),
+        read_in="store/ha/autoswitch/AutoSwitchHAService.java, changeToMaster: the entry of the "
+        "epoch is dropped, and made anew with where the log ends now",
+        setup=Setup(
+            replication="controller",
+            profile="safe",
+            services=CONTROLLER_AT_N1,
+            time_limit_ms=45_000,
+            settle_timeout_ms=40_000,
+            must_settle=True,
+        ),
+        faults=_NO_ELECTION,
+        shows=Shows(
+            anomalies=("stuck",),
+            with_line=Lines(pattern=r"newMasterEpoch:1, startOffset:[1-9]"),
+        ),
+        run_on="5.5.0",
+        why="The node of the only controller is killed with the master, and both come back. No "
+        "node was elected, so the master is told that it is that of its epoch still; its list says now "
+        "that the epoch begins where its log ended. The slaves' lists say that it began at 0, so "
+        "they find nothing in common, and with minInSyncReplicas=2 nothing is acknowledged ever "
+        "again. With three controllers a restart of all nodes does the same, if the master is back "
+        "before another node asks for an election.",
+        ours=Ours(system="controller", bug="KB-RKT-C", anomalies=("stuck",)),
+    ),
+    Row(
+        id="KB-RKT-22",
+        has=releases("5.0.0"),
+        read_in="store/ha/autoswitch/AutoSwitchHAClient.java, doTruncate, and EpochFileCache.java, "
+        "findConsistentPoint: without an epoch in common it is tried again for ever",
+        setup=Setup(
+            replication="controller",
+            services=CONTROLLER_AT_N1,
+            time_limit_ms=35_000,
+            rate_hz=40,
+            must_settle=True,
+        ),
+        faults=_RESTART_IN_EPOCH,
+        shows=Shows(
+            lines=Lines(pattern="Failed to find a consistent point between masterEpoch", least=3)
+        ),
+        run_on="5.5.0",
+        why="KB-RKT-C's plan, after which slaves and master know the one epoch that there was with "
+        "different beginnings. No slave ever follows again.",
+        ours=Ours(system="controller", bug="KB-RKT-22", anomalies=("stuck",)),
+    ),
+    Row(
+        id="KB-RKT-23",
+        has=releases("5.0.0"),
+        read_in="store/MappedFileQueue.java, truncateDirtyFiles: positions are set back, and the "
+        "bytes behind them stay",
+        setup=Setup(replication="controller", time_limit_ms=58_000, must_converge=True),
+        faults=(
+            fault(1, "partition-isolate-master", "master", 6000, 22_000),
+            fault(2, "kill", "n1", 36_000, 500),
+        ),
+        shows=Shows(anomalies=("diverged",)),
+        run_on="5.3.3",
+        why="KB-RKT-17's master has cut away what it wrote alone, and copies the new one's log "
+        "over it. Before it has come as far as it was, it is killed: recovery reads on into the "
+        "old bytes, which are whole messages, and takes them for its own.",
+        ours=Ours(system="controller", bug="KB-RKT-23"),
+    ),
+    Row(
+        id="KB-RKT-21",
+        has=releases("5.1.1", "5.3.3"),
+        free=releases("5.4.0"),
+        read_in="store/ha/autoswitch/EpochFileCache.java, appendEntry, and AutoSwitchHAClient.java,"
+        " doTruncate: the newest epoch is dropped where nothing is cut; "
+        "AutoSwitchHAConnection.java in 5.4.0",
+        setup=Setup(
+            replication="controller",
+            time_limit_ms=60_000,
+            rate_hz=1,
+            clients_a_node=1,
+            must_settle=True,
+        ),
+        faults=(
+            fault(1, "kill", "master", 12_000, 3000),
+            fault(2, "kill", "master", 13_200, 6000),
+            fault(3, "kill", "master", 36_000, 3000),
+            fault(4, "kill", "master", 37_200, 6000),
+        ),
+        shows=Shows(lines=Lines(pattern="Failed to find epochEntry", least=1)),
+        run_on="5.3.3",
+        control_on="5.5.0",
+        why="Two masters die one after the other, and nothing is written between their elections: "
+        "the second epoch begins where the first one did.",
+    ),
+    # -- controllers that have jRaft for their Raft (controllerType=jRaft, since 5.2.0)
+    Row(
+        id="KB-RKT-28",
+        has=releases("5.2.0", "5.3.3"),
+        free=releases("5.4.0"),
+        read_in="controller/impl/heartbeat/RaftBrokerHeartBeatManager.java, scanNotActiveBroker: "
+        "the scan is left out as soon as a second has passed since the first heartbeat; 5.4.0 "
+        "compares the other way round",
+        setup=Setup(
+            replication="controller", policy=JRAFT, time_limit_ms=60_000, max_rto_ms=35_000
+        ),
+        faults=(fault(1, "pause", "master", 6000, 48_000),),
+        shows=Shows(anomalies=("unavailable",)),
+        run_on="5.3.3",
+        control_on="5.5.0",
+        why="The master's node stands still, and no connection to it ends. It is not missed, and "
+        "nothing is acknowledged until it goes on.",
+        ours=Ours(system="controller", bug="KB-RKT-28", policy=OURS),
+    ),
+    Row(
+        id="KB-RKT-29",
+        has=releases("5.2.0"),
+        read_in="controller/impl/manager/RaftReplicasInfoManager.java, checkNotActiveBroker: what "
+        "scanNeedReelectBrokerSets takes for a living broker is a dead one, in every release",
+        setup=Setup(replication="controller", policy=JRAFT, time_limit_ms=40_000),
+        faults=(fault(1, "kill", "n3", 6000, 28_000),),
+        shows=Shows(
+            lines=Lines(
+                pattern="old master .* is still alive, not need to elect new master",
+                least=3,
+                service="nameserver",
+            )
+        ),
+        run_on="5.5.0",
+        control_policy={"controllerType": "DLedger"},
+        why="A slave dies. The scan takes the master, which is alive, for a dead one and the dead "
+        "slave for its heir, and has an election held every 5 s, which finds that the master is "
+        "there. (That a dead master is not replaced is not seen: who died is told by another list, "
+        "and brokers ask for elections themselves.)",
+    ),
+    # -- losses that the settings allow: no bug, and what production runs
+    Row(
+        id="W-CT-1",
+        title="A master that acknowledges alone dies, and a member of the SyncStateSet that was a "
+        "moment behind is elected",
+        has=releases("5.0.0"),
+        read_in="store/config/MessageStoreConfig.java: allAckInSyncStateSet=false, inSyncReplicas=1"
+        " in every release",
+        setup=Setup(replication="controller", time_limit_ms=30_000, rate_hz=80, clients_a_node=4),
+        faults=(
+            fault(1, "delay", "", 5000, 8000, nodes=(), links=between("n1", "n2+n3"), amount=400),
+            fault(2, "kill", "n1", 10_000, 8000),
+        ),
+        shows=Shows(anomalies=("lost-write",)),
+        run_on="5.3.3",
+        control_policy=SAFE,
+        why="The links of the master's node take 400 ms. Its slaves are that much behind, and stay "
+        "in the set. It is killed, and one of them is elected.",
+        ours=Ours(system="controller", closed=SAFE),
+    ),
+    Row(
+        id="W-CT-2",
+        title="A slave that is no member of the SyncStateSet is elected (an unclean election)",
+        has=releases("5.0.0"),
+        read_in="controller/impl/manager/ReplicasInfoManager.java, electMaster: with "
+        "enableElectUncleanMaster every replica is a candidate; it is false by default",
+        setup=Setup(
+            replication="controller",
+            services={"n1": BROKER, "n2": BROKER, "n3": ALL[1:]},
+            time_limit_ms=40_000,
+            policy={**SOON, "enableElectUncleanMaster": True},
+        ),
+        faults=(
+            fault(1, "partition-halves", "", 5000, 20_000, nodes=(), links=between("n1", "n2")),
+            fault(2, "kill", "n1", 15_000, 14_000),
+        ),
+        shows=Shows(anomalies=("lost-write",)),
+        run_on="5.3.3",
+        control_policy={"enableElectUncleanMaster": False},
+        why="The slave is cut off from its master and leaves the set; the master goes on alone, "
+        "and is killed. The controller elects the slave.",
+        ours=Ours(system="controller", closed={"enableElectUncleanMaster": False}),
     ),
 )

@@ -22,7 +22,7 @@ def _race(row_id: str, window: str, mended: str, title: str = "") -> Row:
     )  # fmt: skip
 
 
-WAITING_ROWS: tuple[Row, ...] = (
+UNDECIDED_ROWS: tuple[Row, ...] = (
     _mended("KB-RKT-02", "4.5.2", "b39031a7d1 (#1083)"),
     Row(
         id="KB-RKT-05", title="A slave copies older offsets of groups from a master that is back",

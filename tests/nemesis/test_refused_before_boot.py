@@ -15,9 +15,9 @@ from shalott.harness.run.select import make_system
 from shalott.harness.run.session import build_world, run_request, run_stored_plan
 from shalott.harness.run.simulate import simulate
 from shalott.harness.run.store import Store
-from shalott.harness.search.drawing.swarm import Subject, Swarm, draw_plan
+from shalott.harness.scenarios.swarm import Subject, Swarm, draw_plan
 from shalott.harness.search.replay import replay
-from shalott.harness.search.shrinking.session import shrink_plan
+from shalott.harness.shrinking.simulated_shrink import shrink_plan
 
 pytestmark = pytest.mark.unit
 

@@ -102,13 +102,26 @@ ROOMS: tuple[Room, ...] = (
         lazily=("cluster.disks", "cluster.docker", "cluster.local", "cluster.ssh"),
     ),
     Room(
+        "harness.scenarios",
+        ("core", "cluster", "cluster.systems", "nemesis", "workloads", "harness.run"),
+        ("msgspec",),
+    ),
+    Room(
         "harness.search",
         (
-            *("core", "checkers", "cluster", "cluster.systems", "nemesis", "workloads"),
-            *("harness.report", "harness.fleet.runs", "harness.run", "broker", "broker.base"),
+            *("core", "checkers", "cluster", "cluster.systems", "nemesis", "workloads", "broker"),
+            *("harness.report", "harness.fleet.runs", "harness.run", "harness.scenarios"),
+            *("broker.base", "cluster.sim"),
         ),
         FLOW_LIBRARIES,
-        lazily=("cluster.sim",),
+    ),
+    Room(
+        "harness.shrinking",
+        (
+            *("core", "cluster.systems.record", "nemesis", "workloads", "harness.report"),
+            *("harness.run", "harness.scenarios", "harness.search"),
+        ),
+        FLOW_LIBRARIES,
     ),
     Room(
         "harness.originals",
@@ -144,7 +157,8 @@ ROOMS: tuple[Room, ...] = (
         (
             *("core", "checkers", "cluster.systems.record", "workloads"),
             *("harness.fleet.runs", "harness.fleet.matrix", "harness.run", "harness.search"),
-            *("broker", "broker.base", "cluster.ssh.inventory", "harness.originals"),
+            *("harness.scenarios", "harness.shrinking", "broker", "broker.base"),
+            *("cluster.ssh.inventory", "harness.originals"),
         ),
         FLOW_LIBRARIES,
         lazily=(

@@ -1,6 +1,6 @@
 """`shalott bugs`: the catalogue of historical bugs as a table, or all about one of them.
 
-A bug that a search can look for has a scenario (harness/search/scenarios/catalogue.py): the anomaly
+A bug that a search can look for has a scenario (harness/scenarios/catalogue.py): the anomaly
 that it must report, and within how many seeds.
 """
 
@@ -15,10 +15,10 @@ from rich.text import Text
 from shalott.broker.base.errors import ConfigError
 from shalott.broker.known_bugs import CATALOGUE, KnownBug, known_bug
 from shalott.core.errors import UsageError
-from shalott.harness.search.bug_catalogue import DOCUMENT, Cost, load_costs, measure_all, write
-from shalott.harness.search.scenarios.catalogue import SCENARIOS, scenario_of, scenario_of_bug
+from shalott.harness.scenarios.catalogue import SCENARIOS, scenario_of, scenario_of_bug
+from shalott.harness.search.door import Simulate
+from shalott.harness.search.known_bugs_page import DOCUMENT, Cost, load_costs, measure_all, write
 from shalott.harness.search.search import parse_seeds
-from shalott.harness.search.workers import Simulate
 
 CONFIDENCE = {
     "A": "the fix or the source was read",

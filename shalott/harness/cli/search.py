@@ -94,11 +94,12 @@ def search(
 
 def _search(request: SearchRequest) -> int:
     from shalott.harness.run.simulate import simulate
-    from shalott.harness.search.at_work import run_search
-    from shalott.harness.search.progress import make_watch
+    from shalott.harness.search.closing_lines import closing_lines
+    from shalott.harness.search.door import SimulatedRuns
+    from shalott.harness.search.run_search import run_search
     from shalott.harness.search.search import plan_search
-    from shalott.harness.search.simulated import SimulatedRuns
-    from shalott.harness.search.summary import closing_lines, exit_code
+    from shalott.harness.search.search_progress import make_watch
+    from shalott.harness.search.summary import exit_code
 
     planned = plan_search(request)
     with make_watch() as watch:
@@ -111,10 +112,10 @@ def _search(request: SearchRequest) -> int:
 
 
 def _search_real(request: SearchRequest) -> int:
-    from shalott.harness.search.at_work import run_search
-    from shalott.harness.search.progress import make_watch
-    from shalott.harness.search.real.planning import plan_real, runs_of
-    from shalott.harness.search.real.telling import closing_lines
+    from shalott.harness.search.closing_lines import closing_lines
+    from shalott.harness.search.real_search import plan_real, runs_of
+    from shalott.harness.search.run_search import run_search
+    from shalott.harness.search.search_progress import make_watch
     from shalott.harness.search.summary import exit_code
 
     planned = plan_real(request)
@@ -178,8 +179,8 @@ def shrink(
     """
     _keep_logs_quiet()
     if cluster != "sim":
-        from shalott.harness.search.real.shrinking import BUDGET, ShrinkRequest, shrink_real
-        from shalott.harness.search.rule import Rule
+        from shalott.harness.search.failure_rate import Rule
+        from shalott.harness.shrinking.real_shrink import BUDGET, ShrinkRequest, shrink_real
 
         request = ShrinkRequest(
             path=plan, cluster=cluster, anomaly=anomaly, out=out, budget=budget or BUDGET,
@@ -188,7 +189,7 @@ def shrink(
         )  # fmt: skip
         raise typer.Exit(shrink_real(request))
     from shalott.harness.run.simulate import simulate
-    from shalott.harness.search.shrinking.session import shrink_plan
+    from shalott.harness.shrinking.simulated_shrink import shrink_plan
 
     code = shrink_plan(plan, budget=budget or 500, anomaly=anomaly, out=out, simulate=simulate)
     raise typer.Exit(code)

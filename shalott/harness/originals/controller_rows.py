@@ -330,9 +330,9 @@ CONTROLLER_ROWS: tuple[Row, ...] = (
         ),
         run_on="5.5.0",
         why="The node of the only controller is killed with the master, and both come back. No "
-        "node was elected, so the master is told that it is that of its epoch still; its list says now "
-        "that the epoch begins where its log ended. The slaves' lists say that it began at 0, so "
-        "they find nothing in common, and with minInSyncReplicas=2 nothing is acknowledged ever "
+        "node was elected, so the master is told that it is that of its epoch still; its list says "
+        "now that the epoch begins where its log ended. The slaves' lists say that it began at 0, "
+        "so they find nothing in common, and with minInSyncReplicas=2 nothing is acknowledged ever "
         "again. With three controllers a restart of all nodes does the same, if the master is back "
         "before another node asks for an election.",
         ours=Ours(system="controller", bug="KB-RKT-C", anomalies=("stuck",)),

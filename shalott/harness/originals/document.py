@@ -23,6 +23,15 @@ DOCUMENT = "originals.md"
 PLANS = Path("plans") / "originals"
 Looks = Mapping[str, Sequence[Look]]
 
+OFTEN = 3  # sound runs of each side, for a comparison to say anything
+# What is compared, by the checkers' own numbers, and how many of the unit make one that is shown.
+COMPARED: Mapping[str, tuple[str, float]] = {
+    "messages lost": ("lost-write-count", 1),
+    "offsets given twice": ("shared-offset-count", 1),
+    "longest time without an acknowledgement, s": ("longest-gap-ms", 1000),
+    "time to the next master, s": ("takeover-ms-max", 1000),
+}
+
 _HEAD = """\
 # The originals: which known bugs RocketMQ's own releases show
 
@@ -233,16 +242,7 @@ def write_document(directory: Path, kept: KeptLooks) -> None:
     write_atomically(directory / DOCUMENT, render(told).encode())
 
 
-# FROM shalott/harness/originals/document.py:
-# Rows that were run often on both sides: the original in containers, and ours in simulation.
-OFTEN = 3  # sound runs of each side, for a comparison to say anything
-# What is compared, by the checkers' own numbers, and how many of the unit make one that is shown.
-COMPARED: Mapping[str, tuple[str, float]] = {
-    "messages lost": ("lost-write-count", 1),
-    "offsets given twice": ("shared-offset-count", 1),
-    "longest time without an acknowledgement, s": ("longest-gap-ms", 1000),
-    "time to the next master, s": ("takeover-ms-max", 1000),
-}
+# -- side by side --------------------------------------------------------------------------------
 
 
 def side_by_side(kept: Mapping[str, Sequence[Look]]) -> Iterator[str]:

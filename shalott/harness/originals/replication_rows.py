@@ -13,8 +13,6 @@ from __future__ import annotations
 from shalott.harness.originals.controller_rows import EVERYWHERE
 from shalott.harness.originals.row import Lines, Ours, Row, Setup, Shows, fault, releases
 
-EVERY_NODE = ("n1", "n2", "n3")
-
 # What a master has written stays unsynced for seconds, as on a busy disk.
 LATE = {"flushIntervalCommitLog": 5000, "flushCommitLogThoroughInterval": 20_000}
 

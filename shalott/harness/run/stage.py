@@ -88,7 +88,7 @@ class World:
     ``announce`` when the nodes have been started, in worlds whose nodes others can ask.
     ``watch_stalls`` records what keeps the harness from running, in worlds where time passes.
     ``boot`` and ``teardown``: how the nodes come to run and what becomes of them, where that is not
-    the cluster's own boot and teardown (harness/run/warm.py).
+    the cluster's own boot and teardown (harness/search/warm_cluster.py).
     """
 
     cluster: Cluster

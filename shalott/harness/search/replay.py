@@ -16,8 +16,10 @@ from pathlib import Path
 import msgspec
 import typer
 
+from shalott.cluster.sim.loop.trace import differing_chunk, first_difference
 from shalott.core.errors import HarnessError, MissingCapability, UsageError
 from shalott.core.plan import FaultAction, Plan, load_plan
+from shalott.harness.run import select
 from shalott.harness.run.noting import note_in_table
 from shalott.harness.run.planning import check_plan
 from shalott.harness.run.requirements import check_provided
@@ -29,10 +31,11 @@ from shalott.harness.run.sim_record import (
     plan_as_run,
     plan_digest,
 )
+from shalott.harness.run.sim_world import run_stored
 from shalott.harness.run.store import REPORT, Store
 from shalott.harness.run.tested import TestedFacts, versions
+from shalott.harness.search.door import Simulate
 from shalott.harness.search.findings import evidence_of, save_evidence
-from shalott.harness.search.workers import Simulate
 from shalott.nemesis.requirements import required_capabilities
 
 SIM = "sim"
@@ -98,8 +101,6 @@ def _as_test(
     path: Path, plan: Plan, record: SimulationRecord, store_root: Path, command: str
 ) -> int:
     """Again what ``shalott test --cluster sim`` did, with all that a run writes."""
-    from shalott.harness.run.sim_world import run_stored
-
     place = Store(store_root).create(plan.name)
     outcome, again = run_stored(
         plan_as_run(plan, record),
@@ -166,8 +167,6 @@ def _why(
             f"in this plan callbacks take time, and Python {again.python} may need other callbacks"
             f" than {stored.python}, which stored it"
         )
-    from shalott.cluster.sim.loop.trace import differing_chunk
-
     chunk = differing_chunk(stored.checkpoints, again.checkpoints)
     where = f" in chunk {chunk} of its trace" if chunk is not None else ""
     pythons = ""
@@ -178,8 +177,6 @@ def _why(
 
 def _parting(plan: Plan, first: SimulationRecord, simulate: Simulate) -> str:
     """The first event in which a second run differs from the first one; "" if none does."""
-    from shalott.cluster.sim.loop.trace import differing_chunk, first_difference
-
     second = simulate(plan)
     if second.digest == first.digest:
         return ""
@@ -223,8 +220,6 @@ def _on(plan: Plan, backend: str, drop_unsupported: bool) -> Plan:
 
 def _capabilities(plan: Plan) -> frozenset[str]:
     """What the plan's cluster can do here."""
-    from shalott.harness.run import select
-
     with tempfile.TemporaryDirectory() as work:
         cluster = select.make_cluster(plan, "replay", Path(work))
         return frozenset(cluster.capabilities)

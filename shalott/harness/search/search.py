@@ -2,11 +2,11 @@
 
 A search is planned first (what is drawn from, which seeds, what is looked for), which is here, then
 run by workers of processes (workers.py) through the campaign's door (door.py), and written down as
-it goes (at_work.py, campaign.py). Some seeds, drawn by the seed itself, and all findings are run a
-second time (repeats.py). What is different on real nodes is real/planning.py.
+it goes (run_search.py, campaign.py). Some seeds, drawn by the seed itself, and all findings are run
+a second time (repeats.py). What is different on real nodes is real_search.py.
 
 A search for a known bug ends with the first seed that shows it: the first in the order of the
-seeds, whatever finished first, so that "found after N seeds" does not depend on the machine.
+seeds, whatever finished first, so "found after N seeds" does not depend on the machine.
 """
 
 from __future__ import annotations
@@ -23,19 +23,18 @@ from shalott.core.errors import UsageError
 from shalott.core.quantities import parse_duration_ms
 from shalott.harness.run.request import parse_nemeses
 from shalott.harness.run.sim_record import code_fingerprint
-from shalott.harness.search.campaign import Campaign, Header
-from shalott.harness.search.door import Plans
-from shalott.harness.search.drawing.swarm import (
+from shalott.harness.scenarios.catalogue import scenario_of, scenario_of_bug
+from shalott.harness.scenarios.scenario import Scenario
+from shalott.harness.scenarios.swarm import (
     Subject,
     draw_plan,
     plain_subject,
     wanted_events,
 )
+from shalott.harness.search.campaign import Campaign, Header
+from shalott.harness.search.door import DrawnPlans, Plans
 from shalott.harness.search.findings import SeedReport
 from shalott.harness.search.repeats import DigestRepeats, Repeats
-from shalott.harness.search.scenarios.catalogue import scenario_of, scenario_of_bug
-from shalott.harness.search.scenarios.scenario import Scenario
-from shalott.harness.search.simulated import DrawnPlans
 from shalott.harness.search.summary import RealSummary, verdict_of
 
 SIM = "sim"
@@ -58,7 +57,7 @@ class SearchRequest:
     keep: int = 3
     fresh: bool = False
     store: Path = Path("store")
-    # Of searches on real nodes (real/planning.py).
+    # Of searches on real nodes (real_search.py).
     cluster: str = SIM
     nodes: int = 0  # 0: three
     plans: tuple[Path, ...] = ()  # to be carried over, instead of drawn ones

@@ -25,11 +25,11 @@ from shalott.harness.run.sim_record import (
 )
 from shalott.harness.run.simulate import SimOutcome
 from shalott.harness.run.store import RunDirectory
+from shalott.harness.scenarios.swarm import Subject, draw_plan
 from shalott.harness.search import replay as replay_module
-from shalott.harness.search.drawing.swarm import Subject, draw_plan
+from shalott.harness.search.door import Simulate
 from shalott.harness.search.findings import evidence_of, save_evidence
 from shalott.harness.search.replay import replay
-from shalott.harness.search.workers import Simulate
 from tests.world.harness.toy_simulation import loses, simulate_toy
 
 pytestmark = pytest.mark.unit

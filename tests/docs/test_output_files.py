@@ -19,7 +19,8 @@ from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.history import COLUMNS, EVENT_COLUMNS
 from shalott.harness.report.meta import Tested
 from shalott.harness.report.results import RunResults
-from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 from shalott.harness.run.simulate import SimOutcome, simulate
 from shalott.workloads.record import WORKLOADS
 from tests.docs.output_keys import documented, generalised, pattern_of, undocumented, written

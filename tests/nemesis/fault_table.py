@@ -11,8 +11,9 @@ from pathlib import Path
 from shalott.cluster.base import System
 from shalott.cluster.capabilities import MOST
 from shalott.cluster.systems.record import SYSTEMS
-from shalott.harness.run.planning import Request, make_plan
-from shalott.harness.run.select import make_system
+from shalott.harness.run.backends import make_system
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 from shalott.nemesis.record import FAULTS, FaultRecord
 
 DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "faults.md"

@@ -9,7 +9,8 @@ import pytest
 from shalott.broker.rabbit.amqp.queue_protocol import Publish
 from shalott.broker.rabbit.mirrored.process import queue_shell
 from shalott.broker.rabbit.mirrored.replica.master import Master
-from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 from shalott.harness.run.simulate import SimOutcome, simulate
 
 pytestmark = pytest.mark.sim

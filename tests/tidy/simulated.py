@@ -42,7 +42,10 @@ FILES = tuple(
             f"shalott/core/{part}"
             for part in ("client", "errors", "memory_recording", "op", "plan", "rng", "worker")
         ),
-        *(f"shalott/harness/run/{part}" for part in ("interpreter", "stage")),
+        *(
+            f"shalott/harness/run/{part}"
+            for part in ("draining", "interpreter", "node_watch", "stage")
+        ),
     )
 )
 # Libraries of others, with sockets and threads of their own: refused where a cluster is simulated.

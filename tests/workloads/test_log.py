@@ -22,7 +22,8 @@ from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
 from shalott.core.generator.base import Completed, Context, Pending, Scheduled
 from shalott.core.generator.logs import ReadAll
 from shalott.core.plan import Plan
-from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 from shalott.workloads.log import (
     dial,
     elections_workload,

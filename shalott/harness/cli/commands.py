@@ -146,7 +146,7 @@ def test(
 
 def _kept(count: int, store: Path, junit: Path | None, tags: Sequence[str]) -> dict[str, Any]:
     """How many runs, and what is kept of them where. Raises UsageError."""
-    from shalott.harness.run.noting import read_tags
+    from shalott.harness.run.request import read_tags
 
     return {"test_count": count, "store_root": store, "junit": junit, "tags": read_tags(tags)}
 
@@ -241,7 +241,7 @@ def prepare(
 def clean(*, ssh: Mapping[str, Any]) -> None:
     """Remove containers, networks and processes that killed runs left behind, on hosts too."""
     from shalott.cluster.ssh.inventory import read_hosts
-    from shalott.harness.run.select import sweep_all
+    from shalott.harness.run.backends import sweep_all
 
     flags = flags_typed(ssh)
     hosts = read_hosts(flags) if flags is not None else None

@@ -37,10 +37,10 @@ from shalott.harness.originals.evidence import (
 from shalott.harness.originals.row import Row, Setup, text_of
 from shalott.harness.report.results import RunResults, read_results
 from shalott.harness.run.atomic_file import write_atomically
-from shalott.harness.run.planning import check_plan, make_plan
+from shalott.harness.run.plan_checks import check_plan, requirements_of
+from shalott.harness.run.planning import make_plan
 from shalott.harness.run.request import Request
-from shalott.harness.run.requirements import requirements_of
-from shalott.harness.run.run import INTERRUPTED
+from shalott.harness.run.run import INTERRUPTED, RunContext
 from shalott.harness.run.session import run_once
 from shalott.harness.run.simulate import simulate
 from shalott.harness.run.store import RESULTS, Store
@@ -225,7 +225,7 @@ def run_in_store(plan: Plan, store_root: Path) -> tuple[RunResults, Path | None]
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, dump_plan(plan))
     command = shlex.join(["shalott", "test", "--plan", str(file), "--store", str(store_root)])
-    run_once(plan, store_root, command)
+    run_once(plan, store_root, RunContext(command=command))
     directory = Store(store_root).find(plan.name).path
     results = read_results(directory / RESULTS)
     if any(note.startswith(INTERRUPTED) for note in results.notes):

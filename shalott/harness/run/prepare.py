@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.errors import UsageError
 from shalott.core.steps import steps_told
+from shalott.harness.run.backends import check_world, choose_backend, make_system
 from shalott.harness.run.planning import make_plan
 from shalott.harness.run.request import Request
-from shalott.harness.run.select import check_world, choose_backend, make_system
 
 
 def prepare_images(systems: Sequence[str], tell: Callable[[str], None]) -> None:

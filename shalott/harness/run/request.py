@@ -24,7 +24,7 @@ from shalott.core.errors import UsageError
 from shalott.core.plan import PowerLoss, SshPlan
 from shalott.core.quantities import parse_duration_ms
 from shalott.harness.report.stories.names import STORY_NAMES
-from shalott.harness.run.select import BACKENDS, check_world, choose_backend
+from shalott.harness.run.backends import BACKENDS, check_world, choose_backend
 from shalott.nemesis.record import check_nemesis, usual_nemeses
 from shalott.nemesis.trigger_words import parse_trigger
 
@@ -241,6 +241,17 @@ def parse_policy(settings: Sequence[str]) -> dict[str, Any]:
         except msgspec.DecodeError:
             policy[key] = value
     return policy
+
+
+def read_tags(words: Sequence[str]) -> dict[str, str]:
+    """``--tag KEY=VALUE``. Raises UsageError."""
+    tags = {}
+    for word in words:
+        key, separator, value = word.partition("=")
+        if not separator or not key:
+            raise UsageError(f"--tag {word}: give KEY=VALUE")
+        tags[key] = value
+    return tags
 
 
 def one_of(what: str, name: str, known: Sequence[str]) -> None:

@@ -42,9 +42,9 @@ from shalott.core.plan import (
     canonical,
 )
 from shalott.core.rng import stream_key
-from shalott.harness.run.planning import check_plan, lay_out
+from shalott.harness.run.plan_checks import check_plan, requirements_of
+from shalott.harness.run.planning import lay_out
 from shalott.harness.run.request import parse_nodes, profile_of
-from shalott.harness.run.requirements import requirements_of
 from shalott.nemesis.drawing import STEP_MS, Promise, draw_faults
 from shalott.nemesis.record import members
 from shalott.nemesis.targets import is_single

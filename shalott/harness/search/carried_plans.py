@@ -30,11 +30,10 @@ from shalott.core.plan import (
     dump_plan,
     load_plan,
 )
-from shalott.harness.run.planning import check_plan
+from shalott.harness.run.backends import make_system
+from shalott.harness.run.plan_checks import check_plan, requirements_of
 from shalott.harness.run.request import profile_of
-from shalott.harness.run.requirements import requirements_of
-from shalott.harness.run.select import make_system
-from shalott.harness.run.sim_record import load_record, plan_as_run
+from shalott.harness.run.simulation_record import load_record, plan_as_run
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.requirements import check_system, required_capabilities
 from shalott.nemesis.targets import is_role

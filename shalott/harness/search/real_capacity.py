@@ -20,7 +20,7 @@ from shalott.cluster.base import System
 from shalott.cluster.systems.record import Footprint
 from shalott.core.errors import MissingCapability
 from shalott.core.plan import Plan
-from shalott.harness.run import select
+from shalott.harness.run import backends
 from shalott.nemesis.record import FaultRecord, members
 
 SPECIAL = frozenset(
@@ -73,7 +73,7 @@ def choose_faults(
 def capabilities_of(plan: Plan) -> frozenset[str]:
     """What the plan's cluster could do here if its machines were made for it."""
     with tempfile.TemporaryDirectory() as work:
-        cluster = select.make_cluster(plan, "search", Path(work), needs=SPECIAL)
+        cluster = backends.make_cluster(plan, "search", Path(work), needs=SPECIAL)
         return frozenset(cluster.capabilities)
 
 

@@ -19,7 +19,7 @@ from shalott.core.drawing import Range
 from shalott.core.errors import UsageError
 from shalott.core.parameters import flags_of, parse_parameters, to_plan
 from shalott.core.plan import GatePlan, load_plan
-from shalott.harness.run import select
+from shalott.harness.run import backends
 from shalott.harness.run.request import parse_nemeses, parse_policy
 from shalott.harness.scenarios.swarm import (
     USUAL,
@@ -118,7 +118,7 @@ def runs_of(search: RealSearch, request: SearchRequest) -> RealRuns:
 def _drawn(request: SearchRequest) -> RealSearch:
     record = SYSTEMS.find(request.system or "mirrored")
     profile = request.profile or "safe"
-    select.choose_backend(request.cluster, record.name)
+    backends.choose_backend(request.cluster, record.name)
     named = parse_nemeses(request.nemesis)
     parameters = _parameters(record, request)
     words = (record.name, profile, request.cluster, request.workload, *parameters.values(), *named)
@@ -135,7 +135,7 @@ def _drawn(request: SearchRequest) -> RealSearch:
     empty = dataclasses.replace(subject, swarm=subject.swarm.but(schedule=()))
     sample = draw_plan(empty, 1)
     kinds = tuple(fault_kinds(subject))
-    choice = choose_faults(kinds, sample, select.make_system(sample), are_named=bool(named))
+    choice = choose_faults(kinds, sample, backends.make_system(sample), are_named=bool(named))
     if len(choice.left_out) == len(kinds):
         raise UsageError(f"no fault is left to draw: {' '.join(choice.notes)}")
     subject = dataclasses.replace(subject, left_out=choice.left_out)
@@ -159,7 +159,7 @@ def _carried(request: SearchRequest) -> RealSearch:
     paths = find_plans(request.plans)
     system = request.system or load_plan(paths[0]).system.name
     record = SYSTEMS.find(system)
-    select.choose_backend(request.cluster, system)
+    backends.choose_backend(request.cluster, system)
     parameters = _parameters(record, request)
     target = Target(
         cluster=request.cluster,

@@ -19,21 +19,20 @@ import typer
 from shalott.cluster.sim.loop.trace import differing_chunk, first_difference
 from shalott.core.errors import HarnessError, MissingCapability, UsageError
 from shalott.core.plan import FaultAction, Plan, load_plan
-from shalott.harness.run import select
-from shalott.harness.run.noting import note_in_table
-from shalott.harness.run.planning import check_plan
-from shalott.harness.run.requirements import check_provided
-from shalott.harness.run.session import run_once, tell_outcome, tell_verdict
-from shalott.harness.run.sim_record import (
+from shalott.harness.run import backends
+from shalott.harness.run.plan_checks import check_plan, check_provided
+from shalott.harness.run.run import RunContext
+from shalott.harness.run.session import note_in_table, run_once
+from shalott.harness.run.simulate import run_stored
+from shalott.harness.run.simulation_record import (
     SimulationRecord,
     code_fingerprint,
     load_record,
     plan_as_run,
     plan_digest,
 )
-from shalott.harness.run.sim_world import run_stored
 from shalott.harness.run.store import REPORT, Store
-from shalott.harness.run.tested import TestedFacts, versions
+from shalott.harness.run.terminal import tell_outcome, tell_verdict
 from shalott.harness.search.door import Simulate
 from shalott.harness.search.findings import evidence_of, save_evidence
 from shalott.nemesis.requirements import required_capabilities
@@ -102,14 +101,7 @@ def _as_test(
 ) -> int:
     """Again what ``shalott test --cluster sim`` did, with all that a run writes."""
     place = Store(store_root).create(plan.name)
-    outcome, again = run_stored(
-        plan_as_run(plan, record),
-        place,
-        command,
-        versions(plan),
-        (),
-        tested=TestedFacts(plan).facts,
-    )
+    outcome, again = run_stored(plan_as_run(plan, record), place, RunContext(command=command))
     note_in_table(store_root, place)
     tell_outcome(outcome, command)
     _tell_digest(again)
@@ -221,7 +213,7 @@ def _on(plan: Plan, backend: str, drop_unsupported: bool) -> Plan:
 def _capabilities(plan: Plan) -> frozenset[str]:
     """What the plan's cluster can do here."""
     with tempfile.TemporaryDirectory() as work:
-        cluster = select.make_cluster(plan, "replay", Path(work))
+        cluster = backends.make_cluster(plan, "replay", Path(work))
         return frozenset(cluster.capabilities)
 
 
@@ -243,7 +235,8 @@ def refusal(backend: str, unsupported: Sequence[FaultAction], of: int) -> str:
 
 def run_trials(plan: Plan, trials: int, store_root: Path, command: str) -> int:
     """Up to ``trials`` runs; the gravest exit code, and how many were invalid."""
-    codes = [run_once(plan, store_root, command) for _ in range(trials)]
+    context = RunContext(command=command)
+    codes = [run_once(plan, store_root, context) for _ in range(trials)]
     if trials > 1:
         typer.echo(f"Invalid in {codes.count(1)} of {trials} runs.")
     return next((code for code in (255, 1, 2) if code in codes), 0)

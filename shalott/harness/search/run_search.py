@@ -23,7 +23,7 @@ import msgspec
 
 from shalott.core.doors import loaded_modules
 from shalott.core.quantities import parse_duration_ms
-from shalott.harness.run.noting import note_in_table
+from shalott.harness.run.session import note_in_table
 from shalott.harness.run.store import PLAN, RunDirectory
 from shalott.harness.search.campaign import Campaign, open_campaign
 from shalott.harness.search.door import Runs

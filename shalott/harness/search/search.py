@@ -22,7 +22,7 @@ from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.errors import UsageError
 from shalott.core.quantities import parse_duration_ms
 from shalott.harness.run.request import parse_nemeses
-from shalott.harness.run.sim_record import code_fingerprint
+from shalott.harness.run.simulation_record import code_fingerprint
 from shalott.harness.scenarios.catalogue import scenario_of, scenario_of_bug
 from shalott.harness.scenarios.scenario import Scenario
 from shalott.harness.scenarios.swarm import (

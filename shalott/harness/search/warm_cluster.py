@@ -21,12 +21,11 @@ from pathlib import Path
 from shalott.cluster.base import Cluster, System
 from shalott.cluster.keeping import KeepsMachines
 from shalott.core.plan import Plan
-from shalott.harness.run import select
-from shalott.harness.run.run import Outcome, run
-from shalott.harness.run.session import build_world
-from shalott.harness.run.stage import World
+from shalott.harness.run import backends
+from shalott.harness.run.provenance import Provenance
+from shalott.harness.run.run import Outcome, RunContext, real_clock, run
 from shalott.harness.run.store import RunDirectory
-from shalott.harness.run.tested import TestedFacts, versions
+from shalott.harness.run.world import World, build_world
 from shalott.nemesis.requirements import required_capabilities
 from shalott.nemesis.rolling import images_told
 
@@ -55,7 +54,7 @@ class WarmOutcome:
 
 
 class WarmCluster:
-    """``needs``: what the machines must be able to do for whatever may come, so that a plan with
+    """``needs``: what the machines must be able to do for later plans, so that a plan with
     one more kind of fault needs no other ones. ``work_dir``: its own."""
 
     def __init__(self, name: str, work_dir: Path, needs: Collection[str] = ()) -> None:
@@ -80,21 +79,18 @@ class WarmCluster:
     ) -> WarmOutcome:
         """One run, in a directory that is there. Raises UsageError, MissingCapability."""
         world = await self._world(plan, directory)
-        facts = TestedFacts(plan)
-        began_ns = time.monotonic_ns()
+        provenance = Provenance(plan)
         outcome = await run(
             plan,
             directory,
-            dataclasses.replace(world, announce=facts.look),
-            command=command,
-            versions=versions(plan),
-            notes=tuple(notes),
-            elapsed_ns=lambda: time.monotonic_ns() - began_ns,
-            tested=facts.facts,
+            dataclasses.replace(world, announce=provenance.look),
+            RunContext(command=command, notes=tuple(notes)),
+            clock=real_clock(),
+            provenance=provenance,
             interrupt=interrupt,
         )
         if outcome.failures:
-            await self.close()  # nobody knows in what state they are
+            await self.close()  # their state is not known
         return WarmOutcome(outcome=outcome, warm=self._is_warm, start_s=self._start_s)
 
     async def close(self) -> None:
@@ -111,7 +107,7 @@ class WarmCluster:
         if self._cluster is None:
             self._serial += 1
             run_id = f"{self._name}-{self._serial}-{os.getpid()}"
-            self._cluster = select.make_cluster(plan, run_id, self._work_dir, needs=self._needs)
+            self._cluster = backends.make_cluster(plan, run_id, self._work_dir, needs=self._needs)
             self._machines = wanted
         world = build_world(plan, directory, self._cluster)
         return dataclasses.replace(world, boot=self._boot, teardown=self._rest)
@@ -142,7 +138,7 @@ def machines_for(plan: Plan) -> Machines:
         backend=plan.cluster.backend,
         nodes=plan.cluster.nodes,
         system=plan.system.name,
-        image=select.make_system(plan).image,
+        image=backends.make_system(plan).image,
         images=tuple(images_told(plan.faults)),
         power_loss=str(plan.cluster.power_loss),
     )

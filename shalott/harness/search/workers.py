@@ -25,7 +25,7 @@ from multiprocessing.context import SpawnProcess
 from shalott.core.doors import load_module
 from shalott.core.errors import HarnessError
 from shalott.core.plan import Plan
-from shalott.harness.run.sim_record import code_fingerprint
+from shalott.harness.run.simulation_record import code_fingerprint
 from shalott.harness.search.door import Evidence, Lane, Plans, Ran, Runner, Runs
 from shalott.harness.search.findings import SeedReport
 

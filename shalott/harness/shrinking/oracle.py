@@ -1,8 +1,8 @@
 """The oracle of a shrinking on real nodes: a plan fails if it fails often enough.
 
-One run proves little there, in either direction. So a candidate is run until the rule (failure_rate.py)
-says that it fails in enough of its runs, or that it does not; one that stays unclear is not kept.
-The runs of a candidate go side by side where there are several clusters.
+One run proves little there, in either direction. So a candidate is run until the rule
+(failure_rate.py) says that it fails in enough of its runs, or that it does not; one that stays
+unclear is not kept. The runs of a candidate go side by side where there are several clusters.
 
 The ledger has every run of every candidate, written down as it ends: ``minimal.trials.jsonl``
 beside ``minimal.json`` has a first line that says what is made small, then a line a run. Candidates

@@ -1,10 +1,10 @@
 """``shalott shrink --cluster docker``: make a plan small that fails now and then on real nodes.
 
-The plan is run until it is clear that it fails often enough (failure_rate.py); the run that found it is not
-counted, for it was chosen because it failed. Then the same passes as in the simulation
-(shrink.py) try smaller plans, and a plan is kept only if it still fails that often. As
-many a candidate has its luck, the smallest one is run anew at the end, and only those runs say how
-often it fails. All runs are in a ledger (oracle.py): the same command goes on after a kill.
+The plan is run until it is clear that it fails often enough (failure_rate.py); the run that found
+it is not counted, for it was chosen because it failed. Then the same passes as in the simulation
+(shrink.py) try smaller plans, and a plan is kept only if it still fails that often. As many a
+candidate has its luck, the smallest one is run anew at the end, and only those runs say how often
+it fails. All runs are in a ledger (oracle.py): the same command goes on after a kill.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from shalott.core.plan import Plan, dump_plan, load_plan
 from shalott.core.quantities import parse_duration_ms
 from shalott.harness.report.results import read_results
 from shalott.harness.report.violations import classes, violations
-from shalott.harness.run import select
-from shalott.harness.run.requirements import check_provided
-from shalott.harness.run.sim_record import code_fingerprint
+from shalott.harness.run import backends
+from shalott.harness.run.plan_checks import check_provided
+from shalott.harness.run.simulation_record import code_fingerprint
 from shalott.harness.run.store import RESULTS
 from shalott.harness.scenarios.swarm import Subject
 from shalott.harness.search.carried_plans import Target, carry_all
@@ -117,7 +117,7 @@ def _plan_there(request: ShrinkRequest) -> Plan:
     """The stored plan for the cluster, without what can't be there. Raises UsageError."""
     stored = load_plan(request.path)
     check_provided(stored)
-    select.choose_backend(request.cluster, stored.system.name)
+    backends.choose_backend(request.cluster, stored.system.name)
     on_it = msgspec.structs.replace(
         stored, cluster=msgspec.structs.replace(stored.cluster, backend=request.cluster), faults=()
     )

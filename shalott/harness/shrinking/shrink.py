@@ -21,7 +21,7 @@ from typing import TypeVar
 import msgspec
 
 from shalott.core.plan import FaultAction, Plan, canonical
-from shalott.harness.run.requirements import requirements_of
+from shalott.harness.run.plan_checks import requirements_of
 from shalott.harness.shrinking.candidates import (
     calmer,
     cut_at,

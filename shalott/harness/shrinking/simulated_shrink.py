@@ -17,13 +17,12 @@ import typer
 from shalott.core.errors import HarnessError, StoreError, UsageError
 from shalott.core.plan import FaultAction, Plan, dump_plan, load_plan
 from shalott.harness.report.violations import Violation, classes, violations
-from shalott.harness.run.planning import check_plan
-from shalott.harness.run.requirements import check_provided
-from shalott.harness.run.sim_record import (
+from shalott.harness.run.plan_checks import check_plan, check_provided
+from shalott.harness.run.simulate import record_of
+from shalott.harness.run.simulation_record import (
     code_fingerprint,
     load_record,
     plan_as_run,
-    record_of,
     save_record,
 )
 from shalott.harness.search.door import Simulate

@@ -15,7 +15,8 @@ from shalott.harness.report.losses import loss_lanes, told_losses
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.page import render_report
 from shalott.harness.report.second_lines import availability_line, cause_lines
-from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 from shalott.harness.run.simulate import SimOutcome, simulate
 from tests.harness.report.test_report import Page
 

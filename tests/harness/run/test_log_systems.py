@@ -17,7 +17,9 @@ from shalott.core.generator.combinators import TimeLimit
 from shalott.core.generator.logs import ReadAll
 from shalott.core.plan import Plan, canonical, nodes_hosting
 from shalott.harness.run.coverage import sometimes
-from shalott.harness.run.planning import Request, check_plan, make_plan, repeat_command
+from shalott.harness.run.plan_checks import check_plan
+from shalott.harness.run.planning import make_plan, repeat_command
+from shalott.harness.run.request import Request
 from shalott.harness.scenarios.swarm import (
     USUAL,
     Subject,

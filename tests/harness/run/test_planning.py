@@ -14,7 +14,9 @@ from shalott.core.errors import UsageError
 from shalott.core.plan import Plan, dump_plan, load_plan
 from shalott.harness.cli.main import run_command
 from shalott.harness.run import planning
-from shalott.harness.run.planning import Request, check_plan, make_plan, repeat_command
+from shalott.harness.run.plan_checks import check_plan
+from shalott.harness.run.planning import make_plan, repeat_command
+from shalott.harness.run.request import Request
 
 pytestmark = pytest.mark.unit
 

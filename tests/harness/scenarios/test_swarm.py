@@ -12,7 +12,7 @@ from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.drawing import Range
 from shalott.core.errors import UsageError
 from shalott.core.plan import Plan, dump_plan, load_plan
-from shalott.harness.run.planning import check_plan
+from shalott.harness.run.plan_checks import check_plan
 from shalott.harness.scenarios.catalogue import (
     KNOWN_BUGS,
     SCENARIOS,

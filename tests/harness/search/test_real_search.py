@@ -10,7 +10,7 @@ from shalott.cluster.capabilities import MOST
 from shalott.cluster.systems.record import Footprint
 from shalott.core.errors import MissingCapability, UsageError
 from shalott.core.plan import dump_plan
-from shalott.harness.run.planning import check_plan
+from shalott.harness.run.plan_checks import check_plan
 from shalott.harness.scenarios.swarm import USUAL, Subject, draw_plan
 from shalott.harness.search import real_capacity as faults_module
 from shalott.harness.search import real_search as planning_module

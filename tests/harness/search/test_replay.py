@@ -15,7 +15,9 @@ from shalott.core.plan import FaultAction, Plan, canonical, dump_plan, load_plan
 from shalott.harness.cli.main import run_command
 from shalott.harness.report.results import read_results
 from shalott.harness.report.violations import classes, violations
-from shalott.harness.run.sim_record import (
+from shalott.harness.run.run import RunContext
+from shalott.harness.run.simulate import SimOutcome
+from shalott.harness.run.simulation_record import (
     SimulationRecord,
     code_fingerprint,
     load_record,
@@ -23,7 +25,6 @@ from shalott.harness.run.sim_record import (
     record_path,
     save_record,
 )
-from shalott.harness.run.simulate import SimOutcome
 from shalott.harness.run.store import RunDirectory
 from shalott.harness.scenarios.swarm import Subject, draw_plan
 from shalott.harness.search import replay as replay_module
@@ -220,7 +221,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     invalid."""
     ran: list[Plan] = []
 
-    def run_once(plan: Plan, store_root: Path, command: str) -> int:
+    def run_once(plan: Plan, store_root: Path, context: RunContext) -> int:
         ran.append(plan)
         return 0 if len(ran) == 1 else 1
 

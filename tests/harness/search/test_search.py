@@ -14,7 +14,7 @@ import pytest
 from shalott.core.errors import UsageError
 from shalott.core.plan import load_plan
 from shalott.harness.cli.main import run_command
-from shalott.harness.run.sim_record import load_record
+from shalott.harness.run.simulation_record import load_record
 from shalott.harness.run.store import RunDirectory
 from shalott.harness.scenarios.catalogue import SCENARIOS
 from shalott.harness.scenarios.swarm import USUAL, Subject, draw_plan

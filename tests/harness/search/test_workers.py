@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shalott.harness.run.sim_record import code_fingerprint
+from shalott.harness.run.simulation_record import code_fingerprint
 from shalott.harness.scenarios.swarm import Subject
 from shalott.harness.search.door import DrawnPlans
 from shalott.harness.search.workers import Job, Task, WorkerPool

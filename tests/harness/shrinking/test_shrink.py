@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from shalott.core.errors import HarnessError, UsageError
 from shalott.core.plan import FaultAction, Plan, dump_plan, load_plan
 from shalott.harness.report.violations import Violation
-from shalott.harness.run.planning import check_plan
-from shalott.harness.run.sim_record import load_record
+from shalott.harness.run.plan_checks import check_plan
 from shalott.harness.run.simulate import SimOutcome
+from shalott.harness.run.simulation_record import load_record
 from shalott.harness.scenarios.swarm import USUAL, Subject, draw_plan
 from shalott.harness.shrinking import candidates
 from shalott.harness.shrinking.candidates import measure

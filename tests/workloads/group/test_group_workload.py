@@ -11,7 +11,8 @@ from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
 from shalott.core.errors import UsageError
 from shalott.core.parameters import flags_of
 from shalott.core.plan import Plan
-from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 from shalott.workloads.group.parameters import (
     GroupParameters,
     all_keys,

@@ -44,7 +44,7 @@ from shalott.core.plan import (
 )
 from shalott.core.recording import RunRecorder, record_to_file
 from shalott.core.rng import stream_key
-from shalott.harness.run.stage import World
+from shalott.harness.run.world import World
 from shalott.workloads.base import Workload
 from shalott.workloads.queue import QueueParameters
 from shalott.workloads.record import WORKLOADS, WorkloadRecord

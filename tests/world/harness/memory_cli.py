@@ -8,9 +8,9 @@ from collections.abc import Callable
 from shalott.core.plan import Plan
 from shalott.harness.cli.main import run_command
 from shalott.harness.run import session
-from shalott.harness.run.planning import Request
-from shalott.harness.run.stage import World
+from shalott.harness.run.request import Request
 from shalott.harness.run.store import RunDirectory
+from shalott.harness.run.world import World
 from tests.world.harness.memory import MemoryWorld, Trap
 
 

@@ -28,7 +28,7 @@ from shalott.harness.fleet.matrix.written import (
     write_files,
 )
 from shalott.harness.fleet.runs.table import refresh
-from shalott.harness.run.source import source_of_project
+from shalott.harness.run.provenance import source_of_project
 
 
 def merge_shards(

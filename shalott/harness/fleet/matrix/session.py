@@ -42,7 +42,7 @@ from shalott.harness.fleet.matrix.written import (
 )
 from shalott.harness.fleet.runs.columns import RUN
 from shalott.harness.fleet.runs.table import refresh
-from shalott.harness.run.source import source_of_project
+from shalott.harness.run.provenance import source_of_project
 
 WRITTEN_EVERY_S = 10.0  # summary and JUnit, while runs end
 NOTIFY_TIMEOUT_S = 120

@@ -25,7 +25,7 @@ from shalott.harness.fleet.matrix.outcome import FIRST, Outcome, outcome_of
 from shalott.harness.fleet.page.data import Changes, count_verdicts, listed
 from shalott.harness.fleet.page.facts import Fact
 from shalott.harness.fleet.runs.columns import RUNS_SCHEMA
-from shalott.harness.run.planning import Request
+from shalott.harness.run.request import Request
 
 COMPARED_NIGHTS = 7  # as a matrix does if it says nothing
 _SETTINGS = ("parameters", "bugs", "nodes", "concurrency", "rate_asked_hz", "time_limit_ns")

@@ -15,10 +15,10 @@ from shalott.cluster.debian_packages import installed_packages, read_pins, unpin
 from shalott.cluster.docker.images import IMAGES, build_step, pins_of
 from shalott.core.errors import HarnessError
 from shalott.harness.report.meta import Tested, facts_told
-from shalott.harness.run.planning import Request, make_plan
-from shalott.harness.run.select import make_system
-from shalott.harness.run.source import Source, source_of_project
-from shalott.harness.run.tested import TestedFacts
+from shalott.harness.run.backends import make_system
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.provenance import Source, Provenance, source_of_project
+from shalott.harness.run.request import Request
 
 pytestmark = pytest.mark.unit
 
@@ -67,9 +67,9 @@ def facts_of(cluster: Containers, system: str = "rabbitmq") -> Tested:
     plan = make_plan(
         Request(system=system, nemesis="none", cluster="docker"), backend="docker", seed=1
     )
-    facts = TestedFacts(plan, SOURCE)
+    facts = Provenance(plan, SOURCE)
     asyncio.run(facts.look(cluster, make_system(plan)))  # type: ignore[arg-type]
-    return facts.facts()
+    return facts.tested()
 
 
 def test_images_and_packages_are_what_the_engine_and_dpkg_say() -> None:
@@ -90,9 +90,9 @@ def test_what_can_not_be_asked_says_why() -> None:
     tested = facts_of(Containers("sh: dpkg-query: not found", HarnessError("docker: gone")))
     assert tested.image_id == tested.engine == "unknown: docker: gone"
     assert tested.packages_from == "unknown: dpkg-query on n1 says sh: dpkg-query: not found"
-    never_booted = TestedFacts(
+    never_booted = Provenance(
         make_plan(Request(nemesis="none"), backend="docker", seed=1), SOURCE
-    ).facts()
+    ).tested()
     assert (
         never_booted.image_id
         == never_booted.packages_from
@@ -104,9 +104,9 @@ def test_what_can_not_be_asked_says_why() -> None:
 def test_without_containers_there_is_no_image_and_the_distribution_is_what_runs(
     backend: str,
 ) -> None:
-    tested = TestedFacts(
+    tested = Provenance(
         make_plan(Request(nemesis="none"), backend=backend, seed=1), SOURCE
-    ).facts()
+    ).tested()
     assert tested.image.startswith("none: ") and tested.engine.startswith("none: ")
     assert tested.packages == {"shalott": tested.shalott}
 

@@ -11,8 +11,8 @@ import pytest
 
 from shalott.core.recording import HistoryWriter
 from shalott.core.steps import tell_step
-from shalott.harness.run.progress import Rates, progress_text, watch_plainly
 from shalott.harness.run.stage import Stage
+from shalott.harness.run.terminal import Rates, progress_text, watch_plainly
 from tests.world.harness.memory import MemoryWorld, Trap, memory_plan
 
 pytestmark = pytest.mark.unit
@@ -97,7 +97,7 @@ def test_steps_of_a_build_stand_in_place_of_operations(stage: Stage) -> None:
 def test_what_a_settling_cluster_lacks_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shalott.harness.run.progress.IDLE_INTERVAL_S", 0.0)
+    monkeypatch.setattr("shalott.harness.run.terminal.IDLE_INTERVAL_S", 0.0)
     plan = memory_plan(time_limit_ms=60_000)
     memory = MemoryWorld(Trap(settles=False, parted_from=("n3",)))
     record = HistoryWriter(tmp_path / "parted.jsonl")

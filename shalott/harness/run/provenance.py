@@ -1,5 +1,7 @@
-"""What is tested, and with what: the facts of ``Tested`` (harness/report/meta.py), gathered while a
-run goes on. Nothing here ends a run: what can't be known says why.
+"""Provenance: what a run tests, and with what, as ``Tested`` (harness/report/meta.py) has it.
+
+The facts are gathered while the run goes on. Git says in a checkout which commit of this project
+runs, elsewhere a file of the wheel does. Nothing here ends a run: what can't be known says why.
 """
 
 from __future__ import annotations
@@ -8,7 +10,9 @@ import asyncio
 import importlib.metadata
 import os
 import platform
+import subprocess
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from shalott.cluster.base import Cluster, HasArtifacts, HasImages, HasPackages, System
 from shalott.cluster.debian_packages import installed_packages
@@ -16,8 +20,10 @@ from shalott.core.errors import HarnessError
 from shalott.core.plan import Plan
 from shalott.core.worker import describe
 from shalott.harness.report.meta import Tested
-from shalott.harness.run.source import Source, source_of_project
 
+PACKAGE = Path(__file__).parents[2]
+GIT_TIMEOUT_S = 10
+COMMIT_FILE = "commit.txt"  # in a wheel, written when it is built (setup.py)
 LOOK_TIMEOUT_S = 20.0
 NO_ENGINE = "none: the nodes are no containers"
 NO_IMAGE = "none: the nodes are made from no image"
@@ -28,27 +34,53 @@ IMAGE_FACTS = (
 )
 
 
-def versions(plan: Plan) -> dict[str, str]:
-    """What a report says it was made with."""
-    return {
-        "shalott": importlib.metadata.version("shalott"),
-        **{name: version for name, version in _providers(plan).items() if name != "shalott"},
-        "python": platform.python_version(),
-        "kernel": platform.release(),
-        "machine": f"{platform.machine()}, {os.cpu_count()} CPUs",
-    }
+@dataclass(frozen=True, slots=True)
+class Source:
+    """``commit`` and ``tree`` (clean or changed), or "unknown: " and why."""
+
+    commit: str
+    tree: str
 
 
-def _providers(plan: Plan) -> dict[str, str]:
-    found = {needed.provider: needed.version for needed in plan.requires if not needed.is_module}
-    return dict(sorted(found.items()))
+def source_of_project(package: Path | None = None) -> Source:
+    """``package``: where the package lies, if not where it was imported from."""
+    package = package or PACKAGE
+    root = package.parent
+    if (root / "pyproject.toml").is_file() and (root / ".git").exists():
+        return _of_checkout(root)
+    try:
+        commit, tree = (package / COMMIT_FILE).read_text().split()
+    except (OSError, ValueError):
+        why = "unknown: neither a checkout nor a wheel that says what it was built from"
+        return Source(commit=why, tree=why)
+    return Source(commit=commit, tree=tree)
+
+
+def _of_checkout(root: Path) -> Source:
+    try:
+        commit = _git(root, "rev-parse", "HEAD")
+        changed = _git(root, "status", "--porcelain")
+    except (OSError, subprocess.SubprocessError) as error:
+        said = getattr(error, "stderr", None) or str(error)
+        why = f"unknown: git says {said.strip().splitlines()[0] if said.strip() else 'nothing'}"
+        return Source(commit=why, tree=why)
+    return Source(commit=commit, tree="changed" if changed else "clean")
+
+
+def _git(root: Path, *words: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(root), *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=GIT_TIMEOUT_S,
+    )
+    return done.stdout.strip()
 
 
 @dataclass
-class TestedFacts:
+class Provenance:
     """Gathers the facts of one run."""
-
-    __test__ = False  # pytest would take it for a test
 
     plan: Plan
     source: Source = field(default_factory=source_of_project)  # as it is when the run begins
@@ -58,7 +90,18 @@ class TestedFacts:
     pinned: dict[str, str] = field(default_factory=dict)
     artifacts: dict[str, str] = field(default_factory=dict)
 
-    def facts(self) -> Tested:
+    def versions(self) -> dict[str, str]:
+        """What a report says it was made with."""
+        found = {each.provider: each.version for each in self.plan.requires if not each.is_module}
+        return {
+            "shalott": importlib.metadata.version("shalott"),
+            **{name: version for name, version in sorted(found.items()) if name != "shalott"},
+            "python": platform.python_version(),
+            "kernel": platform.release(),
+            "machine": f"{platform.machine()}, {os.cpu_count()} CPUs",
+        }
+
+    def tested(self) -> Tested:
         """All that is known by now."""
         if self.plan.cluster.backend == "docker":
             unknown = dict.fromkeys(("engine", *IMAGE_FACTS), NOT_STARTED)

@@ -1,4 +1,6 @@
-"""The live progress line: phase, time, operations a second, faults in force.
+"""What a run shows on the terminal: a progress line while it lasts, its verdict at its end.
+
+The progress line tells the phase, the time, operations a second and faults in force.
 
 On a terminal one line is redrawn four times a second; elsewhere a plain line is written at every
 new phase and every few seconds, so that a CI log tells where a run is. Rates come from counters
@@ -10,16 +12,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
+import typer
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from shalott.checkers.base import Result
 from shalott.core.steps import steps_told
+from shalott.harness.report.stories.telling import told_as_text
+from shalott.harness.report.words import findings, headline, overall, summaries
+from shalott.harness.run.run import Outcome
 from shalott.harness.run.stage import Stage
+from shalott.harness.run.store import LOG, REPORT
 
 REDRAW_S = 0.25
 PLAIN_INTERVAL_S = 5.0
@@ -28,6 +36,7 @@ FIRST_WORD_S = 1.0  # what boots first builds: its first line should say so
 ASK_S = 1.0  # between looks at what is missing
 IDLE = ("boot", "heal", "settle", "stop")  # phases without operations of clients
 RATE_WINDOW_S = 1.0
+FINDINGS_MAX = 12
 _COLOURS = {"ok": "cyan", "fail": "magenta", "info": "yellow"}
 
 
@@ -156,3 +165,38 @@ async def watch_plainly(stage: Stage, stream: TextIO, interval_s: float = PLAIN_
                 stream.write(f"{text.plain.rstrip()}\n")
                 stream.flush()
             await asyncio.sleep(REDRAW_S)
+
+
+# -- its end --------------------------------------------------------------------------------------
+
+
+def tell_outcome(outcome: Outcome, command: str) -> None:
+    """The last lines of a run."""
+    for note in outcome.notes:
+        typer.echo(note)
+    tell_verdict(outcome.results)
+    if outcome.story is not None:
+        typer.echo(told_as_text(outcome.story))
+    if outcome.failures:
+        more = len(outcome.failures) - 1
+        rest = f" (and {more} more, see {outcome.directory.path / LOG})" if more else ""
+        sentence = f"the harness failed, which is no verdict on the broker: {outcome.failures[0]}"
+        typer.secho(f"shalott: {sentence}{rest}", err=True, fg="red")
+    if (outcome.directory.path / REPORT).exists():
+        typer.echo(f"Report: {outcome.directory.path / REPORT}")
+    else:
+        typer.echo(f"What there is: {outcome.directory.path}")
+    typer.echo(f"Repeat: {command}")
+
+
+def tell_verdict(results: Sequence[Result]) -> None:
+    valid = overall(results)
+    colour = {True: "green", False: "red"}.get(valid, "yellow") if isinstance(valid, bool) else None
+    typer.secho(headline(results), fg=colour or "yellow", bold=True)
+    lines = [f"  {checker}: {sentence}" for _, checker, sentence in findings(results)]
+    for line in dict.fromkeys(lines[:FINDINGS_MAX]):
+        typer.echo(line)
+    if len(lines) > FINDINGS_MAX:
+        typer.echo(f"  and {len(lines) - FINDINGS_MAX} more in the report")
+    for summary in summaries(results):
+        typer.echo(summary)

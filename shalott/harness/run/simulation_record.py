@@ -9,19 +9,14 @@ version of Python; which one it was is kept for those who look for a difference.
 from __future__ import annotations
 
 import hashlib
-import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
-from shalott.cluster.sim.loop.trace import DIGEST_VERSION
 from shalott.core.errors import StoreError, UsageError
 from shalott.core.plan import FaultAction, Plan, canonical, dump_plan
-
-if TYPE_CHECKING:
-    from shalott.harness.run.simulate import SimOutcome
 
 SIMULATION = "simulation.json"
 PACKAGES = ("broker", "checkers", "clients", "cluster", "core", "harness", "nemesis", "workloads")
@@ -52,29 +47,6 @@ class SimulationRecord(msgspec.Struct, frozen=True, kw_only=True):
     violations: tuple[str, ...] = ()
     sometimes: Mapping[str, int] = {}
     buggified: Mapping[str, int] = {}
-
-
-def record_of(
-    plan: Plan, outcome: SimOutcome, violations: Sequence[str], *, code: str
-) -> SimulationRecord:
-    """The record of a run of ``plan`` in memory; ``outcome.plan`` is what will be stored."""
-    checkpoints = outcome.trace.checkpoints if outcome.trace is not None else []
-    return SimulationRecord(
-        digest=outcome.digest,
-        digest_version=DIGEST_VERSION,
-        python=platform.python_version(),
-        callbacks=outcome.callbacks,
-        segments=outcome.segments,
-        virtual_ns=outcome.virtual_ns,
-        way="search",
-        code=code,
-        plan=plan_digest(outcome.plan),
-        checkpoints=tuple(checkpoint.hex() for checkpoint in checkpoints),
-        planned=planned_faults(plan, outcome.plan),
-        violations=tuple(violations),
-        sometimes=dict(outcome.sometimes),
-        buggified=dict(outcome.buggified),
-    )
 
 
 def planned_faults(run: Plan, stored: Plan) -> tuple[FaultAction, ...] | None:

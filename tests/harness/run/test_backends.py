@@ -14,7 +14,7 @@ import pytest
 from shalott.cluster.docker.engine import connect, explain
 from shalott.core.errors import UsageError
 from shalott.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
-from shalott.harness.run import select
+from shalott.harness.run import backends
 
 pytestmark = pytest.mark.unit
 
@@ -34,24 +34,24 @@ def make_plan(backend: str, *, system: str = "mirrored", leave_running: bool = F
 
 @pytest.fixture
 def no_docker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(select, "docker_obstacle", lambda: "no Docker engine on this machine")
+    monkeypatch.setattr(backends, "docker_obstacle", lambda: "no Docker engine on this machine")
 
 
 @pytest.fixture
 def docker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(select, "docker_obstacle", lambda: None)
+    monkeypatch.setattr(backends, "docker_obstacle", lambda: None)
 
 
 @pytest.mark.usefixtures("docker")
 def test_auto_takes_docker_if_it_answers() -> None:
-    choice = select.choose_backend("auto", "mirrored")
+    choice = backends.choose_backend("auto", "mirrored")
     assert choice.backend == "docker"
     assert "since the Docker engine answers" in choice.reason
 
 
 @pytest.mark.usefixtures("no_docker")
 def test_auto_falls_back_to_local_and_says_why() -> None:
-    choice = select.choose_backend("auto", "mirrored")
+    choice = backends.choose_backend("auto", "mirrored")
     assert choice.backend == "local"
     assert "since no Docker engine on this machine" in choice.reason
 
@@ -68,17 +68,17 @@ def test_auto_falls_back_to_local_and_says_why() -> None:
 )
 def test_what_cannot_be_had_is_refused(wanted: str, system: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        select.choose_backend(wanted, system)
+        backends.choose_backend(wanted, system)
 
 
 def test_an_unknown_system_is_refused() -> None:
     with pytest.raises(UsageError, match="unknown system kafka"):
-        select.make_system(make_plan("local", system="kafka"))
+        backends.make_system(make_plan("local", system="kafka"))
 
 
 def test_local_nodes_cannot_be_left_running(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="end with the harness"):
-        select.make_cluster(make_plan("local", leave_running=True), "run", tmp_path)
+        backends.make_cluster(make_plan("local", leave_running=True), "run", tmp_path)
 
 
 def test_the_missing_permission_is_named_with_its_command() -> None:
@@ -108,7 +108,7 @@ def test_an_engine_that_is_not_there_leaves_no_socket_open(
 
 
 PROBE = """
-from shalott.harness.run.select import choose_backend
+from shalott.harness.run.backends import choose_backend
 from shalott.core.errors import UsageError
 try:
     choose_backend("docker", "mirrored")

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from shalott.core.plan import Plan
-from shalott.harness.run.detection import faults_too_short
-from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.plan_checks import faults_too_short
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 
 pytestmark = pytest.mark.unit
 

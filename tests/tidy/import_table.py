@@ -158,13 +158,11 @@ ROOMS: tuple[Room, ...] = (
             *("core", "checkers", "cluster.systems.record", "workloads"),
             *("harness.fleet.runs", "harness.fleet.matrix", "harness.run", "harness.search"),
             *("harness.scenarios", "harness.shrinking", "broker", "broker.base"),
-            *("cluster.ssh.inventory", "harness.originals"),
+            *("cluster", "cluster.ssh.inventory", "harness.originals", "harness.fleet.page"),
+            *("spark_analysis", "broker.rabbit.ctl"),
         ),
         FLOW_LIBRARIES,
-        lazily=(
-            *("cluster", "cluster.ssh", "spark_analysis", "checkers.porcupine"),
-            *("broker.rabbit.ctl", "harness.fleet.serve", "harness.fleet.page"),
-        ),
+        lazily=(*("cluster.docker", "cluster.ssh", "checkers.porcupine", "harness.fleet.serve"),),
     ),
 )
 

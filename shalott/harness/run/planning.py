@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from shalott.cluster.ssh.inventory import SshFlags
 from shalott.cluster.systems.record import (
     SYSTEMS,
     TOGETHER,
@@ -190,6 +191,11 @@ def repeat_command(request: Request, seed: int, store_root: Path = STORE) -> str
         value = getattr(request, each.name)
         if each.name in ("seed", "given") or value == each.default:
             continue
+        if isinstance(value, SshFlags):
+            for inner in dataclasses.fields(value):
+                if (said := getattr(value, inner.name)) != inner.default:
+                    words += _words(f"ssh_{inner.name}", said)
+            continue
         words += _words(each.name, value)
     for name, value in request.given.items():
         words += _words(name, value)
@@ -201,10 +207,10 @@ def store_words(store_root: Path) -> list[str]:
     return [] if store_root == STORE else ["--store", str(store_root)]
 
 
-def _words(name: str, value: Any) -> list[str]:
+def _words(name: str, value: object) -> list[str]:
     flag = f"--{name.replace('_', '-')}"
     if isinstance(value, tuple):
-        return [word for item in value for word in (flag, item)]
+        return [word for item in value for word in (flag, str(item))]
     if isinstance(value, bool):
         return [flag if value else f"--no-{name.replace('_', '-')}"]
     if isinstance(value, float) and value.is_integer():

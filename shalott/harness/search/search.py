@@ -17,8 +17,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from shalott.cluster.systems.record import SYSTEMS
+from shalott.core.command_options import Option
 from shalott.core.errors import UsageError
 from shalott.core.quantities import parse_duration_ms
 from shalott.harness.run.request import parse_nemeses
@@ -45,24 +47,35 @@ _SEEDS = re.compile(r"(\d+)(?:-(\d+))?")
 class SearchRequest:
     """``shalott search``'s flags; times as users write them. "" stands for the default."""
 
-    system: str = ""
-    profile: str = ""
-    workload: str = ""
-    nemesis: str = ""  # faults to draw from, with commas between them; "": the profile's
-    seeds: str = ""
-    jobs: int = 0  # 0: one for each CPU
-    bug: str = ""
-    scenario: str = ""
-    time_limit: str = ""
-    keep: int = 3
-    fresh: bool = False
-    store: Path = Path("store")
+    system: Annotated[str, Option("What runs on the nodes: mirrored, if not given.")] = ""
+    profile: Annotated[str, Option("safe (the default) or upstream.")] = ""
+    workload: Annotated[
+        str, Option("What clients do; else the system's own.", ("--workload", "-w"))
+    ] = ""
+    nemesis: Annotated[str, Option("Faults to draw from: a,b; else all it survives.")] = ""
+    seeds: Annotated[str, Option("How many, or a range: 1000, 5000-5999.")] = ""
+    jobs: Annotated[
+        int,
+        Option("Processes; 0: one for each CPU, or as many clusters as fit.", ("--jobs", "-j")),
+    ] = 0
+    bug: Annotated[str, Option("Look for this known bug: see `shalott bugs`.")] = ""
+    scenario: Annotated[str, Option("Look for this loss window, or bug: L1, KB-RMQ-02.")] = ""
+    time_limit: Annotated[str, Option("No new seed after so long: 90s, 30m.")] = ""
+    keep: Annotated[int, Option("Findings kept of each class.")] = 3
+    fresh: Annotated[bool, Option("Begin anew; what there is is set aside.")] = False
+    store: Annotated[Path, Option("Where runs are kept.", after="load")] = Path("store")
     # Of searches on real nodes (real_search.py).
-    cluster: str = SIM
-    nodes: int = 0  # 0: three
-    plans: tuple[Path, ...] = ()  # to be carried over, instead of drawn ones
-    policy: tuple[str, ...] = ()
-    repeat: int = 5  # a finding, at most
+    cluster: Annotated[
+        str, Option("Where nodes run: sim; docker or local, on clusters kept warm.")
+    ] = SIM
+    nodes: Annotated[int, Option("Nodes of a real cluster; 0: three.")] = 0
+    plans: Annotated[
+        tuple[Path, ...], Option("Stored plans to run on real nodes, or a directory.")
+    ] = ()
+    policy: Annotated[tuple[str, ...], Option("A setting of a real system: KEY=VALUE.")] = ()
+    repeat: Annotated[
+        int, Option("Runs, at most, to see how often a real finding comes again.")
+    ] = 5
     given: Mapping[str, str | bool] = field(default_factory=dict)  # of the system's parameters
 
 

@@ -17,7 +17,7 @@ from shalott.core.errors import HarnessError
 from shalott.harness.report.meta import Tested, facts_told
 from shalott.harness.run.backends import make_system
 from shalott.harness.run.planning import make_plan
-from shalott.harness.run.provenance import Source, Provenance, source_of_project
+from shalott.harness.run.provenance import Provenance, Source, source_of_project
 from shalott.harness.run.request import Request
 
 pytestmark = pytest.mark.unit

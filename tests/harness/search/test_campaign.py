@@ -11,9 +11,10 @@ import pytest
 from shalott.harness.scenarios.swarm import Subject
 from shalott.harness.search import run_search as at_work_module
 from shalott.harness.search.campaign import open_campaign
+from shalott.harness.search.closing_lines import closing_lines
 from shalott.harness.search.failure_rate import Rule
 from shalott.harness.search.findings import SeedReport
-from shalott.harness.search.real_search import REAL, RealSearch, closing_lines
+from shalott.harness.search.real_search import REAL, RealSearch
 from shalott.harness.search.repeats import RateRepeats
 from shalott.harness.search.run_search import Tally, run_search
 from shalott.harness.search.search import SearchRequest, parse_seeds

@@ -97,6 +97,7 @@ ROOMS: tuple[Room, ...] = (
         (
             *("core", "checkers", "cluster", "cluster.sim", "cluster.systems", "nemesis"),
             *("workloads", "harness.report", "harness.fleet.runs", "cluster.ssh.inventory"),
+            *("cluster.docker.reachable", "cluster.disks.of_nodes"),
         ),
         FLOW_LIBRARIES,
         lazily=("cluster.disks", "cluster.docker", "cluster.local", "cluster.ssh"),

@@ -17,7 +17,6 @@ from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
 from shalott.checkers.linearizability.checking import Verdict
 from shalott.checkers.models import BUILT_IN, BUILT_IN_MODELS, meanings_of
 from shalott.checkers.models.options import REQUIRED, Option, options_of
-from shalott.core.doors import load_module
 from shalott.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -165,6 +164,7 @@ def load_models(modules: Iterable[str]) -> None:
     if not modules:
         return
     from shalott.checkers.models.door import MODELS  # most checks need none
+    from shalott.core.doors import load_module
 
     for module in modules:
         load_module(module)

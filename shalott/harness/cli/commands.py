@@ -42,7 +42,7 @@ COMMANDS: Mapping[str, Command] = {
         "bugs", "List the historical bugs that `--bug` switches on, or tell all about one."
     ),
     "doctor": Command(
-        "machines",
+        "doctor",
         "Say what is missing on this machine, or on hosts, and the command that installs it.",
     ),
     "prepare": Command(

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -28,7 +28,7 @@ from shalott.cluster.base import Endpoint
 from shalott.cluster.http import Management
 from shalott.core.command_options import Argument, Option
 from shalott.core.errors import ClientError, UsageError
-from shalott.core.json_value import JsonObject
+from shalott.core.json_value import Json, JsonObject
 from shalott.harness.cli.options import with_options
 from shalott.harness.run.store import ENDPOINTS, Store
 
@@ -77,7 +77,20 @@ class Answer:
 
     node: str
     ok: bool
-    body: Any
+    body: Json
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What a node believes of its broker, as far as ``follow`` asks."""
+
+    role: str = "no broker"
+    epoch: int | None = None
+
+
+class Claims(msgspec.Struct, frozen=True):
+    """The answer to ``claims``."""
+
+    claims: tuple[Claim, ...] = ()
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -206,12 +219,12 @@ async def follow(
     (told,) = await ask(VERBS["claims"], master, None)
     if not told.ok:
         return [told]
-    claims = told.body.get("claims") or [{"role": "no broker"}]
-    if claims[0]["role"] != "master":
-        role = claims[0]["role"]
-        reason = f"it is {role}, and no master: promote it first, or give --epoch"
+    claims = msgspec.convert(told.body, Claims).claims
+    claim = claims[0] if claims else Claim()
+    if claim.role != "master":
+        reason = f"it is {claim.role}, and no master: promote it first, or give --epoch"
         return [Answer(told.node, False, reason)]
-    return await ask(VERBS["follow"], nodes, {**body, "epoch": claims[0]["epoch"]})
+    return await ask(VERBS["follow"], nodes, {**body, "epoch": claim.epoch})
 
 
 async def _ask(verb: Verb, node: str, address: Address, body: JsonObject | None) -> Answer:
@@ -270,7 +283,7 @@ def _as_lines(answers: Sequence[Answer]) -> list[str]:
     return lines
 
 
-def _indented(value: Any, indent: str) -> list[str]:
+def _indented(value: Json, indent: str) -> list[str]:
     """A mapping's fields a line each; what is nested stands below, further in."""
     if isinstance(value, dict):
         lines = []
@@ -285,11 +298,11 @@ def _indented(value: Any, indent: str) -> list[str]:
     return [f"{indent}{_scalar(value)}"]
 
 
-def _has_parts(values: list[Any]) -> bool:
+def _has_parts(values: Sequence[Json]) -> bool:
     return bool(values) and all(isinstance(value, dict) for value in values)
 
 
-def _table(rows: list[dict[str, Any]], indent: str) -> list[str]:
+def _table(rows: Sequence[JsonObject], indent: str) -> list[str]:
     """A list of objects, as columns."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     cells = [names, *([_scalar(row.get(name, "")) for name in names] for row in rows)]
@@ -301,7 +314,7 @@ def _table(rows: list[dict[str, Any]], indent: str) -> list[str]:
     ]
 
 
-def _scalar(value: Any) -> str:
+def _scalar(value: Json) -> str:
     if isinstance(value, list):
         return ", ".join(map(_scalar, value)) or "-"
     if isinstance(value, dict):

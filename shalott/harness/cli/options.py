@@ -1,10 +1,9 @@
 """A command's options, out of the frozen dataclasses that it takes (core/command_options.py).
 
 Typer reads a function's signature, so ``with_options`` gives a command that takes structs one with
-a parameter for each field. Besides, each parameter of every workload and system that is here is a
-flag of ``shalott test``: two records whose parameters have one name share the flag. What was typed
-of these is handed on as ``given``, by the flag's name, in the struct that has a field of that name;
-the struct of the record that the plan uses takes it (core/parameters.py).
+a parameter for each field. Besides, parameters of records are flags (harness/cli/record_flags.py):
+what was typed of these is handed on as ``given``, by the flag's name, in the struct that has a
+field of that name; the struct of the record that the plan uses takes it (core/parameters.py).
 """
 
 from __future__ import annotations
@@ -17,13 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
-import msgspec
 import typer
 
-from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.command_options import Argument, Option, Prefixed
-from shalott.core.parameters import Flag, flags_of
-from shalott.workloads.record import WORKLOADS
+from shalott.core.parameters import Flag
 
 RECORDS_PANEL = "Of some workloads and systems"
 GIVEN = "given"  # the field that takes the records' flags
@@ -47,21 +43,6 @@ class SharedFlag:
         choices = f" {', '.join(self.flag.choices)}." if self.flag.choices else ""
         told = f"{', '.join(self.owners)}: {self.flag.help}".rstrip(": ")
         return told if all(each in told for each in self.flag.choices) else told + choices
-
-
-def shared_flags(*, workloads: bool = True) -> tuple[SharedFlag, ...]:
-    """Every parameter's, in the order of the records; or of systems alone."""
-    found: dict[str, SharedFlag] = {}
-    structs: list[tuple[str, type[msgspec.Struct]]] = []
-    if workloads:
-        structs = [(record.name, record.parameters) for record in WORKLOADS.records()]
-    structs += [(record.name, record.parameters) for record in SYSTEMS.records()]
-    for owner, struct in structs:
-        for flag in flags_of(struct):
-            known = found.get(flag.name)
-            owners = (*known.owners, owner) if known is not None else (owner,)
-            found[flag.name] = SharedFlag(known.flag if known is not None else flag, owners)
-    return tuple(found.values())
 
 
 def with_options(

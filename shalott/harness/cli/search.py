@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from shalott.core.command_options import Argument, Option
-from shalott.harness.cli.options import LoadOption, StoreOption, shared_flags, with_options
+from shalott.harness.cli.options import LoadOption, StoreOption, with_options
+from shalott.harness.cli.record_flags import shared_flags
 from shalott.harness.run.request import STORE
 from shalott.harness.run.simulate import simulate
 from shalott.harness.search.closing_lines import closing_lines

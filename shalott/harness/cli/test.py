@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from shalott.core.command_options import Option
-from shalott.harness.cli.options import LoadOption, StoreOption, shared_flags, with_options
+from shalott.harness.cli.options import LoadOption, StoreOption, with_options
+from shalott.harness.cli.record_flags import shared_flags
 from shalott.harness.run.planning import nemesis_help
 from shalott.harness.run.request import RUN, STORE, Request, read_tags
 from shalott.harness.run.session import analyze as analyze_run

@@ -16,6 +16,9 @@ import msgspec
 
 from shalott.cluster.base import Cluster, System
 from shalott.cluster.capabilities import RESOURCES
+from shalott.cluster.disks.of_nodes import DISK_CAPABILITIES
+from shalott.cluster.docker.reachable import socket_obstacle
+from shalott.cluster.ssh.inventory import check_hosts
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.errors import HarnessError, UsageError
 from shalott.core.plan import Plan, PowerLoss, SshPlan
@@ -79,8 +82,6 @@ def check_world(backend: str, system: str) -> None:
 def docker_obstacle() -> str | None:
     """What keeps the docker backend from working here, with the command that mends it; None if
     nothing does."""
-    from shalott.cluster.docker.reachable import socket_obstacle
-
     if (obstacle := socket_obstacle()) is not None:
         return obstacle
     from shalott.cluster.docker.engine import connect
@@ -103,8 +104,6 @@ def make_cluster(
 ) -> Cluster:
     """The plan's cluster, not booted. ``work_dir`` is the run's own; what is made there is
     removed again. ``needs``: what it must be able to do besides what the plan's faults need."""
-    from shalott.cluster.disks.of_nodes import DISK_CAPABILITIES
-
     choice = choose_backend(plan.cluster.backend, plan.system.name)
     log.info("%s", choice.reason)
     needs = frozenset(needs) | required_capabilities(plan.faults)
@@ -161,8 +160,6 @@ def make_cluster(
 
 def hosts_of(plan: Plan) -> SshPlan:
     """The plan's hosts. Raises UsageError if it names none, or too few."""
-    from shalott.cluster.ssh.inventory import check_hosts
-
     ssh, nodes = plan.cluster.ssh, plan.cluster.nodes
     if ssh is msgspec.UNSET:
         raise UsageError(

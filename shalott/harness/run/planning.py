@@ -12,7 +12,6 @@ import dataclasses
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -159,7 +158,7 @@ def check_request(request: Request) -> None:
 
 
 def lay_out(
-    system: SystemRecord, layout: str, nodes: Sequence[str], parameters: Mapping[str, Any]
+    system: SystemRecord, layout: str, nodes: Sequence[str], parameters: Mapping[str, object]
 ) -> Services:
     """What each node hosts; empty if every node hosts the same. Raises UsageError."""
     if layout == TOGETHER:
@@ -219,7 +218,7 @@ def _words(name: str, value: object) -> list[str]:
 
 
 def _system_plan(
-    request: Request, system: SystemRecord, own: Mapping[str, Any], services: Services
+    request: Request, system: SystemRecord, own: Mapping[str, object], services: Services
 ) -> SystemPlan:
     settings = profile_of(system, request.profile).settings(own)
     policy = {**settings, **system.canonical(parse_policy(request.policy))}

@@ -17,11 +17,13 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from shalott.cluster.docker.reachable import socket_obstacle
 from shalott.cluster.ssh.inventory import HOSTS_PANEL, SshFlags, read_hosts
 from shalott.cluster.systems.record import SYSTEMS, TOGETHER, Profile, SystemRecord
 from shalott.core.command_options import Option, Prefixed
 from shalott.core.complaints import Complaints
 from shalott.core.errors import UsageError
+from shalott.core.json_value import Json
 from shalott.core.plan import PowerLoss, SshPlan
 from shalott.core.quantities import parse_duration_ms
 from shalott.harness.report.stories.names import STORY_NAMES
@@ -203,8 +205,8 @@ def _text_flags(struct: type[Request | SshFlags], prefix: str) -> dict[str, str]
 
 
 def _check_engine(request: Request) -> None:
-    """Where containers are asked for and nobody listens at the engine's socket. Whoever listens is
-    asked later: that takes longer."""
+    """Where containers are asked for and no engine listens at its socket. One that listens is asked
+    later: that takes longer."""
     if not SYSTEMS.has(request.system):
         return
     worlds = SYSTEMS.find(request.system).worlds
@@ -212,8 +214,6 @@ def _check_engine(request: Request) -> None:
     others = [each for each in worlds if each not in ("docker", "ssh")]
     if not needed and (request.cluster != "auto" or others):
         return
-    from shalott.cluster.docker.reachable import socket_obstacle
-
     if socket_obstacle() is not None:
         choose_backend(request.cluster, request.system)
 
@@ -260,9 +260,9 @@ def parse_nemeses(text: str) -> tuple[str, ...]:
     return tuple(name for name in names if name != "none")
 
 
-def parse_policy(settings: Sequence[str]) -> dict[str, Any]:
+def parse_policy(settings: Sequence[str]) -> dict[str, Json]:
     """KEY=VALUE, the value as JSON if it is JSON, else as text; KEY= takes the key away."""
-    policy: dict[str, Any] = {}
+    policy: dict[str, Json] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or not key:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -132,7 +131,7 @@ class TracedRecorder:
         *,
         key: str = "",
         value: int | None = None,
-        extra: Mapping[str, Any] | None = None,
+        extra: Mapping[str, object] | None = None,
         due_ns: int | None = None,
     ) -> int:
         said = _encode((process, node, f, key, value, extra))
@@ -151,7 +150,7 @@ class TracedRecorder:
         offset: int | None = None,
         redelivered: bool | None = None,
         error: str | None = None,
-        extra: Mapping[str, Any] | None = None,
+        extra: Mapping[str, object] | None = None,
     ) -> None:
         elsewhere = () if key is None else (key,)
         said = _encode((index, value, offset, redelivered, error, extra, *elsewhere))
@@ -178,7 +177,7 @@ class TracedRecorder:
         offset: int | None = None,
         redelivered: bool | None = None,
         error: str | None = None,
-        extra: Mapping[str, Any] | None = None,
+        extra: Mapping[str, object] | None = None,
     ) -> None:
         said = _encode((process, node, f, key, value, offset, redelivered, error, extra))
         self._trace.event(self._clock_ns(), "happened", said)

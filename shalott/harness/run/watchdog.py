@@ -1,6 +1,6 @@
 """The watchdog: what kept the harness from running becomes rows of the history.
 
-A harness that does not run for a while answers no broker, heals no fault in time and polls nobody;
+A harness that does not run for a while answers no broker, heals no fault in time and polls no node;
 what it measures then is its own absence. The watchdog wakes every ``TICK_S``. When it wakes more
 than ``STALL_S`` late, that is a stall: a row of process -1, f "stall", ``extra`` = {"kind",
 "begin_ns", "end_ns"} (cluster/stalls.py names the kinds). What judges a run does not charge it to

@@ -7,7 +7,6 @@ the set within a second or two. What a scenario says beside that is what its tri
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -17,7 +16,7 @@ from shalott.core.plan import FaultAction
 from shalott.harness.scenarios.scenario import KILLS, SHORT, Scenario
 from shalott.harness.scenarios.swarm import STRICT
 
-QUICK: Mapping[str, Any] = {
+QUICK: Mapping[str, object] = {
     "broker.register_interval_ms": 1000,
     "broker.slave_sync_interval_ms": 1000,
     "broker.controller_heartbeat_interval_ms": 200,
@@ -42,7 +41,7 @@ QUICK: Mapping[str, Any] = {
     "store.queue_segment_units": 1000,
 }
 # A set of one may acknowledge: what counts is on every member of the set all the same.
-SET_OF_ONE: Mapping[str, Any] = {"ha.in_sync_replicas": 1, "ha.min_in_sync_replicas": 1}
+SET_OF_ONE: Mapping[str, object] = {"ha.in_sync_replicas": 1, "ha.min_in_sync_replicas": 1}
 FAILOVER = msgspec.structs.replace(STRICT, max_rto_ms=5000)  # is over by then
 STORED_BYTES = 204  # of a message with a body of 64
 
@@ -52,7 +51,7 @@ CONTROLLER = SHORT.but(policies=(QUICK,), queues=(2,), clients_a_node=(2,), prom
 )  # fmt: skip
 
 
-def settings(others: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+def settings(others: Mapping[str, object]) -> tuple[Mapping[str, object], ...]:
     """QUICK, and others."""
     return ({**QUICK, **others},)
 

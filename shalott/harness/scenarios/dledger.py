@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from shalott.core.drawing import Range
 from shalott.core.plan import FaultAction
 from shalott.harness.scenarios.scenario import SHORT, Scenario
 
 # Who is gone is noticed within 0.6 s.
-QUICK: Mapping[str, Any] = {
+QUICK: Mapping[str, object] = {
     "raft.heartbeat_interval_ms": 200,
     "raft.max_heartbeat_leak": 3,
     "raft.vote_min_ms": 200,
@@ -21,7 +20,7 @@ QUICK: Mapping[str, Any] = {
     "broker.register_interval_ms": 1000,
 }
 # A leader that is cut off rules on for 2 s, and takes messages that no follower gets.
-PATIENT: Mapping[str, Any] = {
+PATIENT: Mapping[str, object] = {
     **QUICK, "raft.max_heartbeat_leak": 10, "raft.vote_max_ms": 300, "raft.ack_timeout_ms": 2500,
 }  # fmt: skip
 # Leaders without an entry of their own, as upstream's are.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -13,7 +12,7 @@ from shalott.core.plan import FaultAction
 from shalott.harness.scenarios.scenario import SHORT, Scenario
 from shalott.harness.scenarios.swarm import STRICT
 
-QUICK: Mapping[str, Any] = {
+QUICK: Mapping[str, object] = {
     "ha.heartbeat_interval_ms": 500,
     "ha.housekeeping_interval_ms": 5000,
     "ha.reconnect_interval_ms": 500,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from shalott.core.drawing import Range
 from shalott.core.plan import FaultAction
@@ -31,7 +30,7 @@ class Scenario:
     profile: str = "safe"
     swarm: Swarm = field(default_factory=Swarm)
     # What closes the window: settings laid over the swarm's. Bugs need none: their switch goes off.
-    sound: Mapping[str, Any] = field(default_factory=dict)
+    sound: Mapping[str, object] = field(default_factory=dict)
     stage: tuple[str, ...] = ()  # bugs that set the stage only: on in the sound search as well
 
     def subject(self) -> Subject:

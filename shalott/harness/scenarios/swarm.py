@@ -150,8 +150,8 @@ class Subject:
     name: str = ""  # "": the system's and the profile's
     workload: str = ""  # "": the system's own
     cluster: str = SIM
-    parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    policy: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    parameters: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    policy: Mapping[str, object] = dataclasses.field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
 

@@ -3,7 +3,7 @@
 A plan that was drawn, and perhaps shrunk, in the simulation has faults and a load that broke a
 system of ours. The same faults and the same load may break the original, or our own nodes outside
 of the simulation. What is translated is the system (``SystemRecord.carry``), its settings where
-both have them, and where it runs; whoever was the master when the plan was found is not the master
+both have them, and where it runs; the master when the plan was found is not the master
 here, so targets that are roles are found anew. Faults that can't be made there are left out, and
 plans that can't be run there; both are told.
 """
@@ -14,7 +14,6 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -53,8 +52,8 @@ class Target:
     can: frozenset[str]
     system: str = ""
     profile: str = ""
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    policy: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    policy: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,7 @@ def _is_plan(path: Path) -> bool:
 
 
 def carry_all(paths: Sequence[Path], target: Target) -> tuple[CarriedPlans, list[str]]:
-    """What can be run, and a sentence for whatever can't or is changed. Raises UsageError if no
+    """What can be run, and a sentence for what can't or is changed. Raises UsageError if no
     plan is left."""
     notes: list[str] = []
     carried: list[CarriedPlan] = []
@@ -193,7 +192,8 @@ def _was_real(plan: Plan, record: SystemRecord) -> bool:
 
 
 def _gates(gates: GatePlan, record: SystemRecord) -> GatePlan:
-    """Nobody looks into real nodes, and how long they take to settle is the machine's affair."""
+    """The harness does not look into real nodes, and how long they take to settle is the machine's
+    affair."""
     return replace(
         gates,
         must_settle=False,

@@ -102,7 +102,7 @@ def _times(real: RealSummary) -> Iterator[str]:
         again = f" {real.again} runs were begun anew." if real.again else ""
         yield (
             f"{real.warm:,} runs on warm machines, {real.cold:,} on new ones; ready after"
-            f" {booted or 'nobody knows'}{whole} (medians).{again}"
+            f" {booted or 'an unknown time'}{whole} (medians).{again}"
         )
 
 

@@ -29,14 +29,14 @@ CONTROLS = 5  # seeds that are run with the switch off as well: the one that fou
 _HEAD = """\
 # Known bugs: what a search must find
 
-Each bug below once lost messages, stuck or crashed in somebody's production, or is a rule of this
+Each bug below once lost messages, stuck or crashed in production, or is a rule of this
 broker's own, undone. Each is a switch that is off by default (`shalott test --bug ID`), and has a
 scenario by which a search must find it within a budget of seeds (`shalott search --bug ID`) and
 report the anomaly that is named; with the switch off the same seeds must show nothing of it.
 `tests/planted/` holds them to it.
 
 This page is generated: `shalott bugs --measure --seeds {seeds}` runs every scenario and writes
-it. "Found after" counts seeds from the first of the range, to which nobody tuned anything; "CPU s"
+it. "Found after" counts seeds from the first of the range, which no scenario was tuned to; "CPU s"
 is what they took, all together, on one core. "Off" says how many of the last of these runs showed
 the anomaly when they were repeated with the switch off (of a loss window: with what closes it).
 

@@ -6,7 +6,7 @@ the middle of a run: then the run is interrupted, its faults are healed and it c
 
 A verdict may be the harness's own doing, and then it is no finding. Where the harness failed, the
 plan is run once more, on machines that are new. A run that stalls have spoilt
-(checkers/runs/stalls.py) is called starved, whatever else its checkers say.
+(checkers/runs/stalls.py) is called starved, also where its checkers say more.
 """
 
 from __future__ import annotations

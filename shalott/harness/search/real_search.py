@@ -11,7 +11,6 @@ import dataclasses
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from shalott.cluster.capabilities import MOST
 from shalott.cluster.systems.record import SYSTEMS, TOGETHER, SystemRecord
@@ -55,7 +54,7 @@ REAL = USUAL.but(
     interval_ms=Range(8000, 16_000, 500),
 )
 # Machines that stay warm are the same for all plans; and the harness can't look into them.
-FIXED: Mapping[str, Any] = {
+FIXED: Mapping[str, object] = {
     "layouts": (TOGETHER,),
     "observe_interval_ms": (500,),
     "gates": GatePlan(min_acked=20),
@@ -193,7 +192,7 @@ def _carried(request: SearchRequest) -> RealSearch:
     )
 
 
-def _parameters(record: SystemRecord, request: SearchRequest) -> dict[str, Any]:
+def _parameters(record: SystemRecord, request: SearchRequest) -> dict[str, object]:
     """What the user says of the system, by field; the struct has the rest. Raises UsageError."""
     own = {flag.name: flag.field for flag in flags_of(record.parameters)}
     for name in request.given:
@@ -213,7 +212,7 @@ def _swarm(request: SearchRequest, named: Sequence[str], system: str, profile: s
     return swarm
 
 
-def _name(words: Sequence[Any]) -> str:
+def _name(words: Sequence[object]) -> str:
     return "-".join(str(word) for word in words if word != "")
 
 

@@ -115,7 +115,7 @@ class RateRepeats:
         return not self._open()
 
     def _open(self) -> list[int]:
-        """Those that are worth another run, whatever those under way say."""
+        """Those that are worth another run, even if those under way say more."""
         return [
             seed
             for seed, kinds in self._kinds.items()

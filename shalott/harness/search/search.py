@@ -6,7 +6,7 @@ it goes (run_search.py, campaign.py). Some seeds, drawn by the seed itself, and 
 a second time (repeats.py). What is different on real nodes is real_search.py.
 
 A search for a known bug ends with the first seed that shows it: the first in the order of the
-seeds, whatever finished first, so "found after N seeds" does not depend on the machine.
+seeds, not the one that finished first, so "found after N seeds" does not depend on the machine.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Search:
     ends: bool = False  # with the first finding
 
     cluster = SIM
-    jobs = 0  # if nobody says: one for each CPU
+    jobs = 0  # one for each CPU
     keeps_to_time = False  # a time limit also ends what is run again, and outlives a kill
 
     @property
@@ -169,7 +169,7 @@ def _plain(request: SearchRequest) -> Search:
 def _scenario_search(request: SearchRequest) -> Search:
     found: Scenario | None
     found = scenario_of_bug(request.bug) if request.bug else scenario_of(request.scenario)
-    if found is None:  # a bug that nobody has written a scenario for
+    if found is None:  # a bug without a scenario
         plain = _plain(request)
         name = f"{plain.subject.name}-{request.bug.lower()}"
         subject = dataclasses.replace(plain.subject, bugs=(request.bug,), name=name)

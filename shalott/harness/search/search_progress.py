@@ -99,5 +99,5 @@ class TerminalWatch:
 
 
 def make_watch() -> PlainWatch | TerminalWatch:
-    """A bar if somebody looks."""
+    """A bar on a terminal."""
     return TerminalWatch() if sys.stderr.isatty() else PlainWatch(sys.stderr)

@@ -9,7 +9,6 @@ it drew before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -259,15 +258,15 @@ def _noise(plan: Plan) -> list[str]:
     return found + [f"disk.{name}" for name in _differing(sim.disk, CALM_DISK)]
 
 
-def _calm_system(plan: Plan) -> Mapping[str, Any]:
+def _calm_system(plan: Plan) -> Mapping[str, object]:
     return SYSTEMS.find(plan.system.name).calm
 
 
-def _calm_workload(plan: Plan) -> Mapping[str, Any]:
+def _calm_workload(plan: Plan) -> Mapping[str, object]:
     return WORKLOADS.find(plan.workload.name).calm
 
 
-def _restless(values: Mapping[str, Any], calm: Mapping[str, Any]) -> list[str]:
+def _restless(values: Mapping[str, object], calm: Mapping[str, object]) -> list[str]:
     return [name for name, rest in calm.items() if values.get(name, rest) != rest]
 
 

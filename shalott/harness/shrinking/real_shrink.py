@@ -46,7 +46,7 @@ from shalott.harness.shrinking.simulated_shrink import MINIMAL, describe, descri
 from shalott.nemesis.requirements import required_capabilities
 
 CUT_STEP_MS = 5000
-BUDGET = 60  # runs, if nobody says
+BUDGET = 60  # runs, by default
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -173,7 +173,8 @@ def _shrink(plan: Plan, place: Path, oracle: Oracle, request: ShrinkRequest) -> 
 
 
 def _base(plan: Plan, oracle: Oracle) -> Trials:
-    """How often the plan fails; by what, if nobody knows yet. Raises BudgetSpent, UsageError."""
+    """How often the plan fails; by what, if that is not known yet. Raises BudgetSpent,
+    UsageError."""
     while not oracle.ledger.anomaly:
         if oracle.ledger.runs >= oracle.rule.most:
             raise UsageError(f"the plan did not fail in {oracle.ledger.runs} runs here")
@@ -184,8 +185,8 @@ def _base(plan: Plan, oracle: Oracle) -> Trials:
 
 
 def _confirm(plan: Plan, oracle: Oracle) -> Trials:
-    """Runs that had no part in the choice, even if the budget is spent: without them nobody knows
-    what was found."""
+    """Runs that had no part in the choice, even if the budget is spent: without them it is not
+    known what was found."""
     oracle.budget, oracle.until_s = oracle.ledger.runs + 3 * oracle.rule.most, None
     with contextlib.suppress(BudgetSpent):
         return oracle.settle(plan, "minimal")

@@ -1,9 +1,9 @@
-"""``shalott shrink``: run a failing plan, make it minimal (harness/shrink.py), and
+"""``shalott shrink``: run a failing plan, make it minimal (harness/shrinking/shrink.py), and
 keep that.
 
-Writes ``minimal.json`` beside the plan, after every pass that gained something, so that whoever
-interrupts it keeps what it has. At the end the minimal plan is run twice more, and must fail in the
-same way with the same digest both times.
+Writes ``minimal.json`` beside the plan, after every pass that gained something, so that an
+interrupted one keeps what it has. At the end the minimal plan is run twice more, and must fail in
+the same way with the same digest both times.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -63,9 +63,8 @@ def run_request(
         request = story.request(request)
     choice = _check_and_choose(request, test_count, first_seed)
     repeated = dataclasses.replace(request, cluster=choice.backend)
-    file = JunitFile(junit)
-    code = 0
-    for number in range(test_count):
+
+    def planned(number: int) -> tuple[Plan, RunContext]:
         seed = first_seed + number
         plan = make_plan(request, backend=choice.backend, seed=seed)
         if story is not None:
@@ -80,10 +79,9 @@ def run_request(
             notes=(choice.reason,),
             story=story,
         )
-        code = run_once(plan, store_root, context, junit=file, tags=tags)
-        if code != 0:
-            break
-    return code
+        return plan, context
+
+    return _run_series(planned, test_count, store_root, JunitFile(junit), tags)
 
 
 def _check_and_choose(request: Request, test_count: int, seed: int) -> backends.Choice:
@@ -117,11 +115,25 @@ def run_stored_plan(
     check_plan(plan)
     words = ["shalott", "test", *(w for name in loaded_modules() for w in ("--load", name))]
     command = shlex.join([*words, "--plan", str(path), *store_words(store_root)])
-    file = JunitFile(junit)
+
+    def planned(number: int) -> tuple[Plan, RunContext]:
+        return plan, RunContext(command=command, iteration=number + 1)
+
+    return _run_series(planned, test_count, store_root, JunitFile(junit), tags)
+
+
+def _run_series(
+    planned: Callable[[int], tuple[Plan, RunContext]],
+    count: int,
+    store_root: Path,
+    junit: JunitFile,
+    tags: Mapping[str, str] | None,
+) -> int:
+    """So many runs, or until one is not valid; the last exit code."""
     code = 0
-    for number in range(test_count):
-        context = RunContext(command=command, iteration=number + 1)
-        code = run_once(plan, store_root, context, junit=file, tags=tags)
+    for number in range(count):
+        plan, context = planned(number)
+        code = run_once(plan, store_root, context, junit=junit, tags=tags)
         if code != 0:
             break
     return code

@@ -21,14 +21,13 @@ from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.loop.trace import Trace
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.errors import MissingCapability
-from shalott.core.history import EMPTY_EVENTS, History, Recorder
+from shalott.core.history import EMPTY_EVENTS, History
 from shalott.core.op import OpType
 from shalott.core.plan import DiskPlan, Plan, SimPlan
 from shalott.core.recording import RunRecorder
 from shalott.harness.run.backends import check_world, make_system
-from shalott.harness.run.world import Nemesis, World
+from shalott.harness.run.world import World, nemesis_maker
 from shalott.nemesis.requirements import check_system, required_capabilities
-from shalott.nemesis.runner import NemesisRunner
 from shalott.workloads.record import WORKLOADS
 
 SLACK_MS = 600_000  # of virtual time beyond what the plan allows for, before a run is given up
@@ -79,16 +78,6 @@ def make_world(
     if "cut-clients" in required_capabilities(plan.faults):
         cluster.separate_clients([system.ports[port] for port in workload.client_ports])
 
-    def make_nemesis(record: Recorder) -> Nemesis:
-        return NemesisRunner(
-            cluster,
-            system,
-            plan,
-            record,
-            queues=workload.queues,
-            client_ports=workload.client_ports,
-        )
-
     async def inspect() -> None:
         if isinstance(system, InspectsMachines):
             await system.inspect(cluster.machines)
@@ -96,7 +85,7 @@ def make_world(
     return World(
         cluster=cluster,
         system=system,
-        make_nemesis=make_nemesis,
+        make_nemesis=nemesis_maker(plan, cluster, system, workload),
         make_recorder=make_recorder,
         inspect=inspect if isinstance(system, InspectsMachines) else None,
     )

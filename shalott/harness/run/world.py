@@ -25,6 +25,7 @@ from shalott.harness.run.store import ENDPOINTS, RunDirectory
 from shalott.harness.run.watchdog import watch_for_stalls
 from shalott.nemesis.requirements import check_system, required_capabilities
 from shalott.nemesis.runner import NemesisRunner
+from shalott.workloads.base import Workload
 from shalott.workloads.record import WORKLOADS
 
 
@@ -89,6 +90,20 @@ def build_world(plan: Plan, directory: RunDirectory, cluster: Cluster | None = N
     async def announce(booted: Cluster, running: System) -> None:
         note_endpoints(directory.path / ENDPOINTS, booted, running)
 
+    return World(
+        cluster=cluster,
+        system=system,
+        make_nemesis=nemesis_maker(plan, cluster, system, workload),
+        announce=announce,
+        watch_stalls=watch_for_stalls,
+    )
+
+
+def nemesis_maker(
+    plan: Plan, cluster: Cluster, system: System, workload: Workload
+) -> Callable[[Recorder], Nemesis]:
+    """Makes the nemesis of a run when there is a history to record in."""
+
     def make_nemesis(record: Recorder) -> Nemesis:
         return NemesisRunner(
             cluster,
@@ -99,13 +114,7 @@ def build_world(plan: Plan, directory: RunDirectory, cluster: Cluster | None = N
             client_ports=workload.client_ports,
         )
 
-    return World(
-        cluster=cluster,
-        system=system,
-        make_nemesis=make_nemesis,
-        announce=announce,
-        watch_stalls=watch_for_stalls,
-    )
+    return make_nemesis
 
 
 def _why_missing(backend: str, missing: Sequence[str]) -> str:

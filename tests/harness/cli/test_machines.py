@@ -9,8 +9,8 @@ import pytest
 
 from shalott.cluster.docker import images
 from shalott.core.steps import tell_step
+from shalott.harness.cli import machines
 from shalott.harness.cli.main import run_command
-from shalott.harness.run import prepare
 
 pytestmark = pytest.mark.unit
 
@@ -25,7 +25,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return f"shalott-{image}:abc"
 
     monkeypatch.setattr(images, "ensure_image", ensure_image)
-    monkeypatch.setattr(prepare, "choose_backend", lambda wanted, system: None)
+    monkeypatch.setattr(machines, "choose_backend", lambda wanted, system: None)
     return names
 
 

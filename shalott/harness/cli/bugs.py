@@ -21,7 +21,7 @@ from shalott.broker.base.errors import ConfigError
 from shalott.broker.known_bugs import CATALOGUE, KnownBug, known_bug
 from shalott.core.command_options import Argument, Option
 from shalott.core.errors import UsageError
-from shalott.harness.cli.options import with_options
+from shalott.harness.cli.options import StoreField, with_options
 from shalott.harness.originals.document import DOCUMENT as LADDER_DOCUMENT
 from shalott.harness.originals.document import write_document
 from shalott.harness.originals.evidence import Look, load_looks
@@ -61,7 +61,7 @@ class BugsOptions:
     repeat: Annotated[int, Option("Of --original: runs of each side of a row.")] = 1
     version: Annotated[str, Option("Of --original: on this release instead.")] = ""
     every: Annotated[bool, Option("Of --original: make runs that can't change the answer.")] = False
-    store: Annotated[Path, Option("Where runs are kept.")] = Path("store")
+    store: StoreField = Path("store")
 
 
 def bugs(asked: BugsOptions) -> None:

@@ -29,7 +29,7 @@ from shalott.cluster.http import Management
 from shalott.core.command_options import Argument, Option
 from shalott.core.errors import ClientError, UsageError
 from shalott.core.json_value import Json, JsonObject
-from shalott.harness.cli.options import with_options
+from shalott.harness.cli.options import StoreField, with_options
 from shalott.harness.run.store import ENDPOINTS, Store
 
 TIMEOUT_MS = 10_000
@@ -113,7 +113,7 @@ class CtlOptions:
         None
     )
     as_json: Annotated[bool, Option("Print JSON.", ("--json",))] = False
-    store: Annotated[Path, Option("Where runs are kept.")] = Path("store")
+    store: StoreField = Path("store")
 
 
 def ctl(context: typer.Context, asked: CtlOptions) -> None:

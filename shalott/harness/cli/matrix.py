@@ -12,7 +12,7 @@ import typer
 
 from shalott.core.command_options import Argument, Option
 from shalott.core.errors import UsageError
-from shalott.harness.cli.options import with_options
+from shalott.harness.cli.options import LoadField, StoreField, with_options
 from shalott.harness.fleet.matrix.merging import merge_shards
 from shalott.harness.fleet.matrix.session import MatrixRequest, run_matrix
 
@@ -44,10 +44,8 @@ class MatrixOptions:
     notify: Annotated[str, Option("A command that gets summary.json.")] = ""
     merge: Annotated[bool, Option("Put shards together.")] = False
     out: Annotated[Path, Option("Of --merge: where to.")] = Path("night")
-    load: Annotated[
-        tuple[str, ...], Option("A module whose systems, workloads, faults are offered too.")
-    ] = ()
-    store: Annotated[Path, Option("Where runs are kept.")] = Path("store")
+    load: LoadField = ()
+    store: StoreField = Path("store")
 
 
 def matrix(asked: MatrixOptions) -> None:

@@ -24,11 +24,13 @@ from shalott.core.parameters import Flag
 RECORDS_PANEL = "Of some workloads and systems"
 GIVEN = "given"  # the field that takes the records' flags
 Typed = Mapping[str, object]
-LoadOption = Annotated[
-    list[str] | None,
-    typer.Option("--load", help="A module whose systems, workloads, faults are offered too."),
-]
-StoreOption = Annotated[Path, typer.Option("--store", help="Where runs are kept.")]
+LOAD_HELP = "A module whose systems, workloads, faults are offered too."
+STORE_HELP = "Where runs are kept."
+# As a field of a struct, and as a parameter of a command without one.
+LoadField = Annotated[tuple[str, ...], Option(LOAD_HELP)]
+StoreField = Annotated[Path, Option(STORE_HELP)]
+LoadOption = Annotated[list[str] | None, typer.Option("--load", help=LOAD_HELP)]
+StoreOption = Annotated[Path, typer.Option("--store", help=STORE_HELP)]
 
 
 @dataclass(frozen=True, slots=True)

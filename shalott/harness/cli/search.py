@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from shalott.core.command_options import Argument, Option
-from shalott.harness.cli.options import LoadOption, StoreOption, with_options
+from shalott.harness.cli.options import LoadField, LoadOption, StoreOption, with_options
 from shalott.harness.cli.record_flags import shared_flags
 from shalott.harness.run.request import STORE
 from shalott.harness.run.simulate import simulate
@@ -42,9 +42,7 @@ def add_commands(app: typer.Typer) -> None:
 class Loading:
     """Modules that a command loads before it reads its options (harness/cli/commands.py)."""
 
-    load: Annotated[
-        tuple[str, ...], Option("A module whose systems, workloads, faults are offered too.")
-    ] = ()
+    load: LoadField = ()
 
 
 def search(request: SearchRequest, loading: Loading) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from shalott.core.command_options import Option
-from shalott.harness.cli.options import LoadOption, StoreOption, with_options
+from shalott.harness.cli.options import LoadField, LoadOption, StoreField, StoreOption, with_options
 from shalott.harness.cli.record_flags import shared_flags
 from shalott.harness.run.planning import nemesis_help
 from shalott.harness.run.request import RUN, STORE, Request, read_tags
@@ -40,10 +40,8 @@ class Series:
     tag: Annotated[
         tuple[str, ...], Option("KEY=VALUE, for the table of runs; may be repeated.", panel=RUN)
     ] = ()
-    load: Annotated[
-        tuple[str, ...], Option("A module whose systems, workloads, faults are offered too.")
-    ] = ()
-    store: Annotated[Path, Option("Where runs are kept.")] = STORE
+    load: LoadField = ()
+    store: StoreField = STORE
 
 
 def test(request: Request, series: Series) -> None:

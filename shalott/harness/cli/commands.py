@@ -21,7 +21,7 @@ _TyperUsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 
 class Command(NamedTuple):
-    """``module``: of this package; its ``add_commands(app)`` registers its commands. ``text``: in
+    """``module``: its ``add_commands(app)`` registers its commands. ``text``: in
     the list of commands."""
 
     module: str
@@ -30,56 +30,69 @@ class Command(NamedTuple):
 
 COMMANDS: Mapping[str, Command] = {
     "test": Command(
-        "test", "Boot a cluster, load it, break it, heal it, drain it, and judge what was lost."
+        "shalott.harness.cli.test",
+        "Boot a cluster, load it, break it, heal it, drain it, and judge what was lost.",
     ),
-    "analyze": Command("test", "Judge a stored run again: the latest, or the one that is named."),
+    "analyze": Command(
+        "shalott.harness.cli.test",
+        "Judge a stored run again: the latest, or the one that is named.",
+    ),
     "report": Command(
-        "report",
+        "shalott.harness.cli.report",
         "Read any number of stored runs: what was lost, doubled, out of order, away, and for how"
         " long.",
     ),
     "bugs": Command(
-        "bugs", "List the historical bugs that `--bug` switches on, or tell all about one."
+        "shalott.harness.cli.bugs",
+        "List the historical bugs that `--bug` switches on, or tell all about one.",
     ),
     "doctor": Command(
-        "doctor",
+        "shalott.harness.cli.doctor",
         "Say what is missing on this machine, or on hosts, and the command that installs it.",
     ),
     "prepare": Command(
-        "machines", "Build the images that docker runs need, ahead of them, and start nothing else."
+        "shalott.harness.cli.machines",
+        "Build the images that docker runs need, ahead of them, and start nothing else.",
     ),
     "clean": Command(
-        "machines",
+        "shalott.harness.cli.machines",
         "Remove containers, networks and processes that killed runs left behind, on hosts too.",
     ),
     "search": Command(
-        "search",
+        "shalott.harness.cli.search",
         "Run clusters that are drawn from seeds, thousands of simulated ones or real ones within"
         " a\ntime, and keep what fails.",
     ),
     "replay": Command(
-        "search", "Run a stored plan again: in the simulation to the last byte, or elsewhere."
+        "shalott.harness.cli.search",
+        "Run a stored plan again: in the simulation to the last byte, or elsewhere.",
     ),
     "shrink": Command(
-        "search",
+        "shalott.harness.cli.search",
         "Make a failing plan minimal: fewer faults, fewer operations, weaker, shorter, calmer.",
     ),
     "runs": Command(
-        "runs", "List a store's runs out of runs.parquet, which takes in what it lacks."
+        "shalott.harness.cli.runs",
+        "List a store's runs out of runs.parquet, which takes in what it lacks.",
     ),
     "matrix": Command(
-        "matrix",
+        "shalott.harness.cli.matrix",
         "Run a night of cells, and say what is new, known, fixed or flaky beside earlier nights.",
     ),
-    "check": Command("check", "Is a history linearizable? Parquet, EDN, JSON lines, logs."),
-    "export": Command("export", "Write a history as EDN, for Jepsen's and Knossos's own tools."),
+    "check": Command(
+        "shalott.harness.cli.check", "Is a history linearizable? Parquet, EDN, JSON lines, logs."
+    ),
+    "export": Command(
+        "shalott.harness.cli.export",
+        "Write a history as EDN, for Jepsen's and Knossos's own tools.",
+    ),
     "ctl": Command(
-        "ctl",
+        "shalott.harness.cli.ctl",
         "Ask the brokers of a running cluster, or tell them: promote, elect-master, ha-status; and"
         " as\nrabbitmqctl does: set_policy, list_queues, cluster_status.",
     ),
     "serve": Command(
-        "serve",
+        "shalott.harness.cli.serve",
         "Show a store of runs as web pages, read-only: nights, runs, findings, live runs.",
     ),
 }
@@ -93,8 +106,8 @@ class _TyperCommand(Protocol):
 
 
 def make_app(words: Sequence[str] = ()) -> typer.Typer:
-    """The commands. ``words`` is the command line, of which only the command's name is looked at:
-    the others are registered by their names alone. None: all commands are there."""
+    """The commands. ``words`` is the command line, of which only the command's name is looked at;
+    the others are registered by their names alone. Without words all commands are there."""
     app = typer.Typer(
         help="Breaks replicated message brokers on purpose and tells you what they lost.",
         add_completion=False,
@@ -107,7 +120,7 @@ def make_app(words: Sequence[str] = ()) -> typer.Typer:
             app.command(name, help=text)(_elsewhere)
         elif module not in loaded:
             loaded[module] = None
-            import_module(f"shalott.harness.cli.{module}").add_commands(app)
+            import_module(module).add_commands(app)
     return app
 
 

@@ -70,8 +70,6 @@ def kill(fault: int, target: str, at_ms: int, duration_ms: int) -> FaultAction:
 CONTROLLER_BUGS: tuple[Scenario, ...] = (
     Scenario(
         id="KB-RKT-10",
-        title="While the SyncStateSet grows, acknowledgements are judged by the set that the "
-        "master knows",
         anomaly="lost-write",
         seed_budget=50,
         system="controller",
@@ -94,8 +92,6 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RKT-12",
-        title="A member of the SyncStateSet without a connection does not hold the confirm "
-        "offset back",
         anomaly="vanished",
         seed_budget=50,
         system="controller",
@@ -104,7 +100,6 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RKT-F",
-        title="A slave whose connection ended counts no more, before the controllers agree",
         anomaly="lost-write",
         seed_budget=50,
         system="controller",
@@ -113,7 +108,6 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RKT-13",
-        title="A connection that has acknowledged nothing yet draws the confirm offset to zero",
         anomaly="confirm-regression",
         seed_budget=50,
         system="controller",
@@ -132,7 +126,6 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RKT-14",
-        title="A new master looks for its torn tail from the wrong place",
         anomaly="lost-write",
         seed_budget=50,
         system="controller",
@@ -154,7 +147,6 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RKT-15",
-        title="A recovered master numbers messages from the confirmed end of its queues",
         anomaly="inconsistent-offsets",
         seed_budget=50,
         system="controller",
@@ -171,7 +163,6 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RKT-16",
-        title="Recovery builds consume queues beyond the confirm offset",
         anomaly="vanished",
         seed_budget=50,
         system="controller",
@@ -188,7 +179,6 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RKT-18",
-        title="A name server believes whichever master registered last",
         anomaly="route-regression",
         seed_budget=50,
         system="controller",
@@ -203,7 +193,6 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RKT-19",
-        title="A broker becomes master with the SyncStateSet of its former tenure",
         anomaly="wrong-set",
         seed_budget=50,
         system="controller",
@@ -219,7 +208,6 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RKT-20",
-        title="A master that is elected again goes through the whole change of role under load",
         anomaly="inconsistent-offsets",
         seed_budget=50,
         system="controller",
@@ -253,7 +241,6 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RKT-23",
-        title="Truncation leaves the bytes beyond it on the disk",
         anomaly="diverged",
         seed_budget=50,
         system="controller",
@@ -276,7 +263,6 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RKT-24",
-        title="A handshake that arrives in two parts is never understood",
         anomaly="stuck",
         seed_budget=50,
         system="controller",
@@ -293,7 +279,6 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RKT-26",
-        title="A new leader of the controllers knows no broker's heartbeat",
         anomaly="unavailable",
         seed_budget=50,
         system="controller",
@@ -306,7 +291,6 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RKT-27",
-        title="An election that failed is not repeated",
         anomaly="unavailable",
         seed_budget=50,
         system="controller",
@@ -319,7 +303,6 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RKT-29",
-        title="The test whether the dead broker was the master is the wrong way round",
         anomaly="unavailable",
         seed_budget=50,
         system="controller",
@@ -331,8 +314,6 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RKT-A",
-        title="An epoch that began where the one before it did is not recorded, and divergent "
-        "bytes survive truncation",
         anomaly="diverged",
         seed_budget=50,
         system="controller",

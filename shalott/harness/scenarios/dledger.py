@@ -44,7 +44,6 @@ def isolate_master(fault: int, at_ms: int, duration_ms: int) -> FaultAction:
 DLEDGER_BUGS: tuple[Scenario, ...] = (
     Scenario(
         id="KB-DL-01",
-        title="A leader counts copies of an entry of an older term",
         anomaly="vanished",
         seed_budget=100,
         bugs=("KB-DL-01",),
@@ -62,7 +61,6 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-DL-02",
-        title="A member forgets the term of its last entry",
         anomaly="lost-write",
         seed_budget=50,
         bugs=("KB-DL-02",),
@@ -75,7 +73,6 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-DL-04",
-        title="A follower that lost its disk is not compared again while no client writes",
         anomaly="stuck",
         seed_budget=50,
         bugs=("KB-DL-04",),
@@ -93,7 +90,6 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-DL-13",
-        title="A truncation below the commit index leaves the index beyond the end",
         anomaly="stuck",
         seed_budget=100,
         bugs=("KB-DL-13",),
@@ -111,7 +107,6 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-DL-14",
-        title="A follower that raised its term alone is turned away for ever",
         anomaly="stuck",
         seed_budget=20,
         bugs=("KB-DL-14",),
@@ -122,7 +117,6 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-DL-15",
-        title="A push that came too early stays pending at the follower for ever",
         anomaly="stuck",
         seed_budget=50,
         bugs=("KB-DL-15",),
@@ -136,7 +130,6 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-DL-21",
-        title="A vote is given before it is on the disk",
         anomaly="two-masters-in-epoch",
         seed_budget=50,
         bugs=("KB-DL-21",),
@@ -159,7 +152,6 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-DL-16",
-        title="After a crash the last messages are missing from the consume queues",
         anomaly="lost-on-node",
         seed_budget=20,
         bugs=("KB-DL-16",),
@@ -170,7 +162,6 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-DL-22",
-        title="A broker answers reads from what it has, without asking anybody",
         anomaly="stale-read",
         seed_budget=20,
         bugs=("KB-DL-22",),

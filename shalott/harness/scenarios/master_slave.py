@@ -39,7 +39,6 @@ def action(fault: int, kind: str, node: str, at_ms: int, duration_ms: int) -> Fa
 MASTER_SLAVE_BUGS: tuple[Scenario, ...] = (
     Scenario(
         id="KB-RKT-01",
-        title="Any eight bytes on the HA port are taken for a slave's acknowledgement",
         anomaly="lost-write",
         seed_budget=20,
         bugs=("KB-RKT-01",),
@@ -56,7 +55,6 @@ MASTER_SLAVE_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RKT-02",
-        title="Housekeeping counts what is read only, and closes connections that are idle",
         anomaly="stuck",
         seed_budget=50,
         bugs=("KB-RKT-02",),
@@ -76,7 +74,6 @@ MASTER_SLAVE_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RKT-04",
-        title="An empty slave gets the newest file only",
         anomaly="lost-write",
         seed_budget=20,
         bugs=("KB-RKT-04",),

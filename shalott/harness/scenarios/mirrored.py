@@ -58,7 +58,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     # -- who is master: at the start, in the row, at the end
     Scenario(
         id="KB-RMQ-01",
-        title="A master crashes when the node that shall mirror it has no queue supervisor yet",
         anomaly="crashed",
         seed_budget=20,
         bugs=("KB-RMQ-01",),
@@ -72,7 +71,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RMQ-02",
-        title="A restarted master stores the row that it read before another was promoted",
         anomaly="dual-master-claimed",
         seed_budget=50,
         bugs=("KB-RMQ-02",),
@@ -82,7 +80,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RMQ-08",
-        title="A master does not notice that another one is recorded",
         anomaly="crashed",
         seed_budget=100,
         bugs=("KB-RMQ-08",),
@@ -94,7 +91,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RMQ-11",
-        title="A master that yields to another ends as if its queue were deleted",
         anomaly="stuck",
         seed_budget=50,
         bugs=("KB-RMQ-11",),
@@ -104,7 +100,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RMQ-37",
-        title="A queue process that ended in good order is not missed",
         anomaly="stuck",
         seed_budget=50,
         bugs=("KB-RMQ-37",),
@@ -115,7 +110,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     # -- the ring of a queue, and who is still in it
     Scenario(
         id="KB-RMQ-04",
-        title="A ring member stops before what it published has been round",
         anomaly="stuck",
         seed_budget=100,
         bugs=("KB-RMQ-04",),
@@ -129,7 +123,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RMQ-06",
-        title="A ring member that others recorded as dead carries on",
         anomaly="crashed",
         seed_budget=20,
         bugs=("KB-RMQ-06",),
@@ -142,7 +135,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RMQ-07",
-        title="A ring member crashes on a hole in its neighbour's messages",
         anomaly="crashed",
         seed_budget=50,
         bugs=("KB-RMQ-07",),
@@ -159,7 +151,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RMQ-10",
-        title="A ring member crashes when its group's row is gone",
         anomaly="crashed",
         seed_budget=20,
         bugs=("KB-RMQ-10",),
@@ -175,7 +166,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RMQ-13",
-        title="A mirror that outlives its master's stop blocks the next one on its node",
         anomaly="stuck",
         seed_budget=50,
         bugs=("KB-RMQ-13",),
@@ -189,7 +179,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     # -- promotion, confirms, and mirrors that do not come back
     Scenario(
         id="KB-RMQ-20",
-        title="A node whose queues are started again adds no mirrors",
         anomaly="stuck",
         seed_budget=50,
         bugs=("KB-RMQ-20",),
@@ -200,7 +189,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RMQ-21",
-        title="A queue whose master is gone can't be deleted, so neither declared anew",
         anomaly="stuck",
         seed_budget=20,
         bugs=("KB-RMQ-21",),
@@ -213,7 +201,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RMQ-22",
-        title="An unsynchronised mirror is promoted when its master crashes",
         anomaly="lost",
         seed_budget=50,
         bugs=("KB-RMQ-22",),
@@ -225,7 +212,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RMQ-24",
-        title="A publish is confirmed although no queue process has it",
         anomaly="lost",
         seed_budget=50,
         bugs=("KB-RMQ-24",),
@@ -238,7 +224,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RMQ-25",
-        title="A node that is taken out of service moves its masters to nodes that hold nothing",
         anomaly="lost",
         seed_budget=50,
         bugs=("KB-RMQ-25",),
@@ -250,7 +235,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RMQ-29",
-        title="A promoted mirror requeues without telling the other mirrors",
         anomaly="crashed",
         seed_budget=50,
         bugs=("KB-RMQ-29",),
@@ -263,7 +247,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RMQ-31",
-        title="A newcomer crashes when its ring changes before its first catchup",
         anomaly="crashed",
         seed_budget=100,
         bugs=("KB-RMQ-31",),
@@ -280,7 +263,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RMQ-34",
-        title="A master that was suspended serves on although another was promoted",
         anomaly="lost",
         seed_budget=50,
         bugs=("KB-RMQ-34",),
@@ -296,7 +278,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     # -- our own rules: each of them undone, a search must find what the rule is for
     Scenario(
         id="OUR-01",
-        title="The confirm of an unsynchronised mirror counts in place of a master that died",
         anomaly="lost",
         seed_budget=50,
         bugs=("OUR-01",),
@@ -313,7 +294,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="OUR-02",
-        title="A master does not wait for a mirror that the publishing channel did not know",
         anomaly="lost",
         seed_budget=50,
         bugs=("OUR-02",),
@@ -333,7 +313,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="OUR-03",
-        title="A publish is confirmed when it is in the page cache",
         anomaly="lost",
         seed_budget=50,
         bugs=("OUR-03",),
@@ -344,7 +323,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="OUR-04",
-        title="Metadata is written without a look at what is there",
         anomaly="stuck",
         seed_budget=50,
         bugs=("OUR-04",),
@@ -357,7 +335,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="OUR-05",
-        title="A ring member takes what its neighbour sent in an earlier time as its neighbour",
         anomaly="crashed",
         seed_budget=100,
         bugs=("OUR-05",),
@@ -373,7 +350,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="OUR-06",
-        title="A newcomer goes on without the last words of the neighbour that added it",
         anomaly="crashed",
         seed_budget=100,
         bugs=("OUR-06",),
@@ -390,7 +366,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="OUR-07",
-        title="A master that is about to pause confirms what only its lost mirrors were missing",
         anomaly="lost",
         seed_budget=50,
         bugs=("OUR-07",),
@@ -402,7 +377,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="OUR-08",
-        title="Under pause_minority too each group of nodes writes metadata on its own",
         anomaly="dual-master-effective",
         seed_budget=200,
         bugs=("OUR-08",),
@@ -414,7 +388,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="OUR-09",
-        title="A confirm does not wait for a queue process that is out of reach",
         anomaly="lost",
         seed_budget=50,
         bugs=("OUR-09",),
@@ -434,7 +407,6 @@ MIRRORED_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="OUR-10",
-        title="A ring member goes on hearing a left neighbour whose link broke",
         anomaly="crashed",
         seed_budget=200,
         bugs=("OUR-10",),

@@ -2,9 +2,9 @@
 
 It says which bugs are switched on, which faults and settings bring them out, the anomaly that the
 search must report, and within how many seeds. It narrows the swarm no more than the trigger needs:
-what is not named is drawn as ever. The entries are in harness/scenarios_*.py, and
-harness/scenarios/catalogue.py finds one by its id. Runs are short and small (``SHORT``),
-because a search pays for events, and a bug that needs a minute of load is not found sooner by it.
+what is not named is drawn as ever. The entries are in the files beside this one, a file a family,
+and catalogue.py finds one by its id. Runs are short and small (``SHORT``), because a search pays
+for events, and a bug that needs a minute of load is not found sooner by it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from shalott.harness.scenarios.swarm import USUAL, Subject, Swarm
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """``id``: the known bug's (KB-RMQ-02), or the loss window's (L1)."""
+    """``id``: the known bug's (KB-RMQ-02), or the loss window's (L1). ``title``: the window's; that
+    of a bug is in the catalogue (broker/known_bugs.py)."""
 
     id: str
-    title: str
+    title: str = ""
     anomaly: str  # the class that the search must report
     seed_budget: int  # seeds within which it must
     bugs: tuple[str, ...] = ()

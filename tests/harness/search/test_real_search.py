@@ -30,7 +30,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> None:
     def can(plan):  # type: ignore[no-untyped-def]
         return MOST[plan.cluster.backend]
 
-    monkeypatch.setattr(planning_module.select, "choose_backend", lambda cluster, system: None)
+    monkeypatch.setattr(planning_module.backends, "choose_backend", lambda cluster, system: None)
     for module in (faults_module, planning_module):
         monkeypatch.setattr(module, "capabilities_of", can)
 

@@ -57,7 +57,7 @@ class Warm:
         self.made: list[KeptCluster] = []
         self._path = path
         self._warm = WarmCluster("test", path / "machines")
-        monkeypatch.setattr(warm_module.select, "make_cluster", self._make)
+        monkeypatch.setattr(warm_module.backends, "make_cluster", self._make)
         monkeypatch.setattr(warm_module, "build_world", self._world)
 
     def _make(self, plan: Plan, run_id: str, work: Path, *, needs: Sequence[str]) -> KeptCluster:

@@ -19,7 +19,7 @@ from tests.world.waiting import until
 
 pytestmark = pytest.mark.explore
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[3]
 
 CHILD = """
 import sys, time

@@ -226,7 +226,7 @@ def test_the_printed_command_is_read_again_as_the_same_plan(
         read.append((request, store_root))
         return 0
 
-    monkeypatch.setattr("shalott.harness.run.session.run_request", remember)
+    monkeypatch.setattr("shalott.harness.cli.test.run_request", remember)
     monkeypatch.setattr("shalott.harness.run.request._check_engine", lambda request: None)
     for number in range(60):
         draw = random.Random(number)

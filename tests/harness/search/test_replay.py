@@ -201,9 +201,7 @@ def test_two_runs_of_now_that_differ_are_the_simulations_fault(finding: Path) ->
 def test_a_mismatch_ends_the_command_with_255(
     finding: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from shalott.harness.run import simulate as simulate_module
-
-    monkeypatch.setattr(simulate_module, "simulate", simulate_toy)
+    monkeypatch.setattr("shalott.harness.cli.search.simulate", simulate_toy)
     edit_record(finding, digest="0" * 32)
     store = str(finding.parent.parent / "store")
     assert run_command(["replay", str(finding), "--store", store]) == 255

@@ -239,8 +239,8 @@ def run_stored(
     plan: Plan, directory: RunDirectory, context: RunContext
 ) -> tuple[Outcome, SimulationRecord]:
     """A simulated run with everything that a run stores; a signal ends it in order."""
-    began_ns, began_wall_ns = time.monotonic_ns(), time.time_ns()
     provenance = Provenance(plan)
+    began_ns, began_wall_ns = time.monotonic_ns(), time.time_ns()
     trace = Trace()
     loop = make_loop(plan, trace)
     cluster = make_cluster(plan, loop)

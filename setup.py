@@ -1,5 +1,5 @@
 """What pyproject.toml can't say: the checkers' engine is built from C, and a wheel says from which
-commit it was built (harness/run/source.py reads that)."""
+commit it was built (harness/run/provenance.py reads that)."""
 
 from __future__ import annotations
 

@@ -28,9 +28,10 @@ from shalott.core.queue_generator import queue_mix
 from shalott.core.recording import HistoryWriter, recover
 from shalott.core.rng import stream_key
 from shalott.harness.run.interpreter import Interpreter
-from shalott.harness.run.planning import Request, make_plan
-from shalott.harness.run.progress import watch_plainly, watch_terminal
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 from shalott.harness.run.stage import Stage
+from shalott.harness.run.terminal import watch_plainly, watch_terminal
 
 PROMISED_HZ = 5000
 NODES = ("n1", "n2", "n3")

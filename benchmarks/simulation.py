@@ -30,7 +30,7 @@ from types import FrameType
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.harness.run.simulate import SimOutcome, simulate
-from shalott.harness.search.drawing.swarm import Subject, draw_plan
+from shalott.harness.scenarios.swarm import Subject, draw_plan
 
 ROOT = Path(__file__).parent.parent
 LOOP_CALLBACKS = 400_000

@@ -157,9 +157,9 @@ def test_no_engine_is_left_by_a_killed_harness(tmp_path: Path) -> None:
         return not [pid for pid, _, _ in list_engines() if pid in engines]
 
     assert asyncio.run(wait_until(gone, 5, 0.01))
-    from shalott.harness.run import select
+    from shalott.harness.run import backends
 
-    assert any(run_id in sentence for sentence in select.sweep_all())
+    assert any(run_id in sentence for sentence in backends.sweep_all())
 
 
 def test_the_engine_of_a_dead_harness_is_swept_and_that_of_a_live_one_is_not() -> None:

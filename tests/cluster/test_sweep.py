@@ -21,7 +21,7 @@ from shalott.cluster.local.sweep import StartedProcess, end_processes, state_dir
 from shalott.cluster.owner import process_state, start_ticks
 from shalott.cluster.waiting import wait_until
 from shalott.core.errors import HarnessError
-from shalott.harness.run import select
+from shalott.harness.run import backends
 from tests.world.cluster.backends import READY_MS, fresh_run_id, make
 from tests.world.cluster.fake_system import NODES, FakeSystem, answers
 
@@ -66,18 +66,18 @@ def test_what_a_killed_harness_leaves_is_swept(backend: str, tmp_path: Path) -> 
         word, *pids = harness.stdout.readline().split()
         assert word == "ready"
         try:
-            assert not any(run_id in sentence for sentence in select.sweep_all()), "it lives"
+            assert not any(run_id in sentence for sentence in backends.sweep_all()), "it lives"
             assert all(process_state(int(pid)) for pid in pids)
         finally:
             harness.send_signal(signal.SIGKILL)
             harness.wait()
     assert leftovers(backend, run_id, work_dir)
-    sentences = select.sweep_all()
+    sentences = backends.sweep_all()
     assert [s for s in sentences if run_id in s and s.startswith("removed")]
     assert leftovers(backend, run_id, work_dir) == []
     gone = wait_until(lambda: not any(process_state(int(pid)) for pid in pids), 5, 0.01)
     assert asyncio.run(gone)
-    assert not any(run_id in sentence for sentence in select.sweep_all())
+    assert not any(run_id in sentence for sentence in backends.sweep_all())
 
 
 @pytest.mark.docker
@@ -238,7 +238,7 @@ def test_a_state_file_that_is_none_is_left_alone() -> None:
     path = state_directory() / "contract-nonsense.json"
     path.write_text(json.dumps({"nothing": 1}))
     try:
-        assert any(str(path) in sentence for sentence in select.sweep_all())
+        assert any(str(path) in sentence for sentence in backends.sweep_all())
         assert path.exists()
     finally:
         path.unlink()

@@ -16,7 +16,7 @@ from shalott.core.memory_recording import MemoryRecorder
 from shalott.core.op import NEMESIS, Completion, Invocation, OpType
 from shalott.core.recording import HistoryWriter, RunRecorder, loop_clock_ns
 from shalott.core.rng import Stream
-from shalott.harness.run.run import Outcome, run
+from shalott.harness.run.run import Outcome, RunContext, run
 from shalott.harness.run.store import Store
 from tests.core.test_recording import Ticks
 from tests.world.harness.memory import MemoryWorld, kill_n2, memory_plan
@@ -130,7 +130,7 @@ def test_a_whole_run_is_recorded_in_memory(tmp_path: Path, monkeypatch: pytest.M
     directory = store.create(plan.name)
 
     async def main() -> Outcome:
-        return await run(plan, directory, memory.world(plan), command="again")
+        return await run(plan, directory, memory.world(plan), RunContext(command="again"))
 
     outcome = asyncio.run(main())
     assert outcome.valid is True and outcome.exit_code == 0, outcome

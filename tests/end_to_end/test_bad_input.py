@@ -17,7 +17,8 @@ import pytest
 
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.plan import PLAN_VERSION, Plan, dump_plan
-from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 from shalott.workloads.record import WORKLOADS
 from tests.conftest import why_no_spark
 from tests.end_to_end.leftovers import leftovers

@@ -16,7 +16,7 @@ from shalott.core.rng import Range
 from shalott.harness.cli.commands import make_app
 from shalott.harness.run.simulate import simulate
 from shalott.harness.run.store import Store
-from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
+from shalott.harness.scenarios.swarm import USUAL, Subject, draw_plan
 
 LOG_SYSTEMS = ("master-slave", "dledger", "controller")
 pytestmark = pytest.mark.sim

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from shalott.core.plan import FaultAction, Plan, Trigger, dump_plan
-from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 from tests.end_to_end.runs import Done, shalott
 
 WORLDS = [

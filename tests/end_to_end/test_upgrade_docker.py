@@ -10,7 +10,7 @@ import docker
 import pytest
 
 from shalott.cluster.docker.engine import connect
-from shalott.harness.run.prepare import prepare_images
+from shalott.harness.cli.machines import prepare_images
 from tests.end_to_end.leftovers import docker_leftovers
 from tests.end_to_end.runs import shalott
 

@@ -10,14 +10,17 @@ import pytest
 from shalott.cluster.base import DeclaresQueues, FailsOver, TakesReports
 from shalott.core.errors import UsageError
 from shalott.core.plan import FaultAction, Plan, dump_plan
-from shalott.harness.run.planning import Request, check_plan, make_plan
-from shalott.harness.run.select import make_system
-from shalott.harness.run.session import build_world, run_request, run_stored_plan
+from shalott.harness.run.backends import make_system
+from shalott.harness.run.plan_checks import check_plan
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
+from shalott.harness.run.session import run_request, run_stored_plan
 from shalott.harness.run.simulate import simulate
 from shalott.harness.run.store import Store
-from shalott.harness.search.drawing.swarm import Subject, Swarm, draw_plan
+from shalott.harness.run.world import build_world
+from shalott.harness.scenarios.swarm import Subject, Swarm, draw_plan
 from shalott.harness.search.replay import replay
-from shalott.harness.search.shrinking.session import shrink_plan
+from shalott.harness.shrinking.simulated_shrink import shrink_plan
 
 pytestmark = pytest.mark.unit
 

@@ -11,10 +11,11 @@ import pytest
 from shalott.checkers.runs.stats import Stats
 from shalott.core.errors import MissingCapability, UsageError
 from shalott.core.plan import FaultAction, SimPlan
-from shalott.harness.run.planning import Request, make_plan, repeat_command
-from shalott.harness.run.session import build_world
+from shalott.harness.run.planning import make_plan, repeat_command
+from shalott.harness.run.request import Request
 from shalott.harness.run.simulate import simulate
 from shalott.harness.run.store import Store
+from shalott.harness.run.world import build_world
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.rolling import images_told
 from shalott.nemesis.schedule import make_schedule

@@ -13,7 +13,7 @@ from shalott.core.errors import MissingCapability
 from shalott.core.plan import FaultAction, Plan
 from shalott.core.rng import Stream
 from shalott.harness.run.simulate import SimOutcome, simulate
-from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
+from shalott.harness.scenarios.swarm import USUAL, Subject, draw_plan
 from shalott.nemesis import clocks, disks, links, operators, partitions, processes
 from shalott.nemesis.record import FAULTS, FaultRecord
 

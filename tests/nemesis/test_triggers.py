@@ -14,7 +14,7 @@ import pytest
 from shalott.checkers.history.faults import read_surroundings
 from shalott.core.errors import HarnessError, UsageError
 from shalott.core.plan import FaultAction, Trigger
-from shalott.harness.search.shrinking.candidates import fewer_nodes, measure
+from shalott.harness.shrinking.candidates import fewer_nodes, measure
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.requirements import check_actions, check_system, required_capabilities
 from shalott.nemesis.runner import NemesisRunner

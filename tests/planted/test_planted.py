@@ -14,10 +14,10 @@ import pytest
 
 from shalott.broker.known_bugs import CATALOGUE, KnownBug
 from shalott.harness.run.simulate import simulate
-from shalott.harness.search.bug_catalogue import measure
-from shalott.harness.search.drawing.swarm import draw_plan
-from shalott.harness.search.scenarios.catalogue import SCENARIOS, scenario_of_bug
-from shalott.harness.search.scenarios.scenario import Scenario
+from shalott.harness.scenarios.catalogue import SCENARIOS, scenario_of_bug
+from shalott.harness.scenarios.scenario import Scenario
+from shalott.harness.scenarios.swarm import draw_plan
+from shalott.harness.search.known_bugs_page import measure
 
 pytestmark = pytest.mark.sim
 

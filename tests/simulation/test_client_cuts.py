@@ -10,7 +10,8 @@ import pytest
 
 from shalott.checkers.history.faults import decode_object
 from shalott.core.plan import FaultAction
-from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 from shalott.harness.run.simulate import SimOutcome, simulate
 
 pytestmark = pytest.mark.sim

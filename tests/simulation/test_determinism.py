@@ -16,7 +16,7 @@ from shalott.broker.rabbit.processes.runtime import Runtime
 from shalott.cluster.sim.loop.trace import Trace, differing_chunk, first_difference
 from shalott.core.plan import Plan
 from shalott.harness.run.simulate import simulate
-from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
+from shalott.harness.scenarios.swarm import USUAL, Subject, draw_plan
 from tests.tidy.sources import ROOT
 
 pytestmark = pytest.mark.sim

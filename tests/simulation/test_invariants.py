@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 from shalott.harness.run.simulate import simulate
-from shalott.harness.search.drawing.swarm import draw_plan
-from shalott.harness.search.scenarios.catalogue import SCENARIOS
+from shalott.harness.scenarios.catalogue import SCENARIOS
+from shalott.harness.scenarios.swarm import draw_plan
 
 LOG_SYSTEMS = ("master-slave", "dledger", "controller")
 pytestmark = pytest.mark.sim

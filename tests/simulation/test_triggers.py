@@ -15,7 +15,8 @@ import pytest
 from shalott.checkers.history.faults import decode_object
 from shalott.core.plan import FaultAction, Plan, Trigger
 from shalott.core.rng import Stream
-from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 from shalott.harness.run.simulate import SimOutcome, simulate
 
 pytestmark = pytest.mark.sim

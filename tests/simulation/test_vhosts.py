@@ -9,7 +9,8 @@ import pytest
 from shalott.broker.rabbit.amqp.queue_protocol import Publish
 from shalott.broker.rabbit.queue_process import queue_shell
 from shalott.broker.rabbit.replica.master import Master
-from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 from shalott.harness.run.simulate import SimOutcome, simulate
 
 pytestmark = pytest.mark.sim
@@ -73,8 +74,8 @@ def test_a_broker_that_loses_messages_is_found_there(
         nonlocal count
         publish(self, message, redelivered=redelivered)
         count += 1
-        if count % 5 == 0 and self.queue.messages.ready:
-            self.dispatch._fetch(True)
+        if count % 5 == 0 and self.queue.ready:
+            self._fetch(True)
 
     monkeypatch.setattr(Master, "publish", forgetful)
     outcome = run(workload)

@@ -14,7 +14,8 @@ from shalott.checkers.checker import Result
 from shalott.checkers.linearizability.explanation import from_detail
 from shalott.core.history import write_history
 from shalott.harness.cli.main import run_command
-from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 from shalott.harness.run.simulate import SimOutcome, simulate
 from shalott.harness.run.verdict import judge
 

@@ -45,7 +45,10 @@ FILES = tuple(
                 *("subscription", "worker"),
             )
         ),
-        *(f"shalott/harness/run/{part}" for part in ("interpreter", "stage")),
+        *(
+            f"shalott/harness/run/{part}"
+            for part in ("draining", "interpreter", "node_watch", "stage")
+        ),
     )
 )
 # Libraries of others, with sockets and threads of their own: refused where a cluster is simulated.

@@ -11,7 +11,7 @@ import pytest
 
 from shalott.core.plan import FaultAction, Plan
 from shalott.harness.run.simulate import SimOutcome, simulate
-from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
+from shalott.harness.scenarios.swarm import USUAL, Subject, draw_plan
 
 pytestmark = pytest.mark.sim
 

@@ -22,7 +22,8 @@ from shalott.cluster.systems.rocket.drawing import SAFE_SETTINGS
 from shalott.core.generator import Completed, Context, Pending, Scheduled
 from shalott.core.log_generator import ReadAll
 from shalott.core.plan import Plan
-from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 from shalott.workloads.log import (
     dial,
     elections_workload,

@@ -24,16 +24,22 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from shalott.core.command_options import Option
 from shalott.core.errors import UsageError
 from shalott.core.plan import HostPlan, SshPlan
 
 WHERE = re.compile(r"(?:(?P<user>[^@\s]+)@)?(?P<address>\[[^\]]+\]|[^:\s]+)(?::(?P<port>\d+))?")
 LEAST_LEASE_S = 3.0
 PATHS = ("key", "known_hosts")
+HOSTS_PANEL = "Hosts over SSH"  # of --help
+
+
+def _option(text: str) -> Option:
+    return Option(text, panel=HOSTS_PANEL, shows_default=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +47,21 @@ class SshFlags:
     """The flags of the command line, "" where nothing was said. ``hosts``: addresses separated by
     commas, each perhaps user@address:port; ``inventory``: a file instead."""
 
-    hosts: str = ""
-    inventory: str = ""
-    user: str = ""
-    key: str = ""
-    port: int = 0
-    jump: str = ""
-    sudo: bool = False
-    known_hosts: str = ""
-    set_time: bool = False
+    hosts: Annotated[
+        str, _option("Hosts a,b,c: each an address, user@address or address:port.")
+    ] = ""
+    inventory: Annotated[
+        str, _option("A file of hosts instead: docs/how-to/run-on-your-hosts.md.")
+    ] = ""
+    user: Annotated[str, _option("Who logs in; else who runs this.")] = ""
+    key: Annotated[str, _option("A private key; else those of the agent and of ~/.ssh.")] = ""
+    port: Annotated[int, _option("Of all hosts; else 22.")] = 0
+    jump: Annotated[str, _option("Go through this host: user@address:port.")] = ""
+    sudo: Annotated[bool, _option("Cut links as root, by sudo without a password.")] = False
+    known_hosts: Annotated[str, _option("Where the hosts' keys are; else ~/.ssh/known_hosts.")] = ""
+    set_time: Annotated[
+        bool, _option("Faults may set the hosts' own clocks, where libfaketime can't do.")
+    ] = False
 
 
 def read_hosts(flags: SshFlags, lease_s: float = 20.0) -> SshPlan:

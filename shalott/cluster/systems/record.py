@@ -124,7 +124,7 @@ class Footprint:
 class Search:
     """How a search of the system differs from what a search usually is, under one profile.
 
-    ``settings``: fields of a swarm (harness/search/drawing/swarm.py) by name. ``beyond``: faults
+    ``settings``: fields of a swarm (harness/scenarios/swarm.py) by name. ``beyond``: faults
     that the profile does not promise to survive. ``wanted``: what a campaign wants to have seen at
     least once, for the values of its knobs (harness/run/coverage.py has the names).
     """

@@ -1,24 +1,38 @@
 """`shalott bugs`: the catalogue of historical bugs as a table, or all about one of them.
 
-A bug that a search can look for has a scenario (harness/search/scenarios/catalogue.py): the anomaly
-that it must report, and within how many seeds.
+A bug that a search can look for has a scenario (harness/scenarios/catalogue.py): the anomaly that
+it must report, and within how many seeds. ``--original`` runs the ladder of RocketMQ's known bugs
+on RocketMQ's own releases (harness/originals).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from shalott.broker.base.errors import ConfigError
 from shalott.broker.known_bugs import CATALOGUE, KnownBug, known_bug
+from shalott.core.command_options import Argument, Option
 from shalott.core.errors import UsageError
-from shalott.harness.search.bug_catalogue import DOCUMENT, Cost, load_costs, measure_all, write
-from shalott.harness.search.scenarios.catalogue import SCENARIOS, scenario_of, scenario_of_bug
+from shalott.harness.cli.options import StoreField, with_options
+from shalott.harness.originals.document import DOCUMENT as LADDER_DOCUMENT
+from shalott.harness.originals.document import write_document
+from shalott.harness.originals.evidence import Look, load_looks
+from shalott.harness.originals.ladder import LADDER, find_row
+from shalott.harness.originals.row import RELEASES, Row
+from shalott.harness.originals.running import LadderRequest, run_in_store, run_ladder
+from shalott.harness.run.simulate import simulate
+from shalott.harness.scenarios.catalogue import SCENARIOS, scenario_of, scenario_of_bug
+from shalott.harness.search.door import Simulate
+from shalott.harness.search.known_bugs_page import DOCUMENT, Cost, load_costs, measure_all, write
 from shalott.harness.search.search import parse_seeds
-from shalott.harness.search.workers import Simulate
 
 CONFIDENCE = {
     "A": "the fix or the source was read",
@@ -26,6 +40,50 @@ CONFIDENCE = {
     "C": "only the title is known",
     "own": "a rule of this broker's own, undone",
 }
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register it."""
+    app.command()(with_options(bugs))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BugsOptions:
+    """What is listed, measured, run or written."""
+
+    bug: Annotated[str | None, Argument("Tell all about this one: KB-RMQ-02.")] = None
+    measure: Annotated[bool, Option("Run the scenarios; write docs/evidence/known-bugs.md.")] = (
+        False
+    )
+    document: Annotated[
+        bool, Option("Write docs/evidence/known-bugs.md from what was measured.")
+    ] = False
+    seeds: Annotated[str, Option("For --measure: how many, or a range.")] = "50000-50199"
+    out: Annotated[Path, Option("Where the document is.")] = Path("docs")
+    original: Annotated[bool, Option("Run RocketMQ's own releases; write originals.md.")] = False
+    row: Annotated[str | None, Option("Of --original: this row only.", ("--bug",))] = None
+    repeat: Annotated[int, Option("Of --original: runs of each side of a row.")] = 1
+    version: Annotated[str, Option("Of --original: on this release instead.")] = ""
+    every: Annotated[bool, Option("Of --original: make runs that can't change the answer.")] = False
+    store: StoreField = Path("store")
+
+
+def bugs(asked: BugsOptions) -> None:
+    """List the historical bugs that `--bug` switches on, or tell all about one."""
+    console, out = Console(), asked.out
+    if asked.original and asked.document:
+        document_originals(out, console)
+    elif asked.original:
+        ladder = LadderRequest(repeat=asked.repeat, version=asked.version, every=asked.every)
+        run_originals(asked.row or asked.bug, ladder, out, asked.store, console)
+    elif asked.measure:
+        measure_bugs(asked.bug, asked.seeds, out, simulate, console)
+    elif asked.document:
+        document_bugs(out, console)
+    elif asked.bug is None:
+        list_bugs(console)
+    else:
+        tell_bug(asked.bug, console)
 
 
 def list_bugs(console: Console) -> None:
@@ -82,7 +140,7 @@ def document_bugs(directory: Path, console: Console) -> None:
 
 
 def _scenario(bug: KnownBug) -> tuple[str, str]:
-    """The anomaly and the seed budget of its scenario, if somebody wrote one."""
+    """The anomaly and the seed budget of its scenario, if there is one."""
     scenario = scenario_of_bug(bug.id)
     return ("-", "-") if scenario is None else (scenario.anomaly, str(scenario.seed_budget))
 
@@ -108,3 +166,41 @@ def short_link(link: str) -> str:
     if "rabbitmq/rabbitmq-server/" in owner and number.isdigit():
         return f"rmq#{number}"
     return link.removeprefix("https://")
+
+
+# -- on RocketMQ's own releases -------------------------------------------------------------------
+
+
+def run_originals(
+    bug: str | None, asked: LadderRequest, directory: Path, store: Path, console: Console
+) -> None:
+    """Run what is missing of one row, or of all, and write the document. Raises UsageError."""
+    rows = LADDER if bug is None else (_row_with_plan(bug),)
+    if asked.repeat < 1:
+        raise UsageError(f"--repeat {asked.repeat}: give 1 or more")
+    if asked.version and asked.version not in RELEASES:
+        raise UsageError(f"--version {asked.version}: there are {', '.join(RELEASES)}")
+
+    def tell(row: Row, look: Look) -> None:
+        found = "found" if look.found else f"void: {look.void}" if look.void else "not found"
+        where = f"{look.side} on {look.release}, load {look.load:.1f}"
+        console.print(Text(f"{row.id}: {found} ({where}); {', '.join(look.classes) or 'valid'}"))
+
+    run_plan = partial(run_in_store, store_root=store)
+    write_document(directory, run_ladder(rows, asked, run_plan, directory, tell))
+    console.print(Text(f"{directory / LADDER_DOCUMENT} is written."))
+
+
+def document_originals(directory: Path, console: Console) -> None:
+    """Write docs/evidence/originals.md from what was run before."""
+    write_document(directory, load_looks(directory))
+    console.print(Text(f"{directory / LADDER_DOCUMENT} is written."))
+
+
+def _row_with_plan(bug: str) -> Row:
+    row = find_row(bug)
+    if row.same_as:
+        return find_row(row.same_as)
+    if row.setup is None:
+        raise UsageError(f"{row.id} has no plan: it waits for {row.waits_for}")
+    return row

@@ -1,22 +1,20 @@
-"""`shalott check`: files to verdicts, and verdicts to lines, JSON and a page that draws them.
+"""`shalott check`: files to verdicts, by our engine, by Porcupine, or by both, which must agree.
 
-What is heavy is loaded when it is needed: Arrow for Parquet, the explanation for what is invalid.
+What is heavy is loaded when it is needed: Arrow for Parquet, the explanation for what is invalid,
+Porcupine (checkers/porcupine) where it is asked.
 """
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-import numpy as np
-
-from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
+from shalott.checkers.history.concurrent import ConcurrentHistory
 from shalott.checkers.linearizability.checking import (
     CheckInterrupted,
     Verdict,
@@ -24,24 +22,26 @@ from shalott.checkers.linearizability.checking import (
     make_model,
     memory_left,
 )
-from shalott.checkers.models import BUILT_IN, BUILT_IN_MODELS, Model, meanings_of
-from shalott.checkers.models.model import REQUIRED, Option, options_of
+from shalott.checkers.linearizability.running_check import By
+from shalott.checkers.models import BUILT_IN, Model
 from shalott.checkers.monitors.monitor_choice import choose_monitor
 from shalott.checkers.reading import read_history
 from shalott.checkers.reading.history_files import STANDARD_INPUT
-from shalott.core.errors import UnreadableHistory, UsageError
+from shalott.core.errors import HarnessError, UnreadableHistory, UsageError
 from shalott.core.parameters import parse_bytes, parse_duration_ms
-from shalott.harness.cli.second_opinion import agreed, ask_porcupine, prepare_engine, second_line
-
-if TYPE_CHECKING:
-    from shalott.checkers.linearizability.explanation import Explanation
+from shalott.harness.cli.check_lines import (
+    Checked,
+    Echo,
+    draw,
+    json_lines,
+    load_models,
+    verdict_lines,
+)
 
 EXIT: Final = {True: 0, False: 1, "unknown": 2}
 EXIT_UNREAD: Final = 254  # as for a mistake on the command line
-_SHOWN_MAX: Final = 12  # operations listed with a violation
 _LATEST: Final = "latest"
-
-Echo = Callable[[str], None]
+ENGINES: Final = ("shalott", "porcupine", "both")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +62,6 @@ class CheckRequest:
     store: Path = Path("store")
     load: tuple[str, ...] = ()  # modules whose models may be named
     engine: str = "shalott"  # or porcupine, or both
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """One file, and what was found out about it."""
-
-    file: str
-    history: ConcurrentHistory
-    verdict: Verdict
-    explanation: Explanation | None  # of what is invalid
-    object_history: ConcurrentHistory | None
-    second: Verdict | None = None  # Porcupine's, if both were asked
 
 
 def check_files(request: CheckRequest, echo: Echo) -> int:
@@ -102,7 +90,7 @@ def check_files(request: CheckRequest, echo: Echo) -> int:
             echo(_refusal(request, file, error))
             unread += 1
             continue
-        for line in _json_lines(checked) if request.as_json else _lines(checked):
+        for line in json_lines(checked) if request.as_json else verdict_lines(checked):
             echo(line)
         if checked.explanation is not None:
             drawn.append(checked)
@@ -111,7 +99,7 @@ def check_files(request: CheckRequest, echo: Echo) -> int:
         if checked.verdict.cause == "cancelled":
             break
     if request.report is not None:
-        _draw(request.report, drawn, echo, quiet=request.as_json)
+        draw(request.report, drawn, echo, quiet=request.as_json)
     return EXIT_UNREAD if unread and worst is not False else EXIT[worst]
 
 
@@ -153,23 +141,12 @@ def _model(request: CheckRequest) -> Model:
     return make_model(f"{model}{joint}failed_cas={request.failed_cas}")
 
 
-def load_models(modules: Iterable[str]) -> None:
-    """Loads each. Raises UsageError: there is no such module, or it takes another model's name."""
-    modules = tuple(modules)
-    if not modules:
-        return
-    from shalott.checkers.models.outside import MODELS  # most checks need none
-    from shalott.core.doors import load_module
-
-    for module in modules:
-        load_module(module)
-    MODELS.names()
-
-
-def _by(request: CheckRequest, model: Model) -> Any:
+def _by(request: CheckRequest, model: Model) -> By:
     monitor = choose_monitor(model)
-    if request.monitor in ("auto", "general"):
-        return request.monitor
+    if request.monitor == "auto":
+        return "auto"
+    if request.monitor == "general":
+        return "general"
     if monitor is not None and request.monitor in ("monitor", monitor.name):
         return "monitor"
     own = "" if monitor is None else f", {monitor.name}"
@@ -234,145 +211,66 @@ def _check(request: CheckRequest, file: str, model: Model) -> Checked:
     return Checked(file, history, verdict, explanation, object_history, second)
 
 
-# --- telling --------------------------------------------------------------------------------------
+# --- who decides ----------------------------------------------------------------------------------
 
 
-def _lines(checked: Checked) -> Iterator[str]:
-    verdict, history = checked.verdict, checked.history
-    explanation = checked.explanation
-    cut = f" up to {history.cut}, where the file is cut off" if history.cut else ""
-    if explanation is not None:
-        yield f"{checked.file}: INVALID{cut}: {explanation.reason}"
-        yield from _operations(explanation)
-    elif verdict.violation is not None:
-        of = f"key {verdict.violation.key}: " if verdict.violation.key else ""
-        yield f"{checked.file}: INVALID: {of}{verdict.violation.reason}"
-    elif verdict.valid == "unknown":
-        progress = f": {verdict.progress}" if verdict.progress else ""
-        yield f"{checked.file}: unknown ({verdict.cause}){cut}{progress}"
-    else:
-        yield f"{checked.file}: valid{cut}"
-    yield f"  {_counted(history, verdict)}"
-    cost = f"{verdict.elapsed_s:.3f} s, {verdict.memory_peak_bytes / 1e6:.1f} MB"
-    if verdict.violation is not None:
-        yield f"  decided by: {verdict.violation.by}, in {cost}"
-    elif verdict.how:
-        yield f"  decided by: {verdict.how}, in {cost}"
-    else:
-        yield f"  not decided in {cost}"
-    if checked.second is not None:
-        yield f"  {second_line(checked.second)}"
-    for why in verdict.passed_over:
-        yield f"  passed over by {why}"
-    for note in history.notes:
-        yield f"  note: {note}"
+def prepare_engine(request: CheckRequest) -> None:
+    """Builds Porcupine if need be.
 
-
-def _counted(history: ConcurrentHistory, verdict: Verdict) -> str:
-    crashed = int(np.count_nonzero(history.ret == NEVER))
-    keys = f" on {verdict.keys} keys" if verdict.keys != 1 else ""
-    return (
-        f"{len(history)} operations{keys}, {crashed} of them crashed, read as {history.dialect},"
-        f" checked against {verdict.model}"
-    )
-
-
-def _operations(explanation: Explanation) -> Iterator[str]:
-    """The stuck operation and what proves it, as the file has them."""
-    wanted = [shown for shown in explanation.operations if shown.role != "context"]
-    weight = {"stuck": 0, "witness": 1, "concurrent": 2}
-    chosen = sorted(wanted, key=lambda shown: weight.get(shown.role, 3))[:_SHOWN_MAX]
-    places = explanation.place_name
-    for shown in sorted(chosen, key=lambda shown: shown.call):
-        role = "" if shown.role == "earlier" else f"   ({shown.role})"
-        yield f"    {places} {shown.place}: process {shown.process}: {shown.text}{role}"
-    if len(wanted) > len(chosen):
-        yield f"    and {len(wanted) - len(chosen)} more: --report FILE.html draws them"
-    if explanation.prefix_count:
-        of = f"{explanation.prefix_count} of {explanation.operation_count} operations"
-        if explanation.prefix_is_shortest:
-            yield f"  the shortest invalid prefix has {of}"
-        else:
-            yield f"  an invalid prefix has {of}; there was no time to rule out a shorter one"
-
-
-def _json_lines(checked: Checked) -> Iterator[str]:
-    verdict, history = checked.verdict, checked.history
-    content = {
-        "file": checked.file,
-        "dialect": history.dialect,
-        "crashed": int(np.count_nonzero(history.ret == NEVER)),
-        "notes": list(history.notes),
-        "cut": history.cut,
-        **asdict(verdict),
-    }
-    if checked.second is not None:
-        content["second_opinion"] = asdict(checked.second)
-    if verdict.violation is not None and checked.explanation is not None:
-        places = history.place.tolist()
-        content["violation"] |= {
-            "reason": checked.explanation.reason,
-            "place": history.place_name,
-            "places": [places[row] for row in verdict.violation.operations],
-            "operations_shown": [
-                {"place": shown.place, "process": shown.process, "text": shown.text,
-                 "type": shown.type, "role": shown.role}
-                for shown in checked.explanation.operations
-            ],
-        }  # fmt: skip
-    yield json.dumps(content)
-
-
-def _draw(path: Path, drawn: list[Checked], echo: Echo, *, quiet: bool) -> None:
-    if not drawn:
-        if not quiet:
-            echo(f"{path} is not written: nothing is invalid")
-        return
-    from shalott.checkers.linearizability.timeline import timeline_page
-
-    parts = [
-        (checked.explanation, checked.object_history)
-        for checked in drawn
-        if checked.explanation is not None
-    ]
-    try:
-        path.write_text(timeline_page(parts), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
-    if not quiet:
-        echo(f"{path} is written")
-
-
-def describe_models(modules: Iterable[str] = ()) -> Iterator[str]:
-    """A few lines for each model: ours, those of what is installed, those of loaded modules.
-
-    Raises UsageError: a module can't be loaded.
+    Raises UsageError: there is no such engine; Porcupine does not do what else is asked for; it
+    can't be built here.
     """
-    from shalott.checkers.models.outside import MODELS
+    if request.engine not in ENGINES:
+        raise UsageError(f"no engine {request.engine!r}: there are {', '.join(ENGINES)}")
+    if request.engine == "porcupine":
+        _refuse_what_is_ours(request)
+    from shalott.checkers.porcupine.porcupine import library_path
 
-    load_models(modules)
-    for name in dict.fromkeys((*BUILT_IN, *MODELS.names())):
-        made_by: Any = BUILT_IN.get(name) or MODELS.find(name)
-        options = options_of(made_by)
-        yield name
-        yield f"    {' '.join((inspect.getdoc(made_by) or '').split())}".rstrip()
-        if name not in BUILT_IN:
-            yield f"    of: {MODELS.provider_of(name).name}"
-        if known := _fs_of(made_by):
-            yield f"    f: {', '.join(known)}"
-        if options:
-            yield f"    options: {', '.join(map(_option_text, options))}"
-    for problem in MODELS.problems():
-        yield f"note: {problem}"
+    library_path(lambda sentence: sys.stderr.write(f"shalott: {sentence}\n"))
 
 
-def _fs_of(made_by: Any) -> tuple[str, ...]:
-    """What a model's class says of them; one of somebody else's may need options to be made."""
-    found = getattr(made_by, "meanings", None)
-    if made_by in BUILT_IN_MODELS:
-        found = meanings_of(made_by())
-    return tuple(found) if isinstance(found, Mapping) else ()
+def _refuse_what_is_ours(request: CheckRequest) -> None:
+    for option, is_given in (
+        ("--monitor", request.monitor != "auto"),
+        ("--threads", request.threads != 0),
+        ("--report", request.report is not None),
+    ):
+        if is_given:
+            raise UsageError(
+                f"{option} is nothing that Porcupine knows of: leave it out, or --engine both"
+            )
 
 
-def _option_text(option: Option) -> str:
-    return f"{option.name}={'...' if option.default is REQUIRED else option.default}"
+def ask_porcupine(
+    history: ConcurrentHistory, model: Model, time_limit_s: float | None, most_bytes: int
+) -> Verdict:
+    """Its verdict, as far as it came. ``most_bytes``: what this process may hold."""
+    from shalott.checkers.porcupine.porcupine import check_with_porcupine
+
+    try:
+        return check_with_porcupine(
+            history, model, time_limit_s=time_limit_s, memory_limit_bytes=memory_left(most_bytes)
+        )
+    except CheckInterrupted as interrupted:
+        return interrupted.verdict
+
+
+def agreed(file: str, verdict: Verdict, second: Verdict | None) -> bool | str:
+    """What is known after one or two verdicts: that of the one that decided.
+
+    Raises HarnessError: one says valid, the other invalid, so one of them has a bug.
+    """
+    if second is None or second.valid == "unknown":
+        return verdict.valid
+    if verdict.valid not in ("unknown", second.valid):
+        words = {True: "valid", False: "invalid"}
+        raise HarnessError(
+            f"{file}: {words[bool(verdict.valid)]} by {_decider(verdict)}, but"
+            f" {words[bool(second.valid)]} by {second.how}: one of them is wrong,"
+            " please report it with the file"
+        )
+    return second.valid
+
+
+def _decider(verdict: Verdict) -> str:
+    return verdict.violation.by if verdict.violation is not None else verdict.how

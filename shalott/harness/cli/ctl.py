@@ -4,21 +4,32 @@ Each verb is a request to the nodes' management API (broker/rocket/node/manageme
 are those of a run, whose directory says where they listen (``endpoints.json``), or the one at
 ``--endpoint``. A question goes to every node, or to the one that is named; what changes something
 goes to one: ``promote`` to the node that is named, ``elect-master`` to the first that takes it.
-``follow`` asks the master for its epoch first, unless one is given.
+``follow`` asks the master for its epoch first, unless one is given. The verbs of rabbitmqctl are
+read as rabbitmqctl reads them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
 
+from shalott.broker.base.http_client import Asked
+from shalott.broker.rabbit.ctl.session import EXIT_UNAVAILABLE, CtlError
+from shalott.broker.rabbit.ctl.verbs import read as read_words
+from shalott.broker.rabbit.ctl.verbs import run as run_verb
+from shalott.cluster.base import Endpoint
+from shalott.cluster.http import Management
+from shalott.core.command_options import Argument, Option
 from shalott.core.errors import ClientError, UsageError
-from shalott.harness.cli.ctl_rabbit import RABBIT_VERBS, as_rabbitmqctl
+from shalott.core.json_value import Json, JsonObject
+from shalott.harness.cli.options import StoreField, with_options
+from shalott.harness.run.store import ENDPOINTS, Store
 
 TIMEOUT_MS = 10_000
 EXIT_REFUSED = 1
@@ -49,80 +60,103 @@ VERBS: Mapping[str, Verb] = {
 }
 
 
+# rabbitmqctl's, which are the broker's own (broker/rabbit/ctl/).
+RABBIT_VERBS = (
+    *("set_policy", "clear_policy", "list_policies", "list_queues", "list_exchanges"),
+    *("list_bindings", "list_connections", "list_channels", "list_consumers", "list_vhosts"),
+    *("sync_queue", "cancel_sync_queue", "gm_ring"),
+    *("add_vhost", "delete_vhost"),
+    *("cluster_status", "stop_app", "start_app", "forget_cluster_node"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What one node said. ``body`` is JSON, or the text of a refusal."""
 
     node: str
     ok: bool
-    body: Any
+    body: Json
 
 
-def add_ctl_command(app: typer.Typer) -> None:
+class Claim(msgspec.Struct, frozen=True):
+    """What a node believes of its broker, as far as ``follow`` asks."""
+
+    role: str = "no broker"
+    epoch: int | None = None
+
+
+class Claims(msgspec.Struct, frozen=True):
+    """The answer to ``claims``."""
+
+    claims: tuple[Claim, ...] = ()
+
+
+def add_commands(app: typer.Typer) -> None:
     """Register it."""
     loose = {"allow_extra_args": True, "ignore_unknown_options": True}
-    app.command(context_settings=loose)(ctl)
+    app.command(context_settings=loose)(with_options(ctl))
 
 
-def ctl(
-    context: typer.Context,
-    verb: Annotated[str, typer.Argument(help=", ".join((*VERBS, *RABBIT_VERBS)))],
-    run: Annotated[str, typer.Option(help="A run's directory or name, or latest.")] = "latest",
-    node: Annotated[str, typer.Option(help="The node to ask; else all, or the first.")] = "",
-    endpoint: Annotated[str, typer.Option(help="host:port of one node's API, without a run.")] = "",
-    broker: Annotated[str, typer.Option(help="elect-master: the broker that is wanted.")] = "",
-    master: Annotated[str, typer.Option(help="follow: the node to follow.")] = "",
-    epoch: Annotated[
-        int | None, typer.Option(help="promote: else one more; follow: else the master's.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    store: Annotated[Path, typer.Option("--store", help="Where runs are kept.")] = Path("store"),
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CtlOptions:
+    """Which nodes are asked, and what the verb is told."""
+
+    verb: Annotated[str, Argument(", ".join((*VERBS, *RABBIT_VERBS)))]
+    run: Annotated[str, Option("A run's directory or name, or latest.")] = "latest"
+    node: Annotated[str, Option("The node to ask; else all, or the first.")] = ""
+    endpoint: Annotated[str, Option("host:port of one node's API, without a run.")] = ""
+    broker: Annotated[str, Option("elect-master: the broker that is wanted.")] = ""
+    master: Annotated[str, Option("follow: the node to follow.")] = ""
+    epoch: Annotated[int | None, Option("promote: else one more; follow: else the master's.")] = (
+        None
+    )
+    as_json: Annotated[bool, Option("Print JSON.", ("--json",))] = False
+    store: StoreField = Path("store")
+
+
+def ctl(context: typer.Context, asked: CtlOptions) -> None:
     """Ask the brokers of a running cluster, or tell them: promote, elect-master, ha-status; and as
     rabbitmqctl does: set_policy, list_queues, cluster_status."""
-    import asyncio  # here, as in ``ask``: every other command would pay for it
-
+    verb = asked.verb
     if verb in RABBIT_VERBS:
-        words = [verb, *context.args, *(["--formatter", "json"] if as_json else [])]
-        raise typer.Exit(
-            as_rabbitmqctl(words, lambda name: _nodes(run, name, endpoint, store), node)
-        )
+        words = [verb, *context.args, *(["--formatter", "json"] if asked.as_json else [])]
+        raise typer.Exit(as_rabbitmqctl(words, lambda name: _nodes(asked, name), asked.node))
     if verb not in VERBS:
         known = ", ".join((*VERBS, *RABBIT_VERBS))
         raise UsageError(f"unknown verb {verb}: choose one of {known}")
     if context.args:
         raise UsageError(f"shalott ctl {verb}: {context.args[0]} means nothing here")
-    nodes = _nodes(run, node, endpoint, store)
-    body = _body(verb, node or endpoint, broker=broker, master=master, epoch=epoch)
-    if body is not None and verb == "follow" and epoch is None:
-        if endpoint:
+    nodes = _nodes(asked, asked.node)
+    body = _body(asked)
+    if body is not None and verb == "follow" and asked.epoch is None:
+        if asked.endpoint:
             raise UsageError(
-                f"shalott ctl follow: without a run nobody knows where {master} can be asked for"
-                " its epoch: give --epoch"
+                f"shalott ctl follow: without a run it is not known where {asked.master} can be"
+                " asked for its epoch: give --epoch"
             )
-        answers = asyncio.run(follow(nodes, _nodes_of_run(run, "master", master, store), body))
+        master = _nodes_of_run(asked, "master", asked.master)
+        answers = asyncio.run(follow(nodes, master, body))
     else:
         answers = asyncio.run(ask(VERBS[verb], nodes, body))
-    typer.echo(_as_json(answers) if as_json else "\n".join(_as_lines(answers)))
+    typer.echo(_as_json(answers) if asked.as_json else "\n".join(_as_lines(answers)))
     if not any(answer.ok for answer in answers):
         raise typer.Exit(EXIT_REFUSED)
 
 
-def _nodes(run: str, node: str, endpoint: str, store: Path) -> dict[str, Address]:
+def _nodes(asked: CtlOptions, node: str) -> dict[str, Address]:
     """Where to ask. Raises UsageError."""
-    if endpoint:
+    if endpoint := asked.endpoint:
         host, colon, port = endpoint.rpartition(":")
         if not colon or not port.isdigit():
             raise UsageError(f"--endpoint {endpoint}: give host:port, such as 127.0.0.1:15672")
         return {endpoint: (host, int(port))}
-    return _nodes_of_run(run, "node", node, store)
+    return _nodes_of_run(asked, "node", node)
 
 
-def _nodes_of_run(run: str, flag: str, node: str, store: Path) -> dict[str, Address]:
+def _nodes_of_run(asked: CtlOptions, flag: str, node: str) -> dict[str, Address]:
     """All of them, or the one that a flag names. Raises UsageError."""
-    from shalott.harness.run.store import ENDPOINTS, Store
-
-    directory = Store(store).find(None if run == "latest" else run)
+    directory = Store(asked.store).find(None if asked.run == "latest" else asked.run)
     nodes = read_endpoints(directory.path / ENDPOINTS)
     if not node:
         return nodes
@@ -145,33 +179,28 @@ def read_endpoints(path: Path) -> dict[str, Address]:
         raise UsageError(f"{path} is damaged: give --endpoint host:port") from error
 
 
-def _body(
-    verb: str, asked: str, *, broker: str, master: str, epoch: int | None
-) -> dict[str, Any] | None:
+def _body(asked: CtlOptions) -> JsonObject | None:
     """Of the request. Raises UsageError for what is missing, or means nothing to the verb."""
-    if verb in ("promote", "follow") and not asked:
+    verb = asked.verb
+    if verb in ("promote", "follow") and not (asked.node or asked.endpoint):
         raise UsageError(f"shalott ctl {verb}: say which broker it is about, with --node")
-    if verb == "follow" and not master:
+    if verb == "follow" and not asked.master:
         raise UsageError("shalott ctl follow: say whom, with --master")
     for flag, value, verbs in (
-        ("broker", broker, ("elect-master",)),
-        ("master", master, ("follow",)),
-        ("epoch", epoch, ("promote", "follow")),
+        ("broker", asked.broker, ("elect-master",)),
+        ("master", asked.master, ("follow",)),
+        ("epoch", asked.epoch, ("promote", "follow")),
     ):
         if value not in ("", None) and verb not in verbs:
             raise UsageError(f"--{flag} means nothing to {verb}: leave it out")
     if VERBS[verb].method == "GET":
         return None
-    given = {"broker": broker or None, "master": master or None, "epoch": epoch}
-    return {name: value for name, value in given.items() if value is not None}
+    given = {"broker": asked.broker, "master": asked.master, "epoch": asked.epoch}
+    return {name: value for name, value in given.items() if value not in ("", None)}
 
 
-async def ask(
-    verb: Verb, nodes: Mapping[str, Address], body: dict[str, Any] | None
-) -> list[Answer]:
+async def ask(verb: Verb, nodes: Mapping[str, Address], body: JsonObject | None) -> list[Answer]:
     """All of them; a change one after the other until one takes it."""
-    import asyncio
-
     if not verb.changes:
         return list(await asyncio.gather(*(_ask(verb, *one, body) for one in nodes.items())))
     answers: list[Answer] = []
@@ -183,24 +212,21 @@ async def ask(
 
 
 async def follow(
-    nodes: Mapping[str, Address], master: Mapping[str, Address], body: dict[str, Any]
+    nodes: Mapping[str, Address], master: Mapping[str, Address], body: JsonObject
 ) -> list[Answer]:
     """In the epoch that the master tells: in another one the group would not be at rest."""
     (told,) = await ask(VERBS["claims"], master, None)
     if not told.ok:
         return [told]
-    claims = told.body.get("claims") or [{"role": "no broker"}]
-    if claims[0]["role"] != "master":
-        role = claims[0]["role"]
-        reason = f"it is {role}, and no master: promote it first, or give --epoch"
+    claims = msgspec.convert(told.body, Claims).claims
+    claim = claims[0] if claims else Claim()
+    if claim.role != "master":
+        reason = f"it is {claim.role}, and no master: promote it first, or give --epoch"
         return [Answer(told.node, False, reason)]
-    return await ask(VERBS["follow"], nodes, {**body, "epoch": claims[0]["epoch"]})
+    return await ask(VERBS["follow"], nodes, {**body, "epoch": claim.epoch})
 
 
-async def _ask(verb: Verb, node: str, address: Address, body: dict[str, Any] | None) -> Answer:
-    from shalott.cluster.base import Endpoint
-    from shalott.cluster.http import Management
-
+async def _ask(verb: Verb, node: str, address: Address, body: JsonObject | None) -> Answer:
     management = Management(Endpoint(*address), timeout_ms=TIMEOUT_MS)
     try:
         response = await management.request(verb.method, verb.path, body)
@@ -211,6 +237,32 @@ async def _ask(verb: Verb, node: str, address: Address, body: dict[str, Any] | N
         reason = answer.get("reason") if isinstance(answer, dict) else answer
         return Answer(node, False, f"refused with {response.status}: {reason}")
     return Answer(node, True, answer)
+
+
+# -- rabbitmqctl -----------------------------------------------------------------------------------
+
+
+def as_rabbitmqctl(
+    words: Sequence[str], nodes: Callable[[str], Mapping[str, Address]], node: str
+) -> int:
+    """Do it; returns the exit code. ``nodes``: addresses, of all or of the one that is named. The
+    first that answers is asked, as any node of a cluster may be. Raises UsageError.
+    """
+    try:
+        typed = read_words(words)
+    except CtlError as error:
+        typer.echo(error.text, err=True)
+        return error.exit_code
+    timeout_s = float(typed.options.get("--timeout", "60"))
+    exit_code = EXIT_UNAVAILABLE
+    for name, (host, port) in nodes(typed.node or node).items():
+        outcome = asyncio.run(run_verb(typed, Asked(host, port, timeout_s=timeout_s), name))
+        exit_code = outcome.exit_code
+        if exit_code != EXIT_UNAVAILABLE:
+            break
+    typer.echo(outcome.stdout, nl=False)
+    typer.echo(outcome.stderr, nl=False, err=True)
+    return exit_code
 
 
 # -- telling ---------------------------------------------------------------------------------------
@@ -230,7 +282,7 @@ def _as_lines(answers: Sequence[Answer]) -> list[str]:
     return lines
 
 
-def _indented(value: Any, indent: str) -> list[str]:
+def _indented(value: Json, indent: str) -> list[str]:
     """A mapping's fields a line each; what is nested stands below, further in."""
     if isinstance(value, dict):
         lines = []
@@ -245,11 +297,11 @@ def _indented(value: Any, indent: str) -> list[str]:
     return [f"{indent}{_scalar(value)}"]
 
 
-def _has_parts(values: list[Any]) -> bool:
+def _has_parts(values: Sequence[Json]) -> bool:
     return bool(values) and all(isinstance(value, dict) for value in values)
 
 
-def _table(rows: list[dict[str, Any]], indent: str) -> list[str]:
+def _table(rows: Sequence[JsonObject], indent: str) -> list[str]:
     """A list of objects, as columns."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     cells = [names, *([_scalar(row.get(name, "")) for name in names] for row in rows)]
@@ -261,7 +313,7 @@ def _table(rows: list[dict[str, Any]], indent: str) -> list[str]:
     ]
 
 
-def _scalar(value: Any) -> str:
+def _scalar(value: Json) -> str:
     if isinstance(value, list):
         return ", ".join(map(_scalar, value)) or "-"
     if isinstance(value, dict):

@@ -1,84 +1,65 @@
-"""The doctor's round over hosts: what each has, what it lacks, and the command that mends it.
+"""What a host has, what it lacks, and the command that mends it.
 
-Exit code 0 when a run is possible on all of them, 2 when on some it is not.
+What talks to hosts is imported by the examination, for the doctor must answer where its library is
+missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
-from rich.console import Console
-
-from shalott.cluster.ssh.inventory import title_of, user_of
+from shalott.cluster.ssh.inventory import user_of
 from shalott.core.errors import ShalottError
 from shalott.core.plan import HostPlan
-from shalott.harness.cli.doctor import EXIT_NO_RUN, EXIT_READY, Finding, print_finding
+from shalott.harness.cli.doctor_machine import Finding
 
 FREE_BYTES_WISHED = 1_000_000_000
 CLOCK_OFFSET_S = 0.5  # more than that confuses who reads the logs of two hosts
 
 
-def run_doctor_on_hosts(console: Console, hosts: Sequence[HostPlan]) -> int:
-    """Examine them all at once, say what was found, and answer the exit code."""
-    with ThreadPoolExecutor(len(hosts), thread_name_prefix="ssh-doctor") as threads:
-        rounds = list(threads.map(lambda host: list(examine_host(host)), hosts))
-    for host, findings in zip(hosts, rounds, strict=True):
-        console.print(f"[bold]{title_of(host)}[/]")
-        for finding in findings:
-            print_finding(console, finding)
-    unfit = [
-        title_of(host)
-        for host, findings in zip(hosts, rounds, strict=True)
-        if any(finding.state == "fatal" for finding in findings)
-    ]
-    if unfit:
-        console.print(f"\nNo run is possible on {', '.join(unfit)} until what is fatal is mended.")
-        return EXIT_NO_RUN
-    console.print("\nReady for runs on: ssh. Try: shalott test --cluster ssh --time-limit 20")
-    return EXIT_READY
-
-
 def examine_host(host: HostPlan) -> Iterator[Finding]:
     """What one host has and lacks."""
+    from shalott.cluster.ssh import facts as of_host
     from shalott.cluster.ssh.connection import Connection
-    from shalott.cluster.ssh.facts import HostFacts, look, why_no_disks, why_no_resources
+    from shalott.cluster.ssh.upload import BROKER_PYTHON
 
     try:
         connection = Connection(host)
         try:
-            facts: HostFacts = look(connection)
+            facts: of_host.HostFacts = of_host.look(connection)
         finally:
             connection.close()
     except ShalottError as error:
         yield Finding("fatal", "SSH", str(error), "every run on it")
         return
     yield Finding("ok", "SSH", f"as {user_of(host)}; kernel {facts.kernel}, {facts.machine}")
-    yield from _python(host, facts.python)
+    yield from _python(host, facts.python, of_host.AGENT_PYTHON, BROKER_PYTHON)
     yield from _root(host, facts.is_root)
     if facts.is_root:
         yield from _firewall(facts.nft, facts.iptables)
         yield from _shapes(facts.tc, facts.shapes, facts.queue)
-    yield _disk_faults(why_no_disks(facts))
-    yield _resource_faults(why_no_resources(facts))
+    yield _disk_faults(of_host.why_no_disks(facts))
+    yield _resource_faults(of_host.why_no_resources(facts))
     yield from _clock_faults(has_library=facts.faketime and facts.glibc, keeper=facts.timekeeper)
-    yield from _room(host, facts.directory, facts.free_bytes)
+    yield from _room(host, facts.directory, facts.free_bytes, of_host.FREE_BYTES_NEEDED)
     yield _clock(facts.clock_offset_s)
 
 
-def _python(host: HostPlan, version: tuple[int, ...]) -> Iterator[Finding]:
-    from shalott.cluster.ssh.facts import AGENT_PYTHON
-    from shalott.cluster.ssh.upload import BROKER_PYTHON
-
+def _python(
+    host: HostPlan,
+    version: tuple[int, ...],
+    for_agent: tuple[int, ...],
+    for_broker: tuple[int, ...],
+) -> Iterator[Finding]:
     told = ".".join(map(str, version))
     newer = "name a newer one in the inventory (python)"
     if not version:
         fix = "sudo apt-get install -y python3"
         yield Finding("fatal", "Python", f"no {host.python}", "every run on it", fix)
-    elif version < AGENT_PYTHON:
+    elif version < for_agent:
         yield Finding("fatal", "Python", f"{told} is too old", "every run on it", newer)
-    elif version < BROKER_PYTHON:
-        least = ".".join(map(str, BROKER_PYTHON))
+    elif version < for_broker:
+        least = ".".join(map(str, for_broker))
         lacking = f"systems of our own, which need {least}"
         yield Finding("missing", "Python", told, lacking, newer)
     else:
@@ -152,16 +133,14 @@ def _clock_faults(*, has_library: bool, keeper: str) -> Iterator[Finding]:
         yield Finding("ok", "Clock keeper", found)
 
 
-def _room(host: HostPlan, directory: str, free_bytes: int) -> Iterator[Finding]:
-    from shalott.cluster.ssh.facts import FREE_BYTES_NEEDED
-
+def _room(host: HostPlan, directory: str, free_bytes: int, needed_bytes: int) -> Iterator[Finding]:
     if not directory:
         found = f"{host.directory} can't be written"
         fix = "name another directory in the inventory"
         yield Finding("fatal", "Disk", found, "every run on it", fix)
         return
     found = f"{free_bytes // 1_000_000:,} MB free in {directory}"
-    if free_bytes < FREE_BYTES_NEEDED:
+    if free_bytes < needed_bytes:
         yield Finding("fatal", "Disk", found, "every run on it", "make room there")
     elif free_bytes < FREE_BYTES_WISHED:
         yield Finding("missing", "Disk", found, "long runs", "make room there")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Annotated
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import typer
 
 from shalott.checkers.reading import read_history
 from shalott.checkers.reading.edn import encode
@@ -20,7 +20,9 @@ from shalott.core.errors import UsageError
 from shalott.core.history import HISTORY_SCHEMA, History
 from shalott.core.history import read_history as read_stored
 from shalott.core.recording import recover
+from shalott.harness.cli.check import STORE
 from shalott.harness.cli.checking import locate
+from shalott.harness.cli.options import StoreOption
 
 _PARQUET_MAGIC = b"PAR1"
 _NO_FAULTS = (
@@ -33,43 +35,49 @@ _NO_FAULTS = (
 )  # what else the nemesis records
 
 
-def export_history(
-    file: str,
-    *,
-    format: str,
-    out: Path | None,
-    keyed: bool | None,
-    with_nemesis: bool,
-    store: Path,
-    echo: Callable[[str], None],
+def add_commands(app: typer.Typer) -> None:
+    """Register it."""
+    app.command()(export)
+
+
+def export(
+    file: Annotated[str, typer.Argument(help="A run, latest, or a history.")] = "latest",
+    format: Annotated[str, typer.Option(help="edn: what Jepsen and Knossos read.")] = "edn",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where to; else standard output.")
+    ] = None,
+    keyed: Annotated[
+        bool | None,
+        typer.Option(
+            "--keyed/--plain", help="Values are \\[key value]; else if there are several keys."
+        ),
+    ] = None,
+    nemesis: Annotated[bool, typer.Option("--nemesis", help="With a run's faults.")] = False,
+    store: StoreOption = STORE,
 ) -> None:
-    """Writes ``file`` in another format. Raises UsageError."""
+    """Write a history as EDN, for Jepsen's and Knossos's own tools."""
     if format != "edn":
         raise UsageError(f"--format {format}: there is edn")
     path = file_of(locate(file, store))
     with unpacked(path) as plain:
         history = read_history(plain)
         stored = stored_history(plain) if history.dialect == "shalott" else None
-    if with_nemesis and history.dialect != "shalott":
+    if nemesis and history.dialect != "shalott":
         raise UsageError(f"{path} is no run of ours: what its nemesis did is not known")
-    nemesis = nemesis_entries(stored) if with_nemesis and stored is not None else []
+    faults = nemesis_entries(stored) if nemesis and stored is not None else []
     told = {} if stored is None else told_of(stored)
-    lines = edn_lines(history, keyed=keyed, nemesis=nemesis, told=told)
+    lines = edn_lines(history, keyed=keyed, nemesis=faults, told=told)
     if out is None:
-        _write(sys.stdout, lines)
+        sys.stdout.writelines(lines)
         return
     try:
         with out.open("w", encoding="utf-8") as target:
-            _write(target, lines)
+            target.writelines(lines)
     except OSError as error:
         raise UsageError(f"cannot write {out}: {error.strerror}") from error
-    echo(f"{out} is written: {len(history)} operations")
+    typer.echo(f"{out} is written: {len(history)} operations")
     for note in history.notes:
-        echo(f"note: {note}")
-
-
-def _write(target: TextIO, lines: object) -> None:
-    target.writelines(lines)  # type: ignore[arg-type]
+        typer.echo(f"note: {note}")
 
 
 def stored_history(path: Path) -> History | None:
@@ -115,7 +123,7 @@ def told_of(stored: History) -> dict[int, str]:
     return told
 
 
-def json_as_edn(value: Any) -> str:
+def json_as_edn(value: object) -> str:
     """JSON's values as EDN; an object's keys become keywords where they can be."""
     if isinstance(value, dict):
         pairs = (f"{keyword(key)} {json_as_edn(each)}" for key, each in value.items())

@@ -29,7 +29,7 @@ def on_interrupt(say: Callable[[str], None]) -> None:
 
 
 def interrupted() -> None:
-    """Calls what ``on_interrupt`` was given; whatever becomes of that, the exit goes on."""
+    """Calls what ``on_interrupt`` was given; if that fails, the exit goes on nevertheless."""
     for say in _last_words:
         try:
             say(SENTENCE)

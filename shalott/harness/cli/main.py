@@ -1,7 +1,7 @@
-"""The entry point of `shalott`: its exit codes, and one sentence for whatever goes wrong.
+"""The entry point of `shalott`: its exit codes, and one sentence for what goes wrong.
 
 0 valid, 1 invalid, 2 unknown, 130 interrupted before there was a run, 254 bad arguments, 255 the
-harness itself failed. The commands are in commands.py; `check` is started without it, because to
+harness itself failed. commands.py finds the commands; `check` is started without it, because to
 import typer takes as long as checking a million operations, and `test` is refused without it where
 that can be seen at once.
 """
@@ -37,7 +37,7 @@ def run_command(arguments: Sequence[str]) -> int:
     try:
         if arguments[:1] == ["check"]:
             with quiet_exit():
-                from shalott.harness.cli.check_fast import run_check
+                from shalott.harness.cli.check import run_check
 
             return run_check(arguments[1:])
         if arguments[:1] == ["test"]:

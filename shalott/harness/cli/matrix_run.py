@@ -2,7 +2,7 @@
 
     python -m shalott.harness.cli.matrix_run PARENT LOCK test ...
 
-It holds LOCK, shared, as long as it lives: whoever goes on with the night waits until it is gone.
+It holds LOCK, shared, as long as it lives: a command that goes on with the night waits for its end.
 """
 
 from __future__ import annotations

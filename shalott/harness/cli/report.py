@@ -6,8 +6,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from shalott.core.errors import UsageError
+from shalott.harness.fleet.page_builder import page_writer
+from shalott.spark_analysis.engine_choice import is_elsewhere
+from shalott.spark_analysis.findings import Wanted, settings_of
+from shalott.spark_analysis.report import run_report
+from shalott.spark_analysis.store_stream import follow_store
 
 _SPARK = "Spark"
 EngineOption = Annotated[
@@ -30,6 +36,11 @@ FollowOption = Annotated[
 ]
 
 
+def add_commands(app: typer.Typer) -> None:
+    """Register it."""
+    app.command()(report)
+
+
 def report(
     store: Annotated[
         str, typer.Argument(help="A store, a directory in it, or a URI: s3a://, hdfs://.")
@@ -46,24 +57,14 @@ def report(
 
     Writes tables, report.json, and a page: index.html. What was judged once is not judged again.
     """
-    from shalott.spark_analysis.engine_choice import is_elsewhere
-
     if not is_elsewhere(store) and not store.startswith("file:") and not Path(store).is_dir():
         raise UsageError(f"there is no store {store}: run `shalott test` first, or name its place")
-    from rich.console import Console
-
-    from shalott.harness.fleet.page_builder import page_writer
-    from shalott.spark_analysis.findings import Wanted, settings_of
-    from shalott.spark_analysis.report import run_report
-
     wanted = Wanted(
         engine=engine, master=master, conf=settings_of(conf or ()),
         packages=tuple(filter(None, packages.split(","))),
     )  # fmt: skip
     draw = page_writer(rows)
     if follow:
-        from shalott.spark_analysis.store_stream import follow_store
-
         follow_store(store, out, Console(), wanted, draw=draw)
         return
     run_report(store, out, Console(), wanted, draw)

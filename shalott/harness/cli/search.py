@@ -4,148 +4,87 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from shalott.harness.search.search import SearchRequest
+from shalott.core.command_options import Argument, Option
+from shalott.harness.cli.options import LoadField, LoadOption, StoreOption, with_options
+from shalott.harness.cli.record_flags import shared_flags
+from shalott.harness.run.request import STORE
+from shalott.harness.run.simulate import simulate
+from shalott.harness.search.closing_lines import closing_lines
+from shalott.harness.search.door import Runs, SimulatedRuns
+from shalott.harness.search.failure_rate import Rule
+from shalott.harness.search.real_search import plan_real, runs_of
+from shalott.harness.search.replay import replay as replay_plan
+from shalott.harness.search.run_search import run_search
+from shalott.harness.search.search import SIM, Search, SearchRequest, plan_search
+from shalott.harness.search.search_progress import make_watch
+from shalott.harness.search.summary import exit_code
+from shalott.harness.shrinking.real_shrink import BUDGET, ShrinkRequest, shrink_real
+from shalott.harness.shrinking.simulated_shrink import shrink_plan
 
-STORE = Path("store")
-StoreOption = Annotated[Path, typer.Option("--store", help="Where runs are kept.")]
-LoadOption = Annotated[
-    list[str] | None,
-    typer.Option("--load", help="A module whose systems, workloads, faults are offered too."),
-]
-PlanArgument = Annotated[Path, typer.Argument(help="A plan.json, or a minimal.json.")]
-
-
-def _option(text: str, *names: str) -> Any:
-    return typer.Option(*names, help=text)
-
-
-def add_search_commands(app: typer.Typer, words: Sequence[str] = ()) -> None:
-    """Register them. ``words`` is the command line: a search takes its system's parameters too."""
-    if not words or words[0] == "search":
-        from shalott.harness.cli.parameter_flags import shared_flags, with_parameter_flags
-
-        app.command("search")(with_parameter_flags(search, shared_flags(workloads=False), {}))
-    else:
-        app.command("search", help=search.__doc__)(lambda: None)
-    for command in (replay, shrink):
-        app.command()(command)
+SIMULATED_BUDGET = 500
+PLAN_HELP = "A plan.json, or a minimal.json."
 
 
-def search(
-    system: Annotated[str, _option("What runs on the nodes: mirrored, if not given.")] = "",
-    profile: Annotated[str, _option("safe (the default) or upstream.")] = "",
-    workload: Annotated[
-        str, _option("What clients do; else the system's own.", "--workload", "-w")
-    ] = "",
-    nemesis: Annotated[str, _option("Faults to draw from: a,b; else all it survives.")] = "",
-    seeds: Annotated[str, _option("How many, or a range: 1000, 5000-5999.")] = "",
-    jobs: Annotated[
-        int,
-        _option("Processes; 0: one for each CPU, or as many clusters as fit.", "--jobs", "-j"),
-    ] = 0,
-    bug: Annotated[str, _option("Look for this known bug: see `shalott bugs`.")] = "",
-    scenario: Annotated[str, _option("Look for this loss window, or bug: L1, KB-RMQ-02.")] = "",
-    time_limit: Annotated[str, _option("No new seed after so long: 90s, 30m.")] = "",
-    keep: Annotated[int, _option("Findings kept of each class.")] = 3,
-    fresh: Annotated[bool, _option("Begin anew; what there is is set aside.", "--fresh")] = False,
-    cluster: Annotated[
-        str,
-        _option("Where nodes run: sim; docker or local, on clusters kept warm.", "--cluster"),
-    ] = "sim",
-    nodes: Annotated[int, _option("Nodes of a real cluster; 0: three.")] = 0,
-    plans: Annotated[
-        list[Path] | None,
-        _option("Stored plans to run on real nodes, or a directory.", "--plans"),
-    ] = None,
-    policy: Annotated[
-        list[str] | None, _option("A setting of a real system: KEY=VALUE.", "--policy")
-    ] = None,
-    repeat: Annotated[
-        int, _option("Runs, at most, to see how often a real finding comes again.")
-    ] = 5,
-    load: LoadOption = None,
-    store: StoreOption = STORE,
-    given: Any = None,
-) -> None:
+def add_commands(app: typer.Typer) -> None:
+    """Register them. A search takes its system's parameters too."""
+    app.command("search")(with_options(search, shared_flags(workloads=False)))
+    app.command()(replay)
+    app.command()(with_options(shrink))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loading:
+    """Modules that a command loads before it reads its options (harness/cli/commands.py)."""
+
+    load: LoadField = ()
+
+
+def search(request: SearchRequest, loading: Loading) -> None:
     """Run clusters that are drawn from seeds, thousands of simulated ones or real ones within a
     time, and keep what fails.
 
     The same command goes on where it was stopped.
     """
-    from shalott.harness.search.search import SearchRequest
-
-    request = SearchRequest(
-        system=system, profile=profile, workload=workload, nemesis=nemesis,
-        seeds=seeds, jobs=jobs, bug=bug, scenario=scenario,
-        time_limit=time_limit, keep=keep, fresh=fresh, store=store,
-        cluster=cluster, nodes=nodes, plans=tuple(plans or ()), policy=tuple(policy or ()),
-        repeat=repeat, given=dict(given or {}),
-    )  # fmt: skip
-    raise typer.Exit(_search(request) if cluster == "sim" else _search_real(request))
-
-
-def _search(request: SearchRequest) -> int:
-    from shalott.harness.run.simulate import simulate
-    from shalott.harness.search.at_work import run_search
-    from shalott.harness.search.progress import make_watch
-    from shalott.harness.search.search import plan_search
-    from shalott.harness.search.simulated import SimulatedRuns
-    from shalott.harness.search.summary import closing_lines, exit_code
-
-    planned = plan_search(request)
-    with make_watch() as watch:
-        summary, place = run_search(
-            planned, request, SimulatedRuns(simulate), watch, command=_command("search", request)
-        )
-    for line in closing_lines(summary, place):
-        typer.echo(line)
-    return exit_code(summary)
-
-
-def _search_real(request: SearchRequest) -> int:
-    from shalott.harness.search.at_work import run_search
-    from shalott.harness.search.progress import make_watch
-    from shalott.harness.search.real.planning import plan_real, runs_of
-    from shalott.harness.search.real.telling import closing_lines
-    from shalott.harness.search.summary import exit_code
-
-    planned = plan_real(request)
-    for note in planned.notes:
-        typer.echo(note, err=True)
-    runs = runs_of(planned, request)
+    planned: Search
+    runs: Runs
+    if request.cluster == SIM:
+        planned, runs = plan_search(request), SimulatedRuns(simulate)
+    else:
+        planned = real = plan_real(request)
+        for note in real.notes:
+            typer.echo(note, err=True)
+        runs = runs_of(real, request)
     with make_watch() as watch:
         summary, place = run_search(
             planned, request, runs, watch, command=_command("search", request)
         )
     for line in closing_lines(summary, place):
         typer.echo(line)
-    return exit_code(summary)
+    raise typer.Exit(exit_code(summary))
 
 
 def replay(
-    plan: PlanArgument,
-    cluster: Annotated[str, _option("sim, docker, local or ssh; else the plan's own.")] = "",
+    plan: Annotated[Path, typer.Argument(help=PLAN_HELP)],
+    cluster: Annotated[
+        str, typer.Option(help="sim, docker, local or ssh; else the plan's own.")
+    ] = "",
     drop_unsupported: Annotated[
-        bool, _option("Leave out faults that the cluster can't make.", "--drop-unsupported")
+        bool,
+        typer.Option("--drop-unsupported", help="Leave out faults that the cluster can't make."),
     ] = False,
-    trials: Annotated[int, _option("Runs, where runs differ: docker, local, ssh.")] = 1,
+    trials: Annotated[int, typer.Option(help="Runs, where runs differ: docker, local, ssh.")] = 1,
     load: LoadOption = None,
     store: StoreOption = STORE,
 ) -> None:
     """Run a stored plan again: in the simulation to the last byte, or elsewhere."""
-    from shalott.harness.run.simulate import simulate
-    from shalott.harness.search.replay import replay as run_again
-
     _keep_logs_quiet()
-    code = run_again(
+    code = replay_plan(
         plan,
         cluster=cluster,
         drop_unsupported=drop_unsupported,
@@ -156,41 +95,45 @@ def replay(
     raise typer.Exit(code)
 
 
-def shrink(
-    plan: PlanArgument,
-    budget: Annotated[int, _option("Runs at most; 0: 500, or 60 on real nodes.")] = 0,
-    anomaly: Annotated[str, _option("The class to keep; else the gravest: lost.")] = "",
-    out: Annotated[Path | None, _option("Where to; else minimal.json beside the plan.")] = None,
-    cluster: Annotated[str, _option("Where: sim; docker or local, by repetition.")] = "sim",
-    time_limit: Annotated[str, _option("No new run on real nodes after so long: 2h.")] = "",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShrinkOptions:
+    """Which plan is made small, where, and what a real run must show for it."""
+
+    plan: Annotated[Path, Argument(PLAN_HELP)]
+    budget: Annotated[int, Option("Runs at most; 0: 500, or 60 on real nodes.")] = 0
+    anomaly: Annotated[str, Option("The class to keep; else the gravest: lost.")] = ""
+    out: Annotated[Path | None, Option("Where to; else minimal.json beside the plan.")] = None
+    cluster: Annotated[str, Option("Where: sim; docker or local, by repetition.")] = SIM
+    time_limit: Annotated[str, Option("No new run on real nodes after so long: 2h.")] = ""
     jobs: Annotated[
-        int, _option("Real clusters side by side; 0: as many as fit.", "--jobs", "-j")
-    ] = 0,
-    rate: Annotated[float, _option("In how many of its real runs it must fail.")] = 0.5,
-    sure: Annotated[float, _option("How sure one must be of that.")] = 0.9,
-    repeat: Annotated[int, _option("Real runs of one plan, at most.")] = 8,
-    load: LoadOption = None,
-) -> None:
+        int, Option("Real clusters side by side; 0: as many as fit.", ("--jobs", "-j"))
+    ] = 0
+    rate: Annotated[float, Option("In how many of its real runs it must fail.")] = 0.5
+    sure: Annotated[float, Option("How sure one must be of that.")] = 0.9
+    repeat: Annotated[int, Option("Real runs of one plan, at most.")] = 8
+
+
+def shrink(asked: ShrinkOptions, loading: Loading) -> None:
     """Make a failing plan minimal: fewer faults, fewer operations, weaker, shorter, calmer.
 
     On real nodes, where a run may pass that failed before, each plan is run until it is clear how
     often it fails. The same command goes on where it was stopped.
     """
     _keep_logs_quiet()
-    if cluster != "sim":
-        from shalott.harness.search.real.shrinking import BUDGET, ShrinkRequest, shrink_real
-        from shalott.harness.search.rule import Rule
-
+    if asked.cluster != SIM:
         request = ShrinkRequest(
-            path=plan, cluster=cluster, anomaly=anomaly, out=out, budget=budget or BUDGET,
-            time_limit=time_limit, jobs=jobs,
-            rule=Rule(least_rate=rate, sure=sure, most=repeat),
+            path=asked.plan, cluster=asked.cluster, anomaly=asked.anomaly, out=asked.out,
+            budget=asked.budget or BUDGET, time_limit=asked.time_limit, jobs=asked.jobs,
+            rule=Rule(least_rate=asked.rate, sure=asked.sure, most=asked.repeat),
         )  # fmt: skip
         raise typer.Exit(shrink_real(request))
-    from shalott.harness.run.simulate import simulate
-    from shalott.harness.search.shrinking.session import shrink_plan
-
-    code = shrink_plan(plan, budget=budget or 500, anomaly=anomaly, out=out, simulate=simulate)
+    code = shrink_plan(
+        asked.plan,
+        budget=asked.budget or SIMULATED_BUDGET,
+        anomaly=asked.anomaly,
+        out=asked.out,
+        simulate=simulate,
+    )
     raise typer.Exit(code)
 
 
@@ -200,7 +143,7 @@ def _keep_logs_quiet() -> None:
     logging.getLogger().addHandler(logging.NullHandler())
 
 
-def _command(name: str, request: Any) -> str:
+def _command(name: str, request: SearchRequest) -> str:
     """The command as it was given, without what stands for a default."""
     words = ["shalott", name]
     for field in fields(request):

@@ -14,7 +14,7 @@ NEEDED = ("starlette", "uvicorn")
 PORT_MAX = 65535
 
 
-def add_serve_command(app: typer.Typer) -> None:
+def add_commands(app: typer.Typer) -> None:
     """Register it."""
     app.command()(serve)
 
@@ -37,6 +37,6 @@ def serve(
         raise UsageError(
             f"`shalott serve` needs {' and '.join(missing)}: pip install 'shalott[serve]'"
         )
-    from shalott.harness.serve.app import serve as serve_store
+    from shalott.harness.serve.app import serve as serve_store  # needs the extra libraries
 
     serve_store(store, host, port, tuple(name or ()), typer.echo)

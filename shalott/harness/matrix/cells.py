@@ -30,7 +30,8 @@ from shalott.harness.matrix.definition import (
     seeds_of,
     several,
 )
-from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 from shalott.workloads.record import WORKLOADS
 
 T = TypeVar("T")

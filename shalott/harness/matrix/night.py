@@ -42,7 +42,7 @@ from shalott.harness.matrix.night_runs import NightRunner, capacity_of, due_once
 from shalott.harness.matrix.night_summary import NightSummary, summary_lines
 from shalott.harness.matrix.retention import delete_runs, keep_verdict_only, retain
 from shalott.harness.matrix.run_outcomes import FAILED, Outcome
-from shalott.harness.run.source import source_of_project
+from shalott.harness.run.provenance import source_of_project
 from shalott.harness.store.columns import RUN
 from shalott.harness.store.runs_table import refresh
 

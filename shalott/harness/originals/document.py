@@ -5,6 +5,7 @@ Nothing in it is written by hand: ``shalott bugs --original --document`` writes 
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -12,21 +13,27 @@ import msgspec
 
 from shalott.core.errors import StoreError
 from shalott.core.plan import FaultAction, Plan, dump_plan
-from shalott.harness.originals.kept import Kept, Look, minutes_to_first, tally
+from shalott.harness.originals.evidence import KeptLooks, Look, minutes_to_first, tally
 from shalott.harness.originals.ladder import LADDER, find_row, links_of, title_of
-from shalott.harness.originals.plans import plan_of
 from shalott.harness.originals.row import RELEASES, Row
-from shalott.harness.originals.side_by_side import side_by_side
+from shalott.harness.originals.running import plan_of
 from shalott.harness.run.atomic_file import write_atomically
 
-DOCUMENT = "evidence/originals.md"
+DOCUMENT = "originals.md"
 PLANS = Path("plans") / "originals"
 Looks = Mapping[str, Sequence[Look]]
 
+OFTEN = 3  # sound runs of each side, for a comparison to say anything
+# What is compared, by the checkers' own numbers, and how many of the unit make one that is shown.
+COMPARED: Mapping[str, tuple[str, float]] = {
+    "messages lost": ("lost-write-count", 1),
+    "offsets given twice": ("shared-offset-count", 1),
+    "longest time without an acknowledgement, s": ("longest-gap-ms", 1000),
+    "time to the next master, s": ("takeover-ms-max", 1000),
+}
+
 _HEAD = """\
 # The originals: which known bugs RocketMQ's own releases show
-
-For readers who ask whether a known bug is one of the released RocketMQ.
 
 Each row is a bug of the catalogue ([known-bugs.md](known-bugs.md)), a loss that RocketMQ's defaults
 allow (W-), or what was first seen on the original itself (M-). Its plan was run on a release of
@@ -43,8 +50,8 @@ This page is generated: `shalott bugs --original` runs what is missing and write
 `--bug KB-RKT-17` runs one row, `--repeat 5` so many times, `--version 5.5.0` on that release. A
 side of a row stops after {enough} finds running, but with `--every`. Runs that saw too little,
 because the machine stalled or a node did not start, are not counted. Every run stands in
-`originals.json`, with the machine's load. The plans lie in `docs/plans/originals/`, and run again
-with `shalott test --plan docs/plans/originals/kb-rkt-17.json`.
+`originals.json`, with the machine's load. The plans lie in `plans/originals/`, and run again with
+`shalott test --plan docs/plans/originals/kb-rkt-17.json`.
 
 """
 
@@ -220,12 +227,11 @@ def stored_plan(row: Row) -> Plan:
     return msgspec.structs.replace(plan, name=row.id.lower())
 
 
-def write_document(directory: Path, kept: Kept) -> None:
+def write_document(directory: Path, kept: KeptLooks) -> None:
     """The document, and every row's plan beside it. Raises StoreError."""
     known = {row.id for row in LADDER}
     try:
-        for folder in (directory / PLANS, (directory / DOCUMENT).parent):
-            folder.mkdir(parents=True, exist_ok=True)
+        (directory / PLANS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot write into {directory}: {error.strerror}") from error
     for row in LADDER:
@@ -234,3 +240,47 @@ def write_document(directory: Path, kept: Kept) -> None:
             write_atomically(path, dump_plan(stored_plan(row)))
     told = {name: looks for name, looks in kept.items() if name in known}
     write_atomically(directory / DOCUMENT, render(told).encode())
+
+
+# -- side by side --------------------------------------------------------------------------------
+
+
+def side_by_side(kept: Mapping[str, Sequence[Look]]) -> Iterator[str]:
+    """A section for all such rows, or nothing."""
+    often = [row for row in LADDER if _runs_by_release(kept.get(row.id, ()))]
+    if not often:
+        return
+    yield from ("", "## Side by side", "")
+    yield "The same plan, many times on the original and on ours with the switch on. Numbers are"
+    yield "least / median / most of the sound runs."
+    for row in often:
+        yield from ("", *_comparison(row, _runs_by_release(kept[row.id])))
+
+
+def _runs_by_release(looks: Sequence[Look]) -> Mapping[str, Sequence[Look]]:
+    """Sound runs by where they were made; {} if there are too few."""
+    sound = [look for look in looks if not look.void]
+    original = [look for look in sound if look.side == "with"]
+    ours = [look for look in sound if look.side == "ours-on"]
+    if len(original) < OFTEN or len(ours) < OFTEN:
+        return {}
+    by_release: dict[str, list[Look]] = {}
+    for look in (*original, *ours):
+        by_release.setdefault(look.release, []).append(look)
+    return by_release
+
+
+def _comparison(row: Row, sides: Mapping[str, Sequence[Look]]) -> Iterator[str]:
+    yield "| " + " | ".join((row.id, "found", *COMPARED)) + " |"
+    yield "|" + " --- |" * (2 + len(COMPARED))
+    for release, looks in sides.items():
+        where = "in simulation" if looks[0].side == "ours-on" else "in containers"
+        numbers = [_spread(looks, name, unit) for name, unit in COMPARED.values()]
+        told = tally(looks, looks[0].side).words
+        yield "| " + " | ".join((f"{release} {where}", told, *numbers)) + " |"
+
+
+def _spread(looks: Sequence[Look], name: str, unit: float) -> str:
+    values = sorted(look.counts.get(name, 0) / unit for look in looks)
+    shown = (values[0], statistics.median(values), values[-1])
+    return " / ".join(f"{value:.1f}" if unit > 1 else f"{value:.0f}" for value in shown)

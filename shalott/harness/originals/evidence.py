@@ -1,4 +1,10 @@
-"""What a run shows of a row's bug: in its verdict, or in the brokers' own logs."""
+"""What a run shows of a row's bug, in its verdict or in the brokers' own logs.
+
+``originals.json`` keeps what every run of the ladder showed, in the order of the runs. A run is
+*sound* if it came to its end, nothing of the harness failed, and, where it shows nothing, no
+checker had to say "unknown" because the machine stalled. Only sound runs are counted; the others
+stay in the file, with the reason.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +12,22 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from shalott.checkers.checker import Anomaly, Result
 from shalott.checkers.logs.fresh_reads import FreshReads
-from shalott.harness.originals.kept import Look, Side
+from shalott.core.errors import StoreError
 from shalott.harness.originals.row import Lines, Row
 from shalott.harness.report.results import RunResults
 from shalott.harness.report.violations import classes, violations
+from shalott.harness.run.atomic_file import write_atomically
 from shalott.harness.run.store import RunDirectory
 
+LOOKS_FILE = "originals.json"
+Side = Literal["with", "control", "ours-on", "ours-off"]
+SIDES: tuple[Side, ...] = ("with", "control", "ours-on", "ours-off")
 # A run in which one of these had to say "unknown" saw too little to say that a bug is not there;
 # and so did one in which another one had, if it judges an anomaly by which the row's bug is known.
 SEEING = ("log", "reads", "group", "noticed", "stalls", "stats", "run")
@@ -29,6 +40,60 @@ JUDGES: Mapping[str, str] = {
 # Of what checkers count, what the ladder tells beside the classes' own numbers.
 TOLD = ("acked-count", "send-ok-count", "longest-gap-ms", "takeover-ms-max", "stalled-ms")
 NS = 1_000_000_000
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One run. ``release``: of RocketMQ, or our system's name. ``classes``: of anomalies because of
+    which the run was invalid. ``lines``: how often the row's line stood in a node's log, the most
+    of all nodes. ``counts``: how many of each class, and what else checkers count that the ladder
+    tells. ``first_s``: when the first anomaly was, in s from the beginning of the load.
+    ``elapsed_s``: the whole run, boot to checks. ``load``: of the machine, over the last minute.
+    ``void``: why it is not sound; "" if it is.
+    """
+
+    side: Side
+    release: str
+    run: str
+    seed: int
+    found: bool
+    valid: bool | str
+    classes: tuple[str, ...] = ()
+    lines: int = 0
+    counts: dict[str, float] = {}
+    first_s: float | None = None
+    elapsed_s: float = 0.0
+    load: float = 0.0
+    void: str = ""
+
+
+KeptLooks = dict[str, list[Look]]
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """Of one side's sound runs."""
+
+    found: int
+    runs: int
+
+    @property
+    def words(self) -> str:
+        return f"{self.found} of {self.runs}" if self.runs else "-"
+
+
+def tally(looks: Sequence[Look], side: Side) -> Tally:
+    sound = [look for look in looks if look.side == side and not look.void]
+    return Tally(sum(look.found for look in sound), len(sound))
+
+
+def minutes_to_first(looks: Sequence[Look]) -> float | None:
+    """Of running the plan, void runs included, until it was found for the first time."""
+    passed = 0.0
+    for look in looks:
+        if look.side == "with":
+            passed += look.elapsed_s
+            if look.found and not look.void:
+                return passed / 60
+    return None
 
 
 def look_at(
@@ -142,3 +207,27 @@ def _first_s(results: Sequence[Result], wanted: Sequence[str]) -> float | None:
 def _at_ns(anomaly: Anomaly) -> float | None:
     told = anomaly.detail.get("at_ns", anomaly.detail.get("begin_ns"))
     return float(told) if isinstance(told, int | float) else None
+
+
+# -- the file -------------------------------------------------------------------------------------
+
+
+def load_looks(directory: Path) -> KeptLooks:
+    """{} if nothing was run. Raises StoreError."""
+    path = directory / LOOKS_FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=KeptLooks)
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.MsgspecError) as error:
+        raise StoreError(f"cannot read {path}: {error}") from error
+
+
+def save_looks(directory: Path, kept: Mapping[str, Sequence[Look]]) -> None:
+    """Raises StoreError. A kill in the midst leaves the file as it was."""
+    data = msgspec.json.format(msgspec.json.encode(kept, order="sorted"), indent=1)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot write into {directory}: {error.strerror}") from error
+    write_atomically(directory / LOOKS_FILE, data + b"\n")

@@ -6,15 +6,10 @@ import difflib
 
 from shalott.broker.known_bugs import known_bug
 from shalott.core.errors import UsageError
+from shalott.harness.originals.controller_rows import CONTROLLER_ROWS
+from shalott.harness.originals.replication_rows import REPLICATION_ROWS
 from shalott.harness.originals.row import Row
-from shalott.harness.originals.rows_allowed import ALLOWED_ROWS
-from shalott.harness.originals.rows_controller import CONTROLLER_ROWS
-from shalott.harness.originals.rows_dledger import DLEDGER_ROWS
-from shalott.harness.originals.rows_epochs import EPOCH_ROWS
-from shalott.harness.originals.rows_jraft import JRAFT_ROWS
-from shalott.harness.originals.rows_master_slave import MASTER_SLAVE_ROWS
-from shalott.harness.originals.rows_power import POWER_ROWS
-from shalott.harness.originals.rows_waiting import WAITING_ROWS
+from shalott.harness.originals.undecided_rows import UNDECIDED_ROWS
 
 
 def _family(row_id: str) -> str:
@@ -23,16 +18,7 @@ def _family(row_id: str) -> str:
 
 LADDER: tuple[Row, ...] = tuple(
     sorted(
-        (
-            *MASTER_SLAVE_ROWS,
-            *POWER_ROWS,
-            *CONTROLLER_ROWS,
-            *EPOCH_ROWS,
-            *JRAFT_ROWS,
-            *ALLOWED_ROWS,
-            *DLEDGER_ROWS,
-            *WAITING_ROWS,
-        ),  # fmt: skip
+        (*REPLICATION_ROWS, *CONTROLLER_ROWS, *UNDECIDED_ROWS),
         key=lambda row: (("KB-RKT", "KB-DL", "M", "W").index(_family(row.id)), row.id),
     )
 )

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import get_args
 
 from shalott.cluster.systems.rocketmq_original.parameters import Release, numbers
+from shalott.core.json_value import Json
 from shalott.core.plan import FaultAction
 
 RELEASES: tuple[str, ...] = tuple(sorted(get_args(Release), key=numbers))
@@ -73,7 +74,7 @@ class Setup:
     profile: str = "upstream"
     nodes: tuple[str, ...] = ("n1", "n2", "n3")
     services: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    policy: Mapping[str, Any] = field(default_factory=dict)
+    policy: Mapping[str, Json] = field(default_factory=dict)
     topic_made_at: str = "all"
     workload: str = "log"
     told: Mapping[str, str] = field(default_factory=dict)
@@ -97,8 +98,8 @@ class Ours:
 
     system: str
     bug: str = ""  # "": it is no bug but settings, and ``closed`` closes them
-    policy: Mapping[str, Any] = field(default_factory=dict)
-    closed: Mapping[str, Any] = field(default_factory=dict)
+    policy: Mapping[str, Json] = field(default_factory=dict)
+    closed: Mapping[str, Json] = field(default_factory=dict)
     anomalies: tuple[str, ...] = ()  # if ours calls it otherwise
 
 
@@ -124,7 +125,7 @@ class Row:
     shows: Shows = Shows()
     run_on: str = ""
     control_on: str = ""
-    control_policy: Mapping[str, Any] = field(default_factory=dict)
+    control_policy: Mapping[str, Json] = field(default_factory=dict)
     control_told: Mapping[str, str] = field(default_factory=dict)
     why: str = ""  # what the plan does, and why that shows it
     ours: Ours | None = None
@@ -137,11 +138,11 @@ class Row:
         if self.control_on:
             return self.control_on
         settings = {**self.control_policy, **self.control_told}
-        closed = ", ".join(f"{name}={_text(value)}" for name, value in settings.items())
+        closed = ", ".join(f"{name}={text_of(value)}" for name, value in settings.items())
         return f"{self.run_on} with {closed}" if closed else ""
 
 
-def _text(value: Any) -> str:
+def text_of(value: Json) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

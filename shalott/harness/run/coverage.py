@@ -8,14 +8,14 @@ clients were told.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from shalott.core.history import History
+from shalott.core.json_value import Json, JsonObject
 from shalott.core.op import NEMESIS
 
 # Node events that count under their own name.
@@ -60,7 +60,7 @@ def _count_masters(history: History, counts: Counter[str]) -> None:
     changes = history.events.filter(pc.equal(history.events["kind"], "set_changed"))
     size = 0
     for text in changes["detail"].to_pylist():
-        members = len(_decoded(text).get("set") or ())
+        members = _length(_decoded(text).get("set"))
         if members != size:
             counts["set_expanded" if members > size else "set_shrunk"] += 1
         size = members
@@ -69,7 +69,7 @@ def _count_masters(history: History, counts: Counter[str]) -> None:
             del counts[name]
 
 
-def _detailed_name(kind: str, detail: Mapping[str, Any]) -> str:
+def _detailed_name(kind: str, detail: JsonObject) -> str:
     if kind == "promoted":
         return "promoted" if detail.get("synchronised", True) else "promoted_unsynchronised"
     if kind == "sync_done":
@@ -94,16 +94,20 @@ def _count_operations(history: History, counts: Counter[str]) -> None:
     for row in ops.filter(pc.and_(pc.invert(is_client), ours)).select(["f", "extra"]).to_pylist():
         extra = _decoded(row["extra"])
         if row["f"] == "operator":
-            counts["operator_restart"] += len(extra.get("restarted", ()))
+            counts["operator_restart"] += _length(extra.get("restarted"))
         elif "fault" in extra and not extra.get("skipped"):
             name = str(row["f"])
             counts["fault_partition" if name.startswith("partition") else f"fault_{name}"] += 1
 
 
-def _decoded(extra: str | None) -> Mapping[str, Any]:
-    decoded: Mapping[str, Any] = msgspec.json.decode(extra) if extra else {}
+def _decoded(extra: str | None) -> JsonObject:
+    decoded: JsonObject = msgspec.json.decode(extra) if extra else {}
     return decoded
 
 
-def _strings(names: Sequence[str]) -> Any:
+def _length(value: Json) -> int:
+    return len(value) if isinstance(value, Sequence) else 0
+
+
+def _strings(names: Sequence[str]) -> pa.Array:
     return pa.array(names, pa.string())

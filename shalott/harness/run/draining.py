@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
 
+from shalott.cluster.base import TellsHeld, members_of
 from shalott.core.errors import ClientError
+from shalott.harness.run.world import World
 
 log = logging.getLogger("shalott.run")
 
@@ -20,15 +21,10 @@ log = logging.getLogger("shalott.run")
 WITHIN_S = 25.0
 PAUSE_S = 0.5
 
-Held = Callable[[str], Awaitable[int]]
 
-
-async def came_back(held: Held, nodes: Sequence[str]) -> bool:
-    """Wait until no client holds a message, WITHIN_S at most; whether some have come back.
-
-    ``held`` asks a node how many clients have, and raises ClientError.
-    """
-    first = left = await _ask(held, nodes)
+async def came_back(world: World) -> bool:
+    """Wait until no client holds a message, WITHIN_S at most; whether some have come back."""
+    first = left = await _held(world)
     if not first:
         return False
     log.info("clients that are gone hold %d messages: waiting for them", first)
@@ -36,16 +32,20 @@ async def came_back(held: Held, nodes: Sequence[str]) -> bool:
     until_s = clock() + WITHIN_S
     while left != 0 and clock() < until_s:
         await asyncio.sleep(PAUSE_S)
-        answer = await _ask(held, nodes)
+        answer = await _held(world)
         left = left if answer is None else answer
     return left != first
 
 
-async def _ask(held: Held, nodes: Sequence[str]) -> int | None:
-    """What the first says that can be asked; None if nobody can."""
-    for node in nodes:
+async def _held(world: World) -> int | None:
+    """How many messages clients have, by the first node that answers; None if none does, or the
+    system does not tell."""
+    cluster, system = world.cluster, world.system
+    if not isinstance(system, TellsHeld):
+        return None
+    for node in members_of(cluster, world.system):
         try:
-            return await held(node)
+            return await system.held(cluster, node)
         except ClientError:
             pass
     return None

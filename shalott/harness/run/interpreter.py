@@ -73,11 +73,10 @@ async def _serve(worker: Worker, cell: _Cell) -> None:
         process = worker.process
         cell.in_flight += 1
         try:
-            done = await worker.perform(answer.invocation, answer.due_ns)
+            kind, error = await worker.perform(answer.invocation, answer.due_ns)
         finally:
             cell.in_flight -= 1
-        now_ns, what = cell.now_ns(), answer.invocation
-        cell.tell(Completed(now_ns, process, worker.node, what, done.type, done.error))
+        cell.tell(Completed(cell.now_ns(), process, worker.node, answer.invocation, kind, error))
         backoff_s = worker.backoff_s
         if backoff_s:
             await asyncio.sleep(backoff_s)

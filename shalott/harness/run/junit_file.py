@@ -3,7 +3,7 @@
 Each run's own junit.xml is in its directory from the run's first moment, as an error that says that
 it did not end; this file holds what those say, replaced whenever a run begins or ends. A run that
 is refused is an error with the refusal's sentence (of a command line that never became a run:
-harness/run/refused_junit.py). Whoever is killed leaves the last word behind.
+harness/run/refused_junit.py). A command that is killed leaves the last word behind.
 """
 
 from __future__ import annotations

@@ -12,29 +12,26 @@ import dataclasses
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from shalott.cluster.ssh.inventory import SshFlags
 from shalott.cluster.systems.record import (
     SYSTEMS,
     TOGETHER,
     Services,
     SystemRecord,
-    serving_nodes,
 )
 from shalott.core.doors import loaded_modules
 from shalott.core.errors import UsageError
 from shalott.core.parameters import (
     Flag,
     flags_of,
-    make_parameters,
     parse_duration_ms,
     parse_parameters,
     to_plan,
 )
 from shalott.core.plan import (
-    PARAMETERS_1,
     ClusterPlan,
     FaultAction,
     GatePlan,
@@ -43,6 +40,7 @@ from shalott.core.plan import (
     SystemPlan,
     WorkloadPlan,
 )
+from shalott.harness.run.plan_checks import check_plan, requirements_of
 from shalott.harness.run.request import (
     DELIVERIES,
     POWER_LOSSES,
@@ -58,15 +56,10 @@ from shalott.harness.run.request import (
     parse_policy,
     profile_of,
 )
-from shalott.harness.run.requirements import requirements_of
-from shalott.harness.run.select import hosts_of, make_system
 from shalott.nemesis.record import FAULTS, nemesis_names, usual_nemeses
-from shalott.nemesis.requirements import check_actions, check_system, required_protocols
 from shalott.nemesis.schedule import make_schedule
 from shalott.nemesis.trigger_words import with_triggers
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
-
-__all__ = ["Request", "check_plan", "make_plan", "repeat_command"]
 
 
 def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
@@ -164,71 +157,8 @@ def check_request(request: Request) -> None:
     wrong.tell()
 
 
-def check_plan(plan: Plan) -> None:
-    """What a well-formed plan may still get wrong, stored plans included. Raises UsageError."""
-    workload, nodes = plan.workload, plan.cluster.nodes
-    record, system = WORKLOADS.find(workload.name), SYSTEMS.find(plan.system.name)
-    check_pairing(system, record)
-    _check_parameters(system.parameters, plan.system.parameters, f"system {system.name}")
-    _check_parameters(record.parameters, workload.parameters, f"workload {record.name}")
-    parse_nodes(",".join(nodes))
-    if plan.system.services and system.layouts is None:
-        raise UsageError(
-            f"{system.name} has no services to lay out on its nodes: leave them out of the plan"
-        )
-    system.check(plan)
-    serving = len(serving_nodes(plan))
-    if workload.concurrency < serving:
-        raise UsageError(
-            f"a concurrency of {workload.concurrency} leaves some of the {serving} nodes without"
-            f" a client to drain it: use at least {serving}, or 1n"
-        )
-    rules = (
-        (plan.time_limit_ms > 0, "the time limit must be above 0"),
-        (workload.rate_hz > 0, "the rate must be above 0"),
-        (
-            0 < (1 if plan.gates.min_rate_share is None else plan.gates.min_rate_share) <= 1,
-            "the least share of the rate (--min-rate-share) must be above 0 and at most 1",
-        ),
-        (workload.op_timeout_ms > 0, "the operation timeout must be above 0"),
-        (plan.observe_interval_ms > 0, "the observe interval must be above 0"),
-    )
-    for holds, sentence in rules:
-        if not holds:
-            raise UsageError(sentence)
-    record.check(plan)
-    check_actions(plan.faults, nodes)
-    if plan.cluster.backend == "ssh":
-        hosts_of(plan)
-    if required_protocols(plan.faults) or any(action.when for action in plan.faults):
-        check_system(plan.faults, make_system(plan), nodes)
-
-
-def _check_parameters(struct: type[msgspec.Struct], values: Mapping[str, Any], of: str) -> None:
-    """Values that the struct takes, and no others; what plans of version 1 all had may stay."""
-    make_parameters(struct, values)
-    for name in values:
-        if name not in struct.__struct_fields__ and name not in PARAMETERS_1:
-            raise UsageError(f"the {of} has no parameter {name}")
-
-
-def check_pairing(system: SystemRecord, workload: WorkloadRecord) -> None:
-    """Refuse a workload whose clients the system does not understand. Raises UsageError."""
-    if not fits(workload, system):
-        fitting = [other.name for other in SYSTEMS.records() if fits(workload, other)]
-        raise UsageError(
-            f"the workload {workload.name} is for {', '.join(fitting) or 'no system that is here'},"
-            f" and not for {system.name}: leave out --workload for the one that fits"
-        )
-
-
-def fits(workload: WorkloadRecord, system: SystemRecord) -> bool:
-    """Whether the system speaks all that the workload's clients need."""
-    return all(protocol in system.speaks for protocol in workload.needs)
-
-
 def lay_out(
-    system: SystemRecord, layout: str, nodes: Sequence[str], parameters: Mapping[str, Any]
+    system: SystemRecord, layout: str, nodes: Sequence[str], parameters: Mapping[str, object]
 ) -> Services:
     """What each node hosts; empty if every node hosts the same. Raises UsageError."""
     if layout == TOGETHER:
@@ -260,6 +190,11 @@ def repeat_command(request: Request, seed: int, store_root: Path = STORE) -> str
         value = getattr(request, each.name)
         if each.name in ("seed", "given") or value == each.default:
             continue
+        if isinstance(value, SshFlags):
+            for inner in dataclasses.fields(value):
+                if (said := getattr(value, inner.name)) != inner.default:
+                    words += _words(f"ssh_{inner.name}", said)
+            continue
         words += _words(each.name, value)
     for name, value in request.given.items():
         words += _words(name, value)
@@ -271,10 +206,10 @@ def store_words(store_root: Path) -> list[str]:
     return [] if store_root == STORE else ["--store", str(store_root)]
 
 
-def _words(name: str, value: Any) -> list[str]:
+def _words(name: str, value: object) -> list[str]:
     flag = f"--{name.replace('_', '-')}"
     if isinstance(value, tuple):
-        return [word for item in value for word in (flag, item)]
+        return [word for item in value for word in (flag, str(item))]
     if isinstance(value, bool):
         return [flag if value else f"--no-{name.replace('_', '-')}"]
     if isinstance(value, float) and value.is_integer():
@@ -283,7 +218,7 @@ def _words(name: str, value: Any) -> list[str]:
 
 
 def _system_plan(
-    request: Request, system: SystemRecord, own: Mapping[str, Any], services: Services
+    request: Request, system: SystemRecord, own: Mapping[str, object], services: Services
 ) -> SystemPlan:
     settings = profile_of(system, request.profile).settings(own)
     policy = {**settings, **system.canonical(parse_policy(request.policy))}

@@ -13,21 +13,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from shalott.cluster.ssh.inventory import SshFlags, read_hosts
+from shalott.cluster.docker.reachable import socket_obstacle
+from shalott.cluster.ssh.inventory import HOSTS_PANEL, SshFlags, read_hosts
 from shalott.cluster.systems.record import SYSTEMS, TOGETHER, Profile, SystemRecord
+from shalott.core.command_options import Option, Prefixed
 from shalott.core.errors import Complaints, UsageError
+from shalott.core.json_value import Json
 from shalott.core.parameters import parse_duration_ms
 from shalott.core.plan import PowerLoss, SshPlan
 from shalott.harness.report.meta import STORY_NAMES
-from shalott.harness.run.select import BACKENDS, check_world, choose_backend
+from shalott.harness.run.backends import BACKENDS, check_world, choose_backend
 from shalott.nemesis.record import check_nemesis, usual_nemeses
 from shalott.nemesis.trigger_words import parse_trigger
 
-STORE = Path("store")  # where runs are kept, if nobody says
+STORE = Path("store")  # where runs are kept by default
+RUN, BROKER, FAULTS_PANEL, JUDGE = "The run", "The broker", "The faults", "The verdict"
 Delivery = Literal["at-least-once", "at-most-once", "exactly-once"]
 POWER_LOSSES: tuple[PowerLoss, ...] = ("keep", "drop", "torn")
 DELIVERIES = ("at-least-once", "at-most-once", "exactly-once")
@@ -40,44 +44,73 @@ class Request:
     ``given``: the flags of the workload's and of the system's own parameters, by name, as typed.
     """
 
-    workload: str = ""  # "": the system's own
-    system: str = "mirrored"
-    profile: str = "upstream"
-    cluster: str = "auto"
-    nodes: str = "3"
-    layout: str = TOGETHER
-    concurrency: str = "2n"
-    rate: float = 200.0
-    time_limit: str = "60"
-    op_timeout: str = "5"
-    nemesis: str = "partition,kill"
-    nemesis_interval: str = "15"
-    nemesis_duration: str = "8"
-    targets: str = "one"
-    trigger: tuple[str, ...] = ()
-    upgrade_to: str = ""
-    policy: tuple[str, ...] = ()
-    bug: tuple[str, ...] = ()
-    delivery: str = "at-least-once"
-    max_rto: str = ""
-    min_acked: int = 50
-    min_rate_share: float | None = None
-    seed: int | None = None
-    name: str = ""
-    leave_db_running: bool = False
-    ssh_hosts: str = ""
-    ssh_inventory: str = ""
-    ssh_user: str = ""
-    ssh_key: str = ""
-    ssh_port: int = 0
-    ssh_jump: str = ""
-    ssh_sudo: bool = False
-    ssh_known_hosts: str = ""
-    ssh_set_time: bool = False
-    ssh_lease: str = "20"
-    power_loss: str = ""
+    workload: Annotated[  # "": the system's own
+        str, Option("What clients do; else the system's own.", ("--workload", "-w"), RUN)
+    ] = ""
+    system: Annotated[str, Option("What runs on the nodes.", panel=BROKER)] = "mirrored"
+    profile: Annotated[str, Option("upstream or safe.", panel=BROKER)] = "upstream"
+    cluster: Annotated[str, Option("auto, docker, local, ssh or sim.", panel=RUN)] = "auto"
+    nodes: Annotated[str, Option("Names n1,n2,n3, or how many.", panel=RUN)] = "3"
+    layout: Annotated[
+        str, Option("Services on nodes: together, separate, standalone.", panel=BROKER)
+    ] = TOGETHER
+    concurrency: Annotated[str, Option("Clients; 2n is 2 a node.", panel=RUN)] = "2n"
+    rate: Annotated[float, Option("Operations a second.", ("--rate", "-r"), RUN)] = 200.0
+    time_limit: Annotated[str, Option("Load for so long: 60, 90s, 2m.", panel=RUN)] = "60"
+    op_timeout: Annotated[str, Option("When an answer is given up.", panel=RUN)] = "5"
+    nemesis: Annotated[str, Option("Which faults.", panel=FAULTS_PANEL)] = "partition,kill"
+    nemesis_interval: Annotated[str, Option("From fault to fault.", panel=FAULTS_PANEL)] = "15"
+    nemesis_duration: Annotated[str, Option("A fault's length.", panel=FAULTS_PANEL)] = "8"
+    targets: Annotated[
+        str,
+        Option(
+            "one, minority, majority, all, master, mirrors, controller, or n1+n2.",
+            panel=FAULTS_PANEL,
+        ),
+    ] = "one"
+    trigger: Annotated[
+        tuple[str, ...],
+        Option("Faults wait for it: master=n2, synchronising, syncs=3, ...", panel=FAULTS_PANEL),
+    ] = ()
+    upgrade_to: Annotated[
+        str, Option("Of rolling-upgrade: an image, or a recipe of one.", panel=FAULTS_PANEL)
+    ] = ""
+    policy: Annotated[
+        tuple[str, ...], Option("KEY=VALUE over the profile's; KEY= drops it.", panel=BROKER)
+    ] = ()
+    bug: Annotated[
+        tuple[str, ...], Option("A historical bug: see `shalott bugs`.", panel=BROKER)
+    ] = ()
+    delivery: Annotated[str, Option("at-least-once, at-most-once, exactly-once.", panel=JUDGE)] = (
+        "at-least-once"
+    )
+    max_rto: Annotated[str, Option("Longest outage still valid: 30s.", panel=JUDGE)] = ""
+    min_acked: Annotated[int, Option("Fewer operations prove nothing.", panel=JUDGE)] = 50
+    min_rate_share: Annotated[
+        float | None, Option("A smaller share of --rate reached: unknown.", panel=JUDGE)
+    ] = None
+    seed: Annotated[int | None, Option("Decides faults and operations.", panel=RUN)] = None
+    name: Annotated[str, Option("Name in the store.", panel=RUN)] = ""
+    leave_db_running: Annotated[bool, Option("Keep the nodes.", panel=RUN)] = False
+    ssh: Annotated[SshFlags, Prefixed("ssh_")] = SshFlags()
+    ssh_lease: Annotated[
+        str,
+        Option(
+            "When a silent harness's hosts undo all.",
+            panel=HOSTS_PANEL,
+            after="leave_db_running",
+        ),
+    ] = "20"
+    power_loss: Annotated[
+        str, Option("What becomes of unsynced data: torn, drop, keep.", panel=FAULTS_PANEL)
+    ] = ""
     given: Mapping[str, str | bool] = field(default_factory=dict)
-    scenario: str = ""  # a story to bring about, and to look for (harness/report/stories)
+    scenario: Annotated[  # harness/report/stories
+        str,
+        Option(
+            "A story to bring about, and to tell: startup-race.", panel=RUN, after="min_rate_share"
+        ),
+    ] = ""
 
 
 def complaints_about(request: Request) -> Complaints:
@@ -121,22 +154,11 @@ def complaints_about(request: Request) -> Complaints:
 
 def hosts_asked_for(request: Request) -> SshPlan | None:
     """The hosts of ``--cluster ssh``, None for other clusters. Raises UsageError."""
-    asked = SshFlags(
-        hosts=request.ssh_hosts,
-        inventory=request.ssh_inventory,
-        user=request.ssh_user,
-        key=request.ssh_key,
-        port=request.ssh_port,
-        jump=request.ssh_jump,
-        sudo=request.ssh_sudo,
-        known_hosts=request.ssh_known_hosts,
-        set_time=request.ssh_set_time,
-    )
     if request.cluster != "ssh":
-        if asked != SshFlags():
+        if request.ssh != SshFlags():
             raise UsageError("hosts are for --cluster ssh: add it, or leave out the flags --ssh-*")
         return None
-    return read_hosts(asked, parse_duration_ms("--ssh-lease", request.ssh_lease) / 1000)
+    return read_hosts(request.ssh, parse_duration_ms("--ssh-lease", request.ssh_lease) / 1000)
 
 
 def refuse_quickly(arguments: Sequence[str]) -> None:
@@ -155,24 +177,35 @@ def refuse_quickly(arguments: Sequence[str]) -> None:
 
 
 def _as_typed(arguments: Sequence[str]) -> Request:
-    """The flags with values among the arguments; the last one of a name counts."""
-    fields = {f"--{each.name.replace('_', '-')}": each for each in dataclasses.fields(Request)}
+    """The flags with texts among the arguments; the last one of a name counts."""
+    own, of_hosts = _text_flags(Request, "--"), _text_flags(SshFlags, "--ssh-")
     typed: dict[str, Any] = {}
+    hosts: dict[str, Any] = {}
     for place, word in enumerate(arguments):
-        name, equals, value = word.partition("=")
+        flag, equals, value = word.partition("=")
         if not equals:
             value = "".join(arguments[place + 1 : place + 2])
-        each = fields.get(name)
-        if each is not None and isinstance(each.default, str):
-            typed[each.name] = value
-        elif name in ("--policy", "--trigger"):
-            typed[name[2:]] = (*typed.get(name[2:], ()), value)
-    return Request(**typed)
+        if flag in own:
+            typed[own[flag]] = value
+        elif flag in of_hosts:
+            hosts[of_hosts[flag]] = value
+        elif flag in ("--policy", "--trigger"):
+            typed[flag[2:]] = (*typed.get(flag[2:], ()), value)
+    return Request(**typed, ssh=SshFlags(**hosts))
+
+
+def _text_flags(struct: type[Request | SshFlags], prefix: str) -> dict[str, str]:
+    """Flag to field."""
+    return {
+        f"{prefix}{each.name.replace('_', '-')}": each.name
+        for each in dataclasses.fields(struct)
+        if isinstance(each.default, str)
+    }
 
 
 def _check_engine(request: Request) -> None:
-    """Where containers are asked for and nobody listens at the engine's socket. Whoever listens is
-    asked later: that takes longer."""
+    """Where containers are asked for and no engine listens at its socket. One that listens is asked
+    later: that takes longer."""
     if not SYSTEMS.has(request.system):
         return
     worlds = SYSTEMS.find(request.system).worlds
@@ -180,8 +213,6 @@ def _check_engine(request: Request) -> None:
     others = [each for each in worlds if each not in ("docker", "ssh")]
     if not needed and (request.cluster != "auto" or others):
         return
-    from shalott.cluster.docker.reachable import socket_obstacle
-
     if socket_obstacle() is not None:
         choose_backend(request.cluster, request.system)
 
@@ -228,9 +259,9 @@ def parse_nemeses(text: str) -> tuple[str, ...]:
     return tuple(name for name in names if name != "none")
 
 
-def parse_policy(settings: Sequence[str]) -> dict[str, Any]:
+def parse_policy(settings: Sequence[str]) -> dict[str, Json]:
     """KEY=VALUE, the value as JSON if it is JSON, else as text; KEY= takes the key away."""
-    policy: dict[str, Any] = {}
+    policy: dict[str, Json] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or not key:
@@ -240,6 +271,17 @@ def parse_policy(settings: Sequence[str]) -> dict[str, Any]:
         except msgspec.DecodeError:
             policy[key] = value
     return policy
+
+
+def read_tags(words: Sequence[str]) -> dict[str, str]:
+    """``--tag KEY=VALUE``. Raises UsageError."""
+    tags = {}
+    for word in words:
+        key, separator, value = word.partition("=")
+        if not separator or not key:
+            raise UsageError(f"--tag {word}: give KEY=VALUE")
+        tags[key] = value
+    return tags
 
 
 def one_of(what: str, name: str, known: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 """One run, from the plan to the report: the table of contents of the product.
 
-``run`` reads top to bottom like the run itself. Whatever breaks, and whoever interrupts it, the
-history so far is saved, the faults are healed, the nodes are torn down, and the report is written:
+``run`` reads top to bottom like the run itself. If anything breaks or interrupts it, the history
+so far is saved, the faults are healed, the nodes are torn down, and the report is written:
 the experiment (harness/run/stage.py) is a task of its own that can be stopped at any moment, and
 what follows is a list of steps, each of which is tried even if the one before it failed.
 """
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -24,11 +25,14 @@ from shalott.core.history import EMPTY_EVENTS, History, events_table
 from shalott.core.plan import Plan
 from shalott.core.worker import describe
 from shalott.harness.report.junit import render_unended
-from shalott.harness.report.meta import ReportMeta, StoryResult, Tested
-from shalott.harness.run.stage import Stage, World
+from shalott.harness.report.meta import ReportMeta, Tested
+from shalott.harness.report.meta import StoryResult as ToldStory
+from shalott.harness.run.provenance import Provenance
+from shalott.harness.run.stage import Stage
 from shalott.harness.run.store import JUNIT, STORY_JSON, STORY_TEXT, RunDirectory
 from shalott.harness.run.verdict import judge, save_verdict
-from shalott.harness.stories.catalogue import story_as_text
+from shalott.harness.run.world import World
+from shalott.harness.stories.catalogue import story_as_text as told_as_text
 from shalott.harness.stories.story import Story, read_material
 from shalott.workloads.record import WORKLOADS
 
@@ -38,6 +42,32 @@ STEP_TIMEOUT_S = 120.0  # for each step of cleaning up
 Watch = Callable[[Stage], Awaitable[None]]  # shows a run's progress until it is cancelled
 
 INTERRUPTED = "The run was interrupted"  # how the note of one begins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """Why there is this run. ``command`` repeats it; ``iteration``: which of several runs it is;
+    ``story``: what to look for in it."""
+
+    command: str
+    iteration: int = 1
+    notes: tuple[str, ...] = ()
+    story: Story | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunClock:
+    """Real time since the run began; and when it began, where the recorder's clocks are a
+    simulation's."""
+
+    elapsed_ns: Callable[[], int]
+    started_wall_ns: int | None = None
+
+
+def real_clock() -> RunClock:
+    """The clock of a run on real nodes that begins now."""
+    began_ns = time.monotonic_ns()
+    return RunClock(elapsed_ns=lambda: time.monotonic_ns() - began_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +80,7 @@ class Outcome:
     failures: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     interrupted: bool = False
-    story: StoryResult | None = None
+    story: ToldStory | None = None
 
     @property
     def exit_code(self) -> int:
@@ -83,35 +113,29 @@ async def run(
     plan: Plan,
     directory: RunDirectory,
     world: World,
+    context: RunContext,
     *,
-    command: str,
-    versions: Mapping[str, str] | None = None,
-    notes: tuple[str, ...] = (),
-    iteration: int = 1,
-    elapsed_ns: Callable[[], int] | None = None,
-    started_wall_ns: int | None = None,
-    tested: Callable[[], Tested] = Tested,
+    clock: RunClock | None = None,
+    provenance: Provenance | None = None,
     interrupt: asyncio.Event | None = None,
     watch: Watch | None = None,
-    story: Story | None = None,
 ) -> Outcome:
-    """Do everything that ``plan`` says in ``world``, and judge it. ``story``: what to look for.
+    """Do everything that ``plan`` says in ``world``, and judge it.
 
-    ``elapsed_ns``: real time since the run began, and ``started_wall_ns``, when that was, where the
-    recorder's clocks are a simulation's.
-    ``tested``: asked at the end, when what runs on the nodes has been looked at.
+    ``provenance`` is asked at the end, when it has looked at what runs on the nodes.
     """
     directory.save_plan(plan)
     meta = ReportMeta(
-        command=command,
+        command=context.command,
         started_wall_ns=directory.started_wall_ns,
-        iteration=iteration,
-        versions=dict(versions or {}),
+        iteration=context.iteration,
+        versions={} if provenance is None else provenance.versions(),
         directory=str(directory.path),
     )
     # A CI that finds no file sees no run: until there is a verdict, there is an error.
     directory.save_bytes(JUNIT, render_unended(plan, meta))
-    trouble = Trouble(notes=list(notes))
+    trouble = Trouble(notes=list(context.notes))
+    started_wall_ns = None if clock is None else clock.started_wall_ns
     with directory.logging():
         record = world.make_recorder(directory.recording)
         stage = Stage(
@@ -134,12 +158,12 @@ async def run(
             meta,
             started_wall_ns=record.start_wall_ns if started_wall_ns is None else started_wall_ns,
             virtual_started_ns=None if started_wall_ns is None else record.start_wall_ns,
-            elapsed_ns=(elapsed_ns or record.now_ns)(),
-            tested=tested(),
+            elapsed_ns=record.now_ns() if clock is None else clock.elapsed_ns(),
+            tested=Tested() if provenance is None else provenance.tested(),
         )
         trouble.notes.extend(unpinned(meta.tested.packages, meta.tested.pinned))
-        if story is not None:
-            meta = _tell(story, history, directory, meta, trouble)
+        if context.story is not None:
+            meta = _tell(context.story, history, directory, meta, trouble)
         return _conclude(history, stage, directory, meta, trouble)
 
 
@@ -151,7 +175,7 @@ async def _experiment(
     interrupted = asyncio.create_task(interrupt.wait())
     try:
         await asyncio.wait((experiment, flusher, interrupted), return_when=asyncio.FIRST_COMPLETED)
-    except asyncio.CancelledError:  # somebody wants this run to end; it ends in order
+    except asyncio.CancelledError:  # the run shall end; it ends in order
         interrupt.set()
     interrupted.cancel()
     if not experiment.done():
@@ -167,7 +191,7 @@ async def _experiment(
 
 
 async def _clean_up(stage: Stage, directory: RunDirectory, trouble: Trouble) -> None:
-    """Heal, bring the nodes' files, tear down: each step whatever became of the others."""
+    """Heal, bring the nodes' files, tear down: each step, even if one before it failed."""
     cluster, leave_running = stage.world.cluster, stage.plan.cluster.leave_running
     stage.show("stop")
     if not stage.healed:
@@ -181,7 +205,7 @@ async def _clean_up(stage: Stage, directory: RunDirectory, trouble: Trouble) -> 
 
 
 async def _attempt(what: str, step: Callable[[], Awaitable[None]], trouble: Trouble) -> None:
-    """One step, bounded; if somebody cancels the run meanwhile, the step is finished first."""
+    """One step, bounded; if the run is cancelled meanwhile, the step is finished first."""
 
     async def bounded() -> None:
         async with asyncio.timeout(STEP_TIMEOUT_S):
@@ -251,7 +275,7 @@ def _tell(
     start_ns = meta.virtual_started_ns or meta.started_wall_ns  # by the nodes' clocks
     try:
         told = story.tell(read_material(history, directory.nodes, start_ns))
-        directory.save_text(STORY_TEXT, story_as_text(told) + "\n")
+        directory.save_text(STORY_TEXT, told_as_text(told) + "\n")
         directory.save_bytes(STORY_JSON, msgspec.json.format(msgspec.json.encode(told), indent=2))
     except Exception as error:
         trouble.report(f"telling the story {story.name}", error)

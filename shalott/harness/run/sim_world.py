@@ -1,51 +1,33 @@
-"""The simulated world of a plan: its loop, its cluster, and the World that a stage plays in.
+"""The simulated world of a plan: its loop, its cluster, the World of a stage, and its recorder.
 
-``shalott search``, ``replay`` and ``shrink`` keep the run in memory (harness/run/simulate.py);
-``shalott test --cluster sim`` stores it like any other (``run_stored``).
+What clients asked and what they were answered is part of what the simulated world saw, so the
+recorder also puts every operation into the trace, whose digest (cluster/sim/loop/trace.py) covers
+it. The nemesis records its operations in the same way. harness/run/simulate.py runs a plan here.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import platform
-import signal
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
 
 import msgspec
+import pyarrow as pa
 
 from shalott.cluster.base import InspectsMachines
 from shalott.cluster.refusals import lacking
 from shalott.cluster.sim.backend import HARNESS, SimCluster
 from shalott.cluster.sim.loop.loop import START_NS, SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
-from shalott.cluster.sim.loop.trace import DIGEST_VERSION, Trace
-from shalott.cluster.sim.output import captured_output
+from shalott.cluster.sim.loop.trace import Trace
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.errors import MissingCapability
-from shalott.core.history import Recorder
+from shalott.core.history import EMPTY_EVENTS, History
+from shalott.core.op import OpType
 from shalott.core.plan import DiskPlan, Plan, SimPlan
-from shalott.core.recording import HistoryWriter, RunRecorder
-from shalott.harness.report.meta import Tested
-from shalott.harness.run.run import Outcome, run
-from shalott.harness.run.select import check_world, make_system
-from shalott.harness.run.sim_record import (
-    SimulationRecord,
-    code_fingerprint,
-    plan_digest,
-    planned_faults,
-    save_record,
-)
-from shalott.harness.run.stage import Nemesis, World
-from shalott.harness.run.store import PLAN, RunDirectory
-from shalott.harness.run.traced_recording import TracedRecorder
-from shalott.harness.stories.story import Story
+from shalott.core.recording import RunRecorder
+from shalott.harness.run.backends import check_world, make_system
+from shalott.harness.run.world import World, nemesis_maker
 from shalott.nemesis.requirements import check_system, required_capabilities
-from shalott.nemesis.runner import NemesisRunner
 from shalott.workloads.record import WORKLOADS
 
 SLACK_MS = 600_000  # of virtual time beyond what the plan allows for, before a run is given up
@@ -96,16 +78,6 @@ def make_world(
     if "cut-clients" in required_capabilities(plan.faults):
         cluster.separate_clients([system.ports[port] for port in workload.client_ports])
 
-    def make_nemesis(record: Recorder) -> Nemesis:
-        return NemesisRunner(
-            cluster,
-            system,
-            plan,
-            record,
-            queues=workload.queues,
-            client_ports=workload.client_ports,
-        )
-
     async def inspect() -> None:
         if isinstance(system, InspectsMachines):
             await system.inspect(cluster.machines)
@@ -113,7 +85,7 @@ def make_world(
     return World(
         cluster=cluster,
         system=system,
-        make_nemesis=make_nemesis,
+        make_nemesis=nemesis_maker(plan, cluster, system, workload),
         make_recorder=make_recorder,
         inspect=inspect if isinstance(system, InspectsMachines) else None,
     )
@@ -124,82 +96,97 @@ def harness_process() -> SimProcess:
     return SimProcess(HARNESS, fenced=False)
 
 
-def run_stored(
-    plan: Plan,
-    directory: RunDirectory,
-    command: str,
-    versions: dict[str, str],
-    notes: tuple[str, ...],
-    *,
-    iteration: int = 1,
-    tested: Callable[[], Tested] = Tested,
-    story: Story | None = None,
-) -> tuple[Outcome, SimulationRecord]:
-    """A simulated run with everything that a run stores; a signal ends it in order."""
-    began_ns, began_wall_ns = time.monotonic_ns(), time.time_ns()
-    trace = Trace()
-    loop = make_loop(plan, trace)
-    cluster = make_cluster(plan, loop)
+_encode = msgspec.json.Encoder().encode
 
-    def make_recorder(path: Path) -> RunRecorder:
-        writer = HistoryWriter(path, clock_ns=lambda: loop.now_ns, wall_ns=cluster.wall_ns)
-        return TracedRecorder(writer, trace, lambda: loop.now_ns)
 
-    world = make_world(plan, cluster, make_recorder)
-    interrupt = asyncio.Event()
-    with (
-        captured_output(loop, cluster.machines, level=logging.INFO),
-        _signals_interrupt(loop, interrupt),
-    ):
-        outcome = loop.run(
-            run(
-                plan,
-                directory,
-                world,
-                command=command,
-                versions=versions,
-                notes=notes,
-                iteration=iteration,
-                elapsed_ns=lambda: time.monotonic_ns() - began_ns,
-                started_wall_ns=began_wall_ns,
-                tested=tested,
-                interrupt=interrupt,
-                story=story,
-            ),
-            harness_process(),
+class TracedRecorder:
+    """A RunRecorder that hands everything on to ``recorder``. ``clock_ns``: the virtual time."""
+
+    def __init__(self, recorder: RunRecorder, trace: Trace, clock_ns: Callable[[], int]) -> None:
+        self.counts = recorder.counts
+        self.start_wall_ns = recorder.start_wall_ns
+        self._recorder = recorder
+        self._trace = trace
+        self._clock_ns = clock_ns
+
+    def now_ns(self) -> int:
+        return self._recorder.now_ns()
+
+    def invoke(
+        self,
+        process: int,
+        node: str,
+        f: str,
+        *,
+        key: str = "",
+        value: int | None = None,
+        extra: Mapping[str, object] | None = None,
+        due_ns: int | None = None,
+    ) -> int:
+        said = _encode((process, node, f, key, value, extra))
+        self._trace.event(self._clock_ns(), "invoke", said)
+        return self._recorder.invoke(
+            process, node, f, key=key, value=value, extra=extra, due_ns=due_ns
         )
-    record = SimulationRecord(
-        digest=trace.digest(),
-        digest_version=DIGEST_VERSION,
-        python=platform.python_version(),
-        callbacks=loop.callbacks,
-        segments=cluster.network.segments,
-        virtual_ns=loop.now_ns - START_NS,
-        code=code_fingerprint(),
-        plan=plan_digest(directory.load_plan()),
-        checkpoints=tuple(checkpoint.hex() for checkpoint in trace.checkpoints),
-        planned=planned_faults(plan, directory.load_plan()),
-    )
-    save_record(directory.path / PLAN, record)
-    return outcome, record
 
+    def complete(
+        self,
+        index: int,
+        kind: OpType,
+        *,
+        key: str | None = None,
+        value: int | None = None,
+        offset: int | None = None,
+        redelivered: bool | None = None,
+        error: str | None = None,
+        extra: Mapping[str, object] | None = None,
+    ) -> None:
+        elsewhere = () if key is None else (key,)
+        said = _encode((index, value, offset, redelivered, error, extra, *elsewhere))
+        self._trace.event(self._clock_ns(), kind, said)
+        self._recorder.complete(
+            index,
+            kind,
+            key=key,
+            value=value,
+            offset=offset,
+            redelivered=redelivered,
+            error=error,
+            extra=extra,
+        )
 
-@contextmanager
-def _signals_interrupt(loop: SimLoop, interrupt: asyncio.Event) -> Iterator[None]:
-    """The first SIGINT or SIGTERM sets ``interrupt`` the next time that virtual time moves."""
-    asked: list[int] = []
+    def happened(
+        self,
+        process: int,
+        node: str,
+        f: str,
+        *,
+        key: str = "",
+        value: int | None = None,
+        offset: int | None = None,
+        redelivered: bool | None = None,
+        error: str | None = None,
+        extra: Mapping[str, object] | None = None,
+    ) -> None:
+        said = _encode((process, node, f, key, value, offset, redelivered, error, extra))
+        self._trace.event(self._clock_ns(), "happened", said)
+        self._recorder.happened(
+            process,
+            node,
+            f,
+            key=key,
+            value=value,
+            offset=offset,
+            redelivered=redelivered,
+            error=error,
+            extra=extra,
+        )
 
-    def remember(number: int, frame: FrameType | None) -> None:
-        asked.append(number)
+    async def keep_flushed(self) -> None:
+        await self._recorder.keep_flushed()
 
-    def tell() -> None:
-        if asked and not interrupt.is_set():
-            interrupt.set()
+    def close(self) -> None:
+        self._recorder.close()
 
-    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
-    loop.interrupted = tell
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    def history(self, events: pa.Table = EMPTY_EVENTS) -> History:
+        return self._recorder.history(events)

@@ -1,19 +1,25 @@
-"""Simulate: one run in the deterministic simulation, from a plan to its verdict, in memory.
+"""Simulate: one run in the deterministic simulation, from a plan to its verdict.
 
 It is the same run as harness/run/run.py's: the same stage, workload, clients, nemesis, checkers and
-broker; only the loop, the network, the disks and the clocks are simulated (cluster/sim), and
-nothing is written down. The same plan gives the same digest of what the world saw
-(cluster/sim/loop/trace.py), in any process and any supported version of Python, for one commit.
+broker; only the loop, the network, the disks and the clocks are simulated (cluster/sim).
+``simulate`` keeps it in memory, for ``shalott search``, ``replay`` and ``shrink``; ``run_stored``
+stores it like any other run, for ``shalott test --cluster sim``. The same plan gives the same
+digest of what the world saw (cluster/sim/loop/trace.py), in any process and any supported version
+of Python, for one commit.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import platform
+import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 
 import msgspec
 
@@ -22,8 +28,8 @@ from shalott.checkers.runs.crashes import Crashes
 from shalott.cluster.base import group_names
 from shalott.cluster.sim.backend import SimCluster
 from shalott.cluster.sim.buggify import fired_in_run
-from shalott.cluster.sim.loop.loop import START_NS
-from shalott.cluster.sim.loop.trace import Trace
+from shalott.cluster.sim.loop.loop import START_NS, SimLoop
+from shalott.cluster.sim.loop.trace import DIGEST_VERSION, Trace
 from shalott.cluster.sim.machine import Machine
 from shalott.cluster.sim.output import captured_output
 from shalott.cluster.systems.own_broker import event_row
@@ -31,16 +37,26 @@ from shalott.core.errors import UsageError
 from shalott.core.history import History, events_table
 from shalott.core.memory_recording import MemoryRecorder
 from shalott.core.plan import Plan
-from shalott.core.recording import RunRecorder
+from shalott.core.recording import HistoryWriter, RunRecorder
 from shalott.harness.run.coverage import sometimes
+from shalott.harness.run.provenance import Provenance
+from shalott.harness.run.run import Outcome, RunClock, RunContext, run
 from shalott.harness.run.sim_world import (
+    TracedRecorder,
     harness_process,
     make_cluster,
     make_loop,
     make_world,
 )
+from shalott.harness.run.simulation_record import (
+    SimulationRecord,
+    code_fingerprint,
+    plan_digest,
+    planned_faults,
+    save_record,
+)
 from shalott.harness.run.stage import Stage
-from shalott.harness.run.traced_recording import TracedRecorder
+from shalott.harness.run.store import PLAN, RunDirectory
 from shalott.harness.run.verdict import judge
 from shalott.workloads.record import WORKLOADS
 
@@ -191,3 +207,101 @@ def _history(stage: Stage, machines: Mapping[str, Machine], *, complete: bool) -
 def resolved_plan(plan: Plan, stage: Stage) -> Plan:
     """The plan with the targets that its faults had."""
     return msgspec.structs.replace(plan, faults=stage.nemesis.resolved_actions)
+
+
+def record_of(
+    plan: Plan, outcome: SimOutcome, violations: Sequence[str], *, code: str
+) -> SimulationRecord:
+    """The record of a run of ``plan`` in memory; ``outcome.plan`` is what will be stored."""
+    checkpoints = outcome.trace.checkpoints if outcome.trace is not None else []
+    return SimulationRecord(
+        digest=outcome.digest,
+        digest_version=DIGEST_VERSION,
+        python=platform.python_version(),
+        callbacks=outcome.callbacks,
+        segments=outcome.segments,
+        virtual_ns=outcome.virtual_ns,
+        way="search",
+        code=code,
+        plan=plan_digest(outcome.plan),
+        checkpoints=tuple(checkpoint.hex() for checkpoint in checkpoints),
+        planned=planned_faults(plan, outcome.plan),
+        violations=tuple(violations),
+        sometimes=dict(outcome.sometimes),
+        buggified=dict(outcome.buggified),
+    )
+
+
+# -- stored, as any other run is ------------------------------------------------------------------
+
+
+def run_stored(
+    plan: Plan, directory: RunDirectory, context: RunContext
+) -> tuple[Outcome, SimulationRecord]:
+    """A simulated run with everything that a run stores; a signal ends it in order."""
+    provenance = Provenance(plan)
+    began_ns, began_wall_ns = time.monotonic_ns(), time.time_ns()
+    trace = Trace()
+    loop = make_loop(plan, trace)
+    cluster = make_cluster(plan, loop)
+
+    def make_recorder(path: Path) -> RunRecorder:
+        writer = HistoryWriter(path, clock_ns=lambda: loop.now_ns, wall_ns=cluster.wall_ns)
+        return TracedRecorder(writer, trace, lambda: loop.now_ns)
+
+    world = make_world(plan, cluster, make_recorder)
+    interrupt = asyncio.Event()
+    clock = RunClock(
+        elapsed_ns=lambda: time.monotonic_ns() - began_ns, started_wall_ns=began_wall_ns
+    )
+    with (
+        captured_output(loop, cluster.machines, level=logging.INFO),
+        _signals_interrupt(loop, interrupt),
+    ):
+        outcome = loop.run(
+            run(
+                plan,
+                directory,
+                world,
+                context,
+                clock=clock,
+                provenance=provenance,
+                interrupt=interrupt,
+            ),
+            harness_process(),
+        )
+    record = SimulationRecord(
+        digest=trace.digest(),
+        digest_version=DIGEST_VERSION,
+        python=platform.python_version(),
+        callbacks=loop.callbacks,
+        segments=cluster.network.segments,
+        virtual_ns=loop.now_ns - START_NS,
+        code=code_fingerprint(),
+        plan=plan_digest(directory.load_plan()),
+        checkpoints=tuple(checkpoint.hex() for checkpoint in trace.checkpoints),
+        planned=planned_faults(plan, directory.load_plan()),
+    )
+    save_record(directory.path / PLAN, record)
+    return outcome, record
+
+
+@contextmanager
+def _signals_interrupt(loop: SimLoop, interrupt: asyncio.Event) -> Iterator[None]:
+    """The first SIGINT or SIGTERM sets ``interrupt`` the next time that virtual time moves."""
+    asked: list[int] = []
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+
+    def tell() -> None:
+        if asked and not interrupt.is_set():
+            interrupt.set()
+
+    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+    loop.interrupted = tell
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -108,7 +108,7 @@ class Campaign:
         }
 
     @property
-    def at_work(self) -> Path:
+    def under_way(self) -> Path:
         """Where runs under way are written."""
         return self.directory / AT_WORK
 

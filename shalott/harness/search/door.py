@@ -1,30 +1,37 @@
 """The door of a campaign: a plan goes in, and what became of its run comes out.
 
-A campaign draws plans, hands them to workers and keeps what it finds, whatever runs them. What does
-is ``Runs``, of which there are two: simulated.py, in memory and in virtual time, the same run as
-often as one likes; and real/runs.py, on clusters of real nodes that are kept warm, where a run is
-one of many that the same plan may have.
+A campaign draws plans, hands them to workers and keeps what it finds. ``Runs`` runs them, of which
+there are two: ``SimulatedRuns``, in memory and in virtual time, where a plan that runs again, in
+another process, must come to the same digest; and real_runs.py, on clusters of real nodes that are
+kept warm, where a run is one of many that the same plan may have.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from shalott.core.plan import Plan
 from shalott.harness.run.store import RunDirectory
-from shalott.harness.search.findings import SeedReport
+from shalott.harness.scenarios.swarm import Subject, draw_plan
+from shalott.harness.search.findings import SeedReport, evidence_of, report_of
+
+if TYPE_CHECKING:
+    from shalott.harness.run.simulate import SimOutcome
+
+
+SEED_LIMIT_S = 600.0
 
 
 class Evidence(Protocol):
-    """What proves a finding, until somebody decides whether it is kept."""
+    """What proves a finding, until the campaign decides whether it is kept."""
 
     def keep(self, place: RunDirectory, command: str) -> None:
         """Store it there; ``command`` repeats it. Raises StoreError."""
         ...
 
     def drop(self) -> None:
-        """Nobody wants it."""
+        """It is not kept."""
         ...
 
 
@@ -50,7 +57,7 @@ class Runner(Protocol):
     """Runs plans in one process, one after the other."""
 
     def run(self, number: int, plan: Plan, *, again: bool) -> Ran:
-        """``again``: it was run before, and no evidence is wanted. Whatever goes wrong in the
+        """``again``: it was run before, and no evidence is wanted. What goes wrong in the
         harness is part of the report, or raised."""
         ...
 
@@ -81,3 +88,55 @@ class Plans(Protocol):
     def plan(self, number: int) -> Plan:
         """The plan of that number; the same each time."""
         ...
+
+
+# -- in the simulation ----------------------------------------------------------------------------
+
+
+class Simulate(Protocol):
+    """harness.run.simulate.simulate, or a test's own; a function at the top of a module, so that it
+    can be named to another process."""
+
+    def __call__(
+        self, plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None
+    ) -> SimOutcome: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnPlans:
+    """A plan for each seed."""
+
+    subject: Subject
+
+    def plan(self, number: int) -> Plan:
+        return draw_plan(self.subject, number)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedRuns:
+    """See ``Runs``. Nothing outlives a runner, so it may be killed at any moment."""
+
+    simulate: Simulate
+    limit_s: float = SEED_LIMIT_S
+    closes_within_s: float = 0.0
+
+    def open(self, lane: Lane) -> SimulatedRunner:
+        return SimulatedRunner(self.simulate, lane.code)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedRunner:
+    """See ``Runner``."""
+
+    simulate: Simulate
+    code: str
+
+    def run(self, number: int, plan: Plan, *, again: bool) -> Ran:
+        outcome = self.simulate(plan)
+        report = report_of(number, outcome)
+        if again or not report.violations:
+            return Ran(report)
+        return Ran(report, evidence_of(plan, outcome, code=self.code))
+
+    def close(self) -> None:
+        return

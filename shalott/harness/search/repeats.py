@@ -3,7 +3,7 @@
 In the simulation a run is a function of its plan: some seeds and all findings are run a second time
 in another process, and digests that differ mean that nothing the search says can be believed. On
 real nodes a plan that failed may pass the next time: a finding is run again until it is clear how
-often it fails (rule.py).
+often it fails (failure_rate.py).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Protocol
 
 from shalott.core.rng import Stream
 from shalott.harness.search.campaign import Campaign
+from shalott.harness.search.failure_rate import Rule, Trials, trials_of
 from shalott.harness.search.findings import SeedReport
-from shalott.harness.search.rule import Rule, Trials, trials_of
 from shalott.harness.search.summary import verdict_of
 
 AGAIN_SHARE = 0.05  # of the seeds that are run twice (FoundationDB's unseed_check_ratio)
@@ -115,7 +115,7 @@ class RateRepeats:
         return not self._open()
 
     def _open(self) -> list[int]:
-        """Those that are worth another run, whatever those under way say."""
+        """Those that are worth another run, even if those under way say more."""
         return [
             seed
             for seed, kinds in self._kinds.items()

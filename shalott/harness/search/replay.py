@@ -16,13 +16,15 @@ from pathlib import Path
 import msgspec
 import typer
 
+from shalott.cluster.sim.loop.trace import differing_chunk, first_difference
 from shalott.core.errors import HarnessError, MissingCapability, UsageError
 from shalott.core.plan import FaultAction, Plan, load_plan
-from shalott.harness.run.noting import note_in_table
-from shalott.harness.run.planning import check_plan
-from shalott.harness.run.requirements import check_provided
-from shalott.harness.run.session import run_once, tell_outcome, tell_verdict
-from shalott.harness.run.sim_record import (
+from shalott.harness.run import backends
+from shalott.harness.run.plan_checks import check_plan, check_provided
+from shalott.harness.run.run import RunContext
+from shalott.harness.run.session import note_in_table, run_once
+from shalott.harness.run.simulate import run_stored
+from shalott.harness.run.simulation_record import (
     SimulationRecord,
     code_fingerprint,
     load_record,
@@ -30,9 +32,9 @@ from shalott.harness.run.sim_record import (
     plan_digest,
 )
 from shalott.harness.run.store import REPORT, Store
-from shalott.harness.run.tested import TestedFacts, versions
+from shalott.harness.run.terminal import tell_outcome, tell_verdict
+from shalott.harness.search.door import Simulate
 from shalott.harness.search.findings import evidence_of, save_evidence
-from shalott.harness.search.workers import Simulate
 from shalott.nemesis.requirements import required_capabilities
 
 SIM = "sim"
@@ -98,17 +100,8 @@ def _as_test(
     path: Path, plan: Plan, record: SimulationRecord, store_root: Path, command: str
 ) -> int:
     """Again what ``shalott test --cluster sim`` did, with all that a run writes."""
-    from shalott.harness.run.sim_world import run_stored
-
     place = Store(store_root).create(plan.name)
-    outcome, again = run_stored(
-        plan_as_run(plan, record),
-        place,
-        command,
-        versions(plan),
-        (),
-        tested=TestedFacts(plan).facts,
-    )
+    outcome, again = run_stored(plan_as_run(plan, record), place, RunContext(command=command))
     note_in_table(store_root, place)
     tell_outcome(outcome, command)
     _tell_digest(again)
@@ -166,8 +159,6 @@ def _why(
             f"in this plan callbacks take time, and Python {again.python} may need other callbacks"
             f" than {stored.python}, which stored it"
         )
-    from shalott.cluster.sim.loop.trace import differing_chunk
-
     chunk = differing_chunk(stored.checkpoints, again.checkpoints)
     where = f" in chunk {chunk} of its trace" if chunk is not None else ""
     pythons = ""
@@ -178,8 +169,6 @@ def _why(
 
 def _parting(plan: Plan, first: SimulationRecord, simulate: Simulate) -> str:
     """The first event in which a second run differs from the first one; "" if none does."""
-    from shalott.cluster.sim.loop.trace import differing_chunk, first_difference
-
     second = simulate(plan)
     if second.digest == first.digest:
         return ""
@@ -223,10 +212,8 @@ def _on(plan: Plan, backend: str, drop_unsupported: bool) -> Plan:
 
 def _capabilities(plan: Plan) -> frozenset[str]:
     """What the plan's cluster can do here."""
-    from shalott.harness.run import select
-
     with tempfile.TemporaryDirectory() as work:
-        cluster = select.make_cluster(plan, "replay", Path(work))
+        cluster = backends.make_cluster(plan, "replay", Path(work))
         return frozenset(cluster.capabilities)
 
 
@@ -248,7 +235,8 @@ def refusal(backend: str, unsupported: Sequence[FaultAction], of: int) -> str:
 
 def run_trials(plan: Plan, trials: int, store_root: Path, command: str) -> int:
     """Up to ``trials`` runs; the gravest exit code, and how many were invalid."""
-    codes = [run_once(plan, store_root, command) for _ in range(trials)]
+    context = RunContext(command=command)
+    codes = [run_once(plan, store_root, context) for _ in range(trials)]
     if trials > 1:
         typer.echo(f"Invalid in {codes.count(1)} of {trials} runs.")
     return next((code for code in (255, 1, 2) if code in codes), 0)

@@ -2,11 +2,11 @@
 
 A search is planned first (what is drawn from, which seeds, what is looked for), which is here, then
 run by workers of processes (workers.py) through the campaign's door (door.py), and written down as
-it goes (at_work.py, campaign.py). Some seeds, drawn by the seed itself, and all findings are run a
-second time (repeats.py). What is different on real nodes is real/planning.py.
+it goes (run_search.py, campaign.py). Some seeds, drawn by the seed itself, and all findings are run
+a second time (repeats.py). What is different on real nodes is real_search.py.
 
 A search for a known bug ends with the first seed that shows it: the first in the order of the
-seeds, whatever finished first, so that "found after N seeds" does not depend on the machine.
+seeds, not the one that finished first, so "found after N seeds" does not depend on the machine.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from shalott.cluster.systems.record import SYSTEMS
+from shalott.core.command_options import Option
 from shalott.core.errors import UsageError
 from shalott.core.parameters import parse_duration_ms
 from shalott.harness.run.request import parse_nemeses
-from shalott.harness.run.sim_record import code_fingerprint
-from shalott.harness.search.campaign import Campaign, Header
-from shalott.harness.search.door import Plans
-from shalott.harness.search.drawing.swarm import (
+from shalott.harness.run.simulation_record import code_fingerprint
+from shalott.harness.scenarios.catalogue import scenario_of, scenario_of_bug
+from shalott.harness.scenarios.scenario import Scenario
+from shalott.harness.scenarios.swarm import (
     Subject,
     draw_plan,
     plain_subject,
     wanted_events,
 )
+from shalott.harness.search.campaign import Campaign, Header
+from shalott.harness.search.door import DrawnPlans, Plans
 from shalott.harness.search.findings import SeedReport
 from shalott.harness.search.repeats import DigestRepeats, Repeats
-from shalott.harness.search.scenarios.catalogue import scenario_of, scenario_of_bug
-from shalott.harness.search.scenarios.scenario import Scenario
-from shalott.harness.search.simulated import DrawnPlans
 from shalott.harness.search.summary import RealSummary, verdict_of
 
 SIM = "sim"
@@ -46,24 +47,35 @@ _SEEDS = re.compile(r"(\d+)(?:-(\d+))?")
 class SearchRequest:
     """``shalott search``'s flags; times as users write them. "" stands for the default."""
 
-    system: str = ""
-    profile: str = ""
-    workload: str = ""
-    nemesis: str = ""  # faults to draw from, with commas between them; "": the profile's
-    seeds: str = ""
-    jobs: int = 0  # 0: one for each CPU
-    bug: str = ""
-    scenario: str = ""
-    time_limit: str = ""
-    keep: int = 3
-    fresh: bool = False
-    store: Path = Path("store")
-    # Of searches on real nodes (real/planning.py).
-    cluster: str = SIM
-    nodes: int = 0  # 0: three
-    plans: tuple[Path, ...] = ()  # to be carried over, instead of drawn ones
-    policy: tuple[str, ...] = ()
-    repeat: int = 5  # a finding, at most
+    system: Annotated[str, Option("What runs on the nodes: mirrored, if not given.")] = ""
+    profile: Annotated[str, Option("safe (the default) or upstream.")] = ""
+    workload: Annotated[
+        str, Option("What clients do; else the system's own.", ("--workload", "-w"))
+    ] = ""
+    nemesis: Annotated[str, Option("Faults to draw from: a,b; else all it survives.")] = ""
+    seeds: Annotated[str, Option("How many, or a range: 1000, 5000-5999.")] = ""
+    jobs: Annotated[
+        int,
+        Option("Processes; 0: one for each CPU, or as many clusters as fit.", ("--jobs", "-j")),
+    ] = 0
+    bug: Annotated[str, Option("Look for this known bug: see `shalott bugs`.")] = ""
+    scenario: Annotated[str, Option("Look for this loss window, or bug: L1, KB-RMQ-02.")] = ""
+    time_limit: Annotated[str, Option("No new seed after so long: 90s, 30m.")] = ""
+    keep: Annotated[int, Option("Findings kept of each class.")] = 3
+    fresh: Annotated[bool, Option("Begin anew; what there is is set aside.")] = False
+    store: Annotated[Path, Option("Where runs are kept.", after="load")] = Path("store")
+    # Of searches on real nodes (real_search.py).
+    cluster: Annotated[
+        str, Option("Where nodes run: sim; docker or local, on clusters kept warm.")
+    ] = SIM
+    nodes: Annotated[int, Option("Nodes of a real cluster; 0: three.")] = 0
+    plans: Annotated[
+        tuple[Path, ...], Option("Stored plans to run on real nodes, or a directory.")
+    ] = ()
+    policy: Annotated[tuple[str, ...], Option("A setting of a real system: KEY=VALUE.")] = ()
+    repeat: Annotated[
+        int, Option("Runs, at most, to see how often a real finding comes again.")
+    ] = 5
     given: Mapping[str, str | bool] = field(default_factory=dict)  # of the system's parameters
 
 
@@ -79,7 +91,7 @@ class Search:
     ends: bool = False  # with the first finding
 
     cluster = SIM
-    jobs = 0  # if nobody says: one for each CPU
+    jobs = 0  # one for each CPU
     keeps_to_time = False  # a time limit also ends what is run again, and outlives a kill
 
     @property
@@ -157,7 +169,7 @@ def _plain(request: SearchRequest) -> Search:
 def _scenario_search(request: SearchRequest) -> Search:
     found: Scenario | None
     found = scenario_of_bug(request.bug) if request.bug else scenario_of(request.scenario)
-    if found is None:  # a bug that nobody has written a scenario for
+    if found is None:  # a bug without a scenario
         plain = _plain(request)
         name = f"{plain.subject.name}-{request.bug.lower()}"
         subject = dataclasses.replace(plain.subject, bugs=(request.bug,), name=name)

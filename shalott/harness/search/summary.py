@@ -1,11 +1,10 @@
-"""summary.json, and what a search says at its end: counts, classes, coverage, what to do next."""
+"""summary.json: what a search ran and found: counts, classes, coverage, rates."""
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -33,7 +32,7 @@ class Sometimes(msgspec.Struct, frozen=True, kw_only=True):
 
 class RateSummary(msgspec.Struct, frozen=True, kw_only=True):
     """How often a finding came again, by its gravest class. ``often``: whether that is often enough
-    (rule.py); None: not clear. The run that found it is not counted."""
+    (failure_rate.py); None: not clear. The run that found it is not counted."""
 
     kind: str
     failed: int
@@ -103,28 +102,32 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     real: RealSummary | None = None
 
 
-def summarise(
-    campaign: Campaign,
-    seeds: Sequence[int],
-    *,
-    command: str,
-    seeds_text: str,
-    wanted_events: Sequence[str],
-    wall_s: float,
-    interrupted: bool,
-    scenario: str = "",
-    anomaly: str = "",
-    found_seed: int | None = None,
-) -> Summary:
-    """The summary of these seeds, as far as they have been run."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """What one command searched for, and how it went. ``scenario``, ``anomaly``: see Summary."""
+
+    command: str
+    seeds: Sequence[int]
+    seeds_text: str
+    wanted_events: Sequence[str]
+    wall_s: float
+    interrupted: bool
+    scenario: str = ""
+    anomaly: str = ""
+    found_seed: int | None = None
+
+
+def summarise(campaign: Campaign, searched: Searched) -> Summary:
+    """The summary of the command's seeds, as far as they have been run."""
+    seeds, found_seed = searched.seeds, searched.found_seed
     reports = [campaign.reports[seed] for seed in seeds if seed in campaign.reports]
     by_valid = Counter(verdict_of(report) for report in reports)
     sometimes = _sometimes(report.sometimes for report in reports)
     ran = {report.seed: None for report in reports}
     return Summary(
-        command=command,
+        command=searched.command,
         header=campaign.header,
-        seeds=seeds_text,
+        seeds=searched.seeds_text,
         wanted=len(seeds),
         ran=len(reports),
         valid=by_valid["valid"],
@@ -140,24 +143,24 @@ def summarise(
         repeated=sum(seed in ran for seed in campaign.again),
         mismatches={str(seed): pair for seed, pair in campaign.mismatches.items() if seed in ran},
         sometimes=sometimes,
-        never=tuple(name for name in wanted_events if name not in sometimes),
+        never=tuple(name for name in searched.wanted_events if name not in sometimes),
         buggified=_sometimes(report.buggified for report in reports),
         virtual_s=round(sum(report.virtual_ns for report in reports) / 1e9, 3),
-        wall_s=round(wall_s, 3),
+        wall_s=round(searched.wall_s, 3),
         cpu_s=round(sum(report.wall_s for report in reports), 3),
         callbacks=sum(report.callbacks for report in reports),
         segments=sum(report.segments for report in reports),
-        interrupted=interrupted,
-        scenario=scenario,
-        anomaly=anomaly,
+        interrupted=searched.interrupted,
+        scenario=searched.scenario,
+        anomaly=searched.anomaly,
         found_after=None if found_seed is None else list(seeds).index(found_seed) + 1,
         found_seed=found_seed,
     )
 
 
 def verdict_of(report: SeedReport) -> str:
-    """valid, invalid, unknown, error (the harness's own), or starved: whatever its checkers said,
-    the harness did not run when it should have."""
+    """valid, invalid, unknown, error (the harness's own), or starved: the harness did not run when
+    it should have, so its checkers' word counts for nothing."""
     if report.error is not None:
         return "error"
     if report.real is not None and report.real.starved:
@@ -212,44 +215,3 @@ def exit_code(summary: Summary) -> int:
     if summary.unknown or summary.interrupted or summary.errors:
         return 2
     return 2 if summary.real is not None and summary.real.starved else 0
-
-
-def closing_lines(summary: Summary, directory: Path) -> Iterator[str]:
-    """What the search says at its end."""
-    if summary.scenario:
-        yield _found(summary)
-    rate = summary.virtual_s / summary.cpu_s if summary.cpu_s else 0.0
-    yield (
-        f"{summary.ran:,} of {summary.wanted:,} seeds: {summary.valid:,} valid,"
-        f" {summary.invalid:,} invalid, {summary.unknown:,} unknown,"
-        f" {len(summary.errors):,} failed; {rate:,.0f} virtual seconds a CPU second."
-    )
-    for kind, found in summary.classes.items():
-        seeds = ", ".join(map(str, found.seeds[:5])) + (", ..." if found.count > 5 else "")
-        yield f"  {kind}: {found.count:,} of the seeds ({seeds})"
-    for seed, reasons in list(summary.unknown_seeds.items())[:3]:
-        yield f"  unknown: seed {seed}: {reasons[0] if reasons else 'no reason given'}"
-    for seed, error in list(summary.errors.items())[:3]:
-        yield f"  failed: seed {seed}: {error}"
-    for seed, (first, second) in summary.mismatches.items():
-        yield f"  not deterministic: seed {seed} ran to {first}, and repeated to {second}"
-    if summary.repeated and not summary.mismatches:
-        yield f"The digests of {summary.repeated:,} repeated seeds are equal."
-    if summary.never:
-        yield f"Never seen: {', '.join(summary.never)}."
-    elif summary.sometimes:
-        yield "Every event that a campaign wants to see was seen."
-    kept = [name for found in summary.classes.values() for name in found.kept]
-    if kept:
-        plan = shlex.quote(str(directory / kept[0] / PLAN))
-        yield f"Replay: shalott replay {plan}"
-        yield f"Shrink: shalott shrink {plan}"
-
-
-def _found(summary: Summary) -> str:
-    if summary.found_after is not None:
-        return (
-            f"{summary.scenario}: found after {summary.found_after:,} seeds"
-            f" ({summary.anomaly} in seed {summary.found_seed})."
-        )
-    return f"{summary.scenario}: {summary.anomaly} was not found in {summary.ran:,} seeds."

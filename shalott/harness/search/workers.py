@@ -25,10 +25,9 @@ from multiprocessing.context import SpawnProcess
 from shalott.core.doors import load_module
 from shalott.core.errors import HarnessError
 from shalott.core.plan import Plan
-from shalott.harness.run.sim_record import code_fingerprint
+from shalott.harness.run.simulation_record import code_fingerprint
 from shalott.harness.search.door import Evidence, Lane, Plans, Ran, Runner, Runs
 from shalott.harness.search.findings import SeedReport
-from shalott.harness.search.simulated import Simulate as Simulate
 
 SEEDS_A_WORKER = 200
 STOP_TIMEOUT_S = 5.0
@@ -202,7 +201,7 @@ class WorkerPool:
 
 
 def _work(connection: Connection, job: Job, number: int) -> None:
-    """A worker's whole life: until it is told to end, or nobody is there any more."""
+    """A worker's whole life: until it is told to end, or the campaign is gone."""
     # Ctrl-C reaches the whole group; the parent decides what becomes of its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if job.runs.closes_within_s:
@@ -226,7 +225,7 @@ def _work(connection: Connection, job: Job, number: int) -> None:
 
 
 def run_task(task: Task, job: Job, runner: Runner) -> Ran:
-    """One run. Whatever goes wrong in the harness is part of the report."""
+    """One run. What goes wrong in the harness is part of the report."""
     try:
         plan = job.plans.plan(task.seed) if task.plan is None else task.plan
         return runner.run(task.seed, plan, again=task.again)

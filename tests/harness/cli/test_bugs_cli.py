@@ -9,7 +9,9 @@ from shalott.broker.known_bugs import CATALOGUE
 from shalott.core.errors import UsageError
 from shalott.core.plan import Plan
 from shalott.harness.cli.main import run_command
-from shalott.harness.run.planning import Request, check_plan, make_plan, repeat_command
+from shalott.harness.run.plan_checks import check_plan
+from shalott.harness.run.planning import make_plan, repeat_command
+from shalott.harness.run.request import Request
 
 pytestmark = pytest.mark.unit
 

@@ -18,6 +18,7 @@ from shalott.core.plan import load_plan
 from shalott.core.recording import recover
 from shalott.harness.cli.main import run_command
 from shalott.harness.report.results import read_results
+from shalott.harness.run.backends import Choice
 from tests.world.harness.memory import Trap
 from tests.world.harness.memory_cli import install
 
@@ -153,7 +154,7 @@ def test_a_mistake_is_one_sentence_and_254(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        "shalott.harness.run.session.choose_backend", lambda request: ("local", "a test")
+        "shalott.harness.run.backends.choose_backend", lambda *_: Choice("local", "a test")
     )
     # Whether an engine listens here is no matter of what was typed.
     monkeypatch.setattr("shalott.harness.run.request._check_engine", lambda request: None)

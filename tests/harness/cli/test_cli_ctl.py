@@ -169,7 +169,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "following nobody": (("follow", "--endpoint", "h:1"), "say whom, with --master"),
     "following without an epoch": (
         ("follow", "--endpoint", "h:1", "--master", "n2"),
-        "without a run nobody knows where n2 can be asked for its epoch: give --epoch",
+        "without a run it is not known where n2 can be asked for its epoch: give --epoch",
     ),
     "following a stranger": (
         ("follow", "--node", "n1", "--master", "n9"), "--master n9: the run has n1",

@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from shalott.harness.cli.doctor import EngineFacts, ThisMachine, run_doctor
+from shalott.harness.cli.doctor import run_doctor
+from shalott.harness.cli.doctor_machine import EngineFacts, ThisMachine
 from tests.world.harness.doctor_machine import FakeMachine, without
 
 pytestmark = pytest.mark.unit

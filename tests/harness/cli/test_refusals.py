@@ -11,7 +11,7 @@ import pytest
 from shalott.core.errors import UsageError
 from shalott.harness.cli.main import run_command
 from shalott.harness.run.request import refuse_quickly
-from shalott.harness.run.session import _why_missing
+from shalott.harness.run.world import _why_missing
 
 HEAVY = ("pyarrow", "numpy", "typer", "docker", "rich", "jinja2")
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from shalott.harness.originals.document import DOCUMENT, is_decided, render
-from shalott.harness.originals.kept import Look, Side, load_kept
+from shalott.harness.originals.evidence import Look, Side, load_looks
 from shalott.harness.originals.ladder import LADDER, find_row
 from tests.tidy.sources import ROOT
 
@@ -90,7 +90,7 @@ def test_a_row_without_a_control_and_without_a_switch_is_decided_by_the_release(
 
 
 def test_the_document_in_docs_is_what_its_runs_say() -> None:
-    kept = load_kept(ROOT / "docs")
+    kept = load_looks(ROOT / "docs")
     known = {row.id for row in LADDER}
     assert set(kept) <= known
     assert (ROOT / "docs" / DOCUMENT).read_text() == render(kept)

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from shalott.checkers.checker import Anomaly, Result
-from shalott.harness.originals.evidence import look_at, most_lines
-from shalott.harness.originals.kept import Look
+from shalott.harness.originals.evidence import Look, look_at, most_lines
 from shalott.harness.originals.row import Lines, Row, Setup, Shows
 from shalott.harness.report.results import RunResults
 

@@ -9,8 +9,8 @@ from shalott.core.errors import UsageError
 from shalott.core.plan import load_plan
 from shalott.harness.originals.document import PLANS, stored_plan
 from shalott.harness.originals.ladder import LADDER, find_row, title_of
-from shalott.harness.originals.plans import plan_of, plan_of_ours
 from shalott.harness.originals.row import RELEASES, Row, between, releases
+from shalott.harness.originals.running import plan_of, plan_of_ours
 from tests.tidy.sources import ROOT
 
 pytestmark = pytest.mark.unit

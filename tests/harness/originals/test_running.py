@@ -11,18 +11,18 @@ import pytest
 from shalott.checkers.checker import Anomaly, Result
 from shalott.core.errors import StoreError
 from shalott.core.plan import Plan
-from shalott.harness.originals.kept import (
-    KEPT,
+from shalott.harness.originals.evidence import (
+    LOOKS_FILE,
     Look,
     Side,
-    load_kept,
+    load_looks,
     minutes_to_first,
-    save_kept,
+    save_looks,
     tally,
 )
 from shalott.harness.originals.ladder import find_row
 from shalott.harness.originals.row import Row
-from shalott.harness.originals.running import Asked, is_done, release_of, run_ladder
+from shalott.harness.originals.running import LadderRequest, is_done, release_of, run_ladder
 from shalott.harness.report.results import RunResults
 
 pytestmark = pytest.mark.unit
@@ -61,14 +61,14 @@ class Runs:
         return results, None
 
 
-def run(rows: Sequence[Row], asked: Asked, runs: Runs, directory: Path) -> None:
+def run(rows: Sequence[Row], asked: LadderRequest, runs: Runs, directory: Path) -> None:
     run_ladder(rows, asked, runs, directory, lambda row, look: None)
 
 
 def test_each_side_is_run_so_often_and_kept(tmp_path: Path) -> None:
     runs = Runs(["-with-", "-ours-on"])
-    run([ROW], Asked(repeat=2), runs, tmp_path)
-    looks = load_kept(tmp_path)[ROW.id]
+    run([ROW], LadderRequest(repeat=2), runs, tmp_path)
+    looks = load_looks(tmp_path)[ROW.id]
     assert [(look.side, look.release, look.found) for look in looks[::2]] == [
         ("with", "5.1.0", True), ("control", "5.1.1", False),
         ("ours-on", "controller", True), ("ours-off", "controller", False),
@@ -79,39 +79,39 @@ def test_each_side_is_run_so_often_and_kept(tmp_path: Path) -> None:
 def test_a_ladder_that_was_killed_goes_on(tmp_path: Path) -> None:
     runs = Runs(["-with-"], fail_after=3)
     with pytest.raises(KeyboardInterrupt):
-        run([ROW], Asked(repeat=2), runs, tmp_path)
+        run([ROW], LadderRequest(repeat=2), runs, tmp_path)
     again = Runs(["-with-"])
-    run([ROW], Asked(repeat=2), again, tmp_path)
+    run([ROW], LadderRequest(repeat=2), again, tmp_path)
     assert again.made[0] == ("kb-rkt-12-control-5.1.1", 18_001)
     assert len(runs.made) + len(again.made) == 8
     finished = Runs([])
-    run([ROW], Asked(repeat=2), finished, tmp_path)
+    run([ROW], LadderRequest(repeat=2), finished, tmp_path)
     assert finished.made == []
 
 
 def test_three_finds_running_are_enough(tmp_path: Path) -> None:
     runs = Runs(["-with-"])
-    run([ROW], Asked(repeat=10, sides=("with",)), runs, tmp_path)
+    run([ROW], LadderRequest(repeat=10, sides=("with",)), runs, tmp_path)
     assert len(runs.made) == 3
 
 
 def test_every_run_is_made_where_numbers_are_compared(tmp_path: Path) -> None:
     runs = Runs(["-with-"])
-    run([ROW], Asked(repeat=5, every=True, sides=("with",)), runs, tmp_path)
+    run([ROW], LadderRequest(repeat=5, every=True, sides=("with",)), runs, tmp_path)
     assert len(runs.made) == 5
 
 
 def test_a_control_that_shows_it_stops_at_once() -> None:
-    assert is_done("control", [a_look("control", found=True)], Asked(repeat=10), 0)
-    assert not is_done("control", [a_look("control", found=False)], Asked(repeat=10), 0)
+    assert is_done("control", [a_look("control", found=True)], LadderRequest(repeat=10), 0)
+    assert not is_done("control", [a_look("control", found=False)], LadderRequest(repeat=10), 0)
 
 
 def test_void_runs_are_made_again_and_not_for_ever() -> None:
     void = a_look("with", found=False, void="stalled")
-    assert not is_done("with", [void], Asked(repeat=1), 1)
-    assert is_done("with", [void, void], Asked(repeat=1), 2)
-    assert not is_done("with", [void, void], Asked(repeat=1), 0)  # another command's
-    assert is_done("with", [void, a_look("with", found=False)], Asked(repeat=1), 1)
+    assert not is_done("with", [void], LadderRequest(repeat=1), 1)
+    assert is_done("with", [void, void], LadderRequest(repeat=1), 2)
+    assert not is_done("with", [void, void], LadderRequest(repeat=1), 0)  # another command's
+    assert is_done("with", [void, a_look("with", found=False)], LadderRequest(repeat=1), 1)
     assert tally([void, a_look("with", found=True)], "with").words == "1 of 1"
 
 
@@ -134,19 +134,19 @@ def test_minutes_count_every_run_up_to_the_first_find() -> None:
 
 
 def test_a_broken_file_is_one_sentence(tmp_path: Path) -> None:
-    assert load_kept(tmp_path) == {}
-    save_kept(tmp_path, {"KB-RKT-12": [a_look("with", found=True)]})
-    assert load_kept(tmp_path)["KB-RKT-12"][0].found
-    (tmp_path / KEPT).write_text("[")
-    with pytest.raises(StoreError, match=rf"^cannot read .*{KEPT}: "):
-        load_kept(tmp_path)
+    assert load_looks(tmp_path) == {}
+    save_looks(tmp_path, {"KB-RKT-12": [a_look("with", found=True)]})
+    assert load_looks(tmp_path)["KB-RKT-12"][0].found
+    (tmp_path / LOOKS_FILE).write_text("[")
+    with pytest.raises(StoreError, match=rf"^cannot read .*{LOOKS_FILE}: "):
+        load_looks(tmp_path)
 
 
 def test_what_an_earlier_command_found_void_is_made_again(tmp_path: Path) -> None:
     voids = [a_look("with", found=False, void="stalled") for _ in range(5)]
-    save_kept(tmp_path, {ROW.id: voids})
+    save_looks(tmp_path, {ROW.id: voids})
     runs = Runs(["-with-"])
-    run([ROW], Asked(repeat=1, sides=("with",)), runs, tmp_path)
+    run([ROW], LadderRequest(repeat=1, sides=("with",)), runs, tmp_path)
     assert [seed for _, seed in runs.made] == [18_005]
 
 
@@ -158,5 +158,5 @@ def test_a_side_that_stays_void_ends(tmp_path: Path) -> None:
             return msgspec.structs.replace(results, valid="unknown", results=(stalled,)), where
 
     runs = Void([])
-    run([ROW], Asked(repeat=2, sides=("with",)), runs, tmp_path)
+    run([ROW], LadderRequest(repeat=2, sides=("with",)), runs, tmp_path)
     assert len(runs.made) == 3

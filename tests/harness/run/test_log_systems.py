@@ -21,8 +21,10 @@ from shalott.core.generator import TimeLimit
 from shalott.core.log_generator import ReadAll
 from shalott.core.plan import Plan, canonical, nodes_hosting
 from shalott.harness.run.coverage import sometimes
-from shalott.harness.run.planning import Request, check_plan, make_plan, repeat_command
-from shalott.harness.search.drawing.swarm import (
+from shalott.harness.run.plan_checks import check_plan
+from shalott.harness.run.planning import make_plan, repeat_command
+from shalott.harness.run.request import Request
+from shalott.harness.scenarios.swarm import (
     USUAL,
     Subject,
     draw_plan,
@@ -31,7 +33,7 @@ from shalott.harness.search.drawing.swarm import (
     wanted_events,
 )
 from shalott.harness.search.search import SearchRequest, plan_search
-from shalott.harness.search.shrinking import candidates
+from shalott.harness.shrinking import candidates
 from shalott.workloads.log import log_workload
 from tests.checkers.histories import Story
 

@@ -14,7 +14,9 @@ from shalott.core.errors import UsageError
 from shalott.core.plan import Plan, dump_plan, load_plan
 from shalott.harness.cli.main import run_command
 from shalott.harness.run import planning
-from shalott.harness.run.planning import Request, check_plan, make_plan, repeat_command
+from shalott.harness.run.plan_checks import check_plan
+from shalott.harness.run.planning import make_plan, repeat_command
+from shalott.harness.run.request import Request
 
 pytestmark = pytest.mark.unit
 
@@ -224,7 +226,7 @@ def test_the_printed_command_is_read_again_as_the_same_plan(
         read.append((request, store_root))
         return 0
 
-    monkeypatch.setattr("shalott.harness.run.session.run_request", remember)
+    monkeypatch.setattr("shalott.harness.cli.test.run_request", remember)
     monkeypatch.setattr("shalott.harness.run.request._check_engine", lambda request: None)
     for number in range(60):
         draw = random.Random(number)

@@ -16,7 +16,7 @@ from shalott.core.op import Invocation
 from shalott.core.plan import Plan
 from shalott.harness.report.results import read_results
 from shalott.harness.run import draining, stage
-from shalott.harness.run.run import Outcome, run
+from shalott.harness.run.run import Outcome, RunContext, run
 from shalott.harness.run.store import RunDirectory, Store
 from tests.checkers.runs.test_extra_checkers import PLUG_IN
 from tests.plug_ins import PlugIns, plug_ins
@@ -47,7 +47,11 @@ class Runner:
             if interrupt_after_s is not None:
                 asyncio.get_running_loop().call_later(interrupt_after_s, interrupt.set)
             return await run(
-                plan, self.directory, memory.world(plan), command="again", interrupt=interrupt
+                plan,
+                self.directory,
+                memory.world(plan),
+                RunContext(command="again"),
+                interrupt=interrupt,
             )
 
         return asyncio.run(main())
@@ -348,7 +352,9 @@ def test_a_run_cancelled_from_outside_still_ends_in_order(
     directory = runs.store.create(plan.name)
 
     async def main() -> Outcome:
-        task = asyncio.create_task(run(plan, directory, memory.world(plan), command="again"))
+        task = asyncio.create_task(
+            run(plan, directory, memory.world(plan), RunContext(command="again"))
+        )
         asyncio.get_running_loop().call_later(0.3, task.cancel)
         return await task
 

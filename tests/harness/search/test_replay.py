@@ -15,7 +15,9 @@ from shalott.core.plan import FaultAction, Plan, canonical, dump_plan, load_plan
 from shalott.harness.cli.main import run_command
 from shalott.harness.report.results import read_results
 from shalott.harness.report.violations import classes, violations
-from shalott.harness.run.sim_record import (
+from shalott.harness.run.run import RunContext
+from shalott.harness.run.simulate import SimOutcome
+from shalott.harness.run.simulation_record import (
     SimulationRecord,
     code_fingerprint,
     load_record,
@@ -23,13 +25,12 @@ from shalott.harness.run.sim_record import (
     record_path,
     save_record,
 )
-from shalott.harness.run.simulate import SimOutcome
 from shalott.harness.run.store import RunDirectory
+from shalott.harness.scenarios.swarm import Subject, draw_plan
 from shalott.harness.search import replay as replay_module
-from shalott.harness.search.drawing.swarm import Subject, draw_plan
+from shalott.harness.search.door import Simulate
 from shalott.harness.search.findings import evidence_of, save_evidence
 from shalott.harness.search.replay import replay
-from shalott.harness.search.workers import Simulate
 from tests.world.harness.toy_simulation import loses, simulate_toy
 
 pytestmark = pytest.mark.unit
@@ -200,9 +201,7 @@ def test_two_runs_of_now_that_differ_are_the_simulations_fault(finding: Path) ->
 def test_a_mismatch_ends_the_command_with_255(
     finding: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from shalott.harness.run import simulate as simulate_module
-
-    monkeypatch.setattr(simulate_module, "simulate", simulate_toy)
+    monkeypatch.setattr("shalott.harness.cli.search.simulate", simulate_toy)
     edit_record(finding, digest="0" * 32)
     store = str(finding.parent.parent / "store")
     assert run_command(["replay", str(finding), "--store", store]) == 255
@@ -220,7 +219,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     invalid."""
     ran: list[Plan] = []
 
-    def run_once(plan: Plan, store_root: Path, command: str) -> int:
+    def run_once(plan: Plan, store_root: Path, context: RunContext) -> int:
         ran.append(plan)
         return 0 if len(ran) == 1 else 1
 

@@ -14,19 +14,20 @@ import pytest
 from shalott.core.errors import UsageError
 from shalott.core.plan import load_plan
 from shalott.harness.cli.main import run_command
-from shalott.harness.run.sim_record import load_record
+from shalott.harness.run.simulation_record import load_record
 from shalott.harness.run.store import RunDirectory
-from shalott.harness.search import at_work as at_work_module
+from shalott.harness.scenarios.catalogue import SCENARIOS
+from shalott.harness.scenarios.swarm import USUAL, Subject, draw_plan
+from shalott.harness.search import run_search as at_work_module
 from shalott.harness.search import search as search_module
-from shalott.harness.search.at_work import Tally, run_search
 from shalott.harness.search.campaign import Header, open_campaign
-from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
+from shalott.harness.search.closing_lines import closing_lines
+from shalott.harness.search.door import DrawnPlans, Simulate, SimulatedRuns
 from shalott.harness.search.findings import SeedReport
 from shalott.harness.search.repeats import is_repeated
-from shalott.harness.search.scenarios.catalogue import SCENARIOS
+from shalott.harness.search.run_search import Tally, run_search
 from shalott.harness.search.search import Search, SearchRequest, parse_seeds, plan_search
-from shalott.harness.search.simulated import DrawnPlans, Simulate, SimulatedRuns
-from shalott.harness.search.summary import Summary, closing_lines, exit_code
+from shalott.harness.search.summary import Summary, exit_code
 from shalott.harness.search.workers import Job, Task, WorkerPool
 from tests.world.harness.inline_pool import Backwards
 from tests.world.harness.toy_simulation import (

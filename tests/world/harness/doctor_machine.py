@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shalott.harness.cli.doctor import EngineFacts
+from shalott.harness.cli.doctor_machine import EngineFacts
 
 PROGRAMS = ("nft", "iptables", "tc", "mmdebstrap", "java", "javac", "mvn")
 

@@ -43,7 +43,7 @@ from shalott.core.plan import (
 from shalott.core.queue_generator import drain, queue_mix
 from shalott.core.recording import RunRecorder, record_to_file
 from shalott.core.rng import stream_key
-from shalott.harness.run.stage import World
+from shalott.harness.run.world import World
 from shalott.workloads.queue import QueueParameters
 from shalott.workloads.record import WORKLOADS, Workload, WorkloadRecord
 

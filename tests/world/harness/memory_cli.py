@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from shalott.core.plan import Plan
 from shalott.harness.cli.main import run_command
-from shalott.harness.run import session
-from shalott.harness.run.planning import Request
-from shalott.harness.run.stage import World
+from shalott.harness.run import backends, session
+from shalott.harness.run.backends import Choice
 from shalott.harness.run.store import RunDirectory
+from shalott.harness.run.world import World
 from tests.world.harness.memory import MemoryWorld, Trap
 
 
@@ -21,11 +21,11 @@ def install(trap: Trap, patch: Callable[[object, str, object], None] = setattr) 
     def build_world(plan: Plan, directory: RunDirectory) -> World:
         return memory.world(plan)
 
-    def choose_backend(request: Request) -> tuple[str, str]:
-        return "memory", "this is a test"
+    def choose_backend(wanted: str, system: str) -> Choice:
+        return Choice("memory", "this is a test")
 
     patch(session, "build_world", build_world)
-    patch(session, "choose_backend", choose_backend)
+    patch(backends, "choose_backend", choose_backend)
     memory.offer()
     return memory
 

@@ -16,7 +16,7 @@ from shalott.cluster.systems.broker_program import broker_program
 from shalott.core.memory_recording import MemoryRecorder
 from shalott.core.op import Completion, Invocation
 from shalott.core.plan import SimPlan
-from shalott.harness.run.traced_recording import TracedRecorder
+from shalott.harness.run.sim_world import TracedRecorder
 
 pytestmark = pytest.mark.unit
 

@@ -13,7 +13,8 @@ from shalott.cluster.systems.rabbit.rabbitmq_log import read_log
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.errors import UsageError
 from shalott.core.plan import Plan
-from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,8 @@ import pytest
 from shalott.checkers.queues.total_queue import TotalQueue
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.plan import Plan
-from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 from shalott.workloads.record import WORKLOADS
 
 pytestmark = pytest.mark.unit

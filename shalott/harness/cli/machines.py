@@ -1,0 +1,82 @@
+"""``shalott prepare`` and ``clean``: what is built ahead of runs, and what killed runs left.
+
+A run builds the image that it lacks by itself; to do so before keeps its minute out of the first
+run, as a CI wants it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import typer
+
+from shalott.cluster.ssh.inventory import SshFlags, read_hosts
+from shalott.cluster.systems.record import SYSTEMS
+from shalott.core.command_options import Prefixed
+from shalott.core.errors import UsageError
+from shalott.core.steps import steps_told
+from shalott.harness.cli.options import LoadOption, with_options
+from shalott.harness.run.backends import check_world, choose_backend, make_system, sweep_all
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register them."""
+    for command in (prepare, with_options(clean)):
+        app.command()(command)
+
+
+def prepare(
+    system: Annotated[
+        list[str] | None, typer.Option("--system", help="Of this one; may be given again.")
+    ] = None,
+    load: LoadOption = None,
+) -> None:
+    """Build the images that docker runs need, ahead of them, and start nothing else."""
+    prepare_images(tuple(system or ()), typer.echo)
+
+
+def clean(ssh: Annotated[SshFlags, Prefixed("ssh_")]) -> None:
+    """Remove containers, networks and processes that killed runs left behind, on hosts too."""
+    hosts = read_hosts(ssh) if ssh != SshFlags() else None
+    for sentence in sweep_all(hosts) or ["Nothing was left behind."]:
+        typer.echo(sentence)
+
+
+def prepare_images(systems: Sequence[str], tell: Callable[[str], None]) -> None:
+    """Build what the nodes of these systems are made from, of all systems if none is named.
+
+    Raises UsageError for a system without containers, or without an engine; BootFailed for an image
+    that can't be built.
+    """
+    for name in systems:
+        check_world("docker", name)
+    names = systems or [each.name for each in SYSTEMS.records() if "docker" in each.worlds]
+    if not names:
+        raise UsageError("no system that is here runs in containers")
+    choose_backend("docker", names[0])  # says what is wrong with the engine
+    images = {image_of(name): None for name in names}
+    with steps_told(tell):
+        tags = asyncio.run(_build(tuple(images)))
+    for tag in tags:
+        tell(f"{tag} is there.")
+
+
+def image_of(system: str) -> str:
+    """The recipe of a system's nodes."""
+    request = Request(system=system, nemesis="none", cluster="docker")
+    return make_system(make_plan(request, backend="docker", seed=1)).image
+
+
+async def _build(images: Sequence[str]) -> list[str]:
+    from shalott.cluster.docker.engine import Engine
+    from shalott.cluster.docker.images import ensure_image
+
+    engine = Engine()
+    try:
+        return [await ensure_image(engine, image) for image in images]
+    finally:
+        engine.close()

@@ -1,0 +1,197 @@
+"""A command's options, out of the frozen dataclasses that it takes (core/command_options.py).
+
+Typer reads a function's signature, so ``with_options`` gives a command that takes structs one with
+a parameter for each field. Besides, parameters of records are flags (harness/cli/record_flags.py):
+what was typed of these is handed on as ``given``, by the flag's name, in the struct that has a
+field of that name; the struct of the record that the plan uses takes it (core/parameters.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
+
+import typer
+
+from shalott.core.command_options import Argument, Option, Prefixed
+from shalott.core.parameters import Flag
+
+RECORDS_PANEL = "Of some workloads and systems"
+GIVEN = "given"  # the field that takes the records' flags
+Typed = Mapping[str, object]
+LOAD_HELP = "A module whose systems, workloads, faults are offered too."
+STORE_HELP = "Where runs are kept."
+# As a field of a struct, and as a parameter of a command without one.
+LoadField = Annotated[tuple[str, ...], Option(LOAD_HELP)]
+StoreField = Annotated[Path, Option(STORE_HELP)]
+LoadOption = Annotated[list[str] | None, typer.Option("--load", help=LOAD_HELP)]
+StoreOption = Annotated[Path, typer.Option("--store", help=STORE_HELP)]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedFlag:
+    """A flag of records' parameters, and the records that have it."""
+
+    flag: Flag
+    owners: tuple[str, ...]
+
+    @property
+    def help(self) -> str:
+        choices = f" {', '.join(self.flag.choices)}." if self.flag.choices else ""
+        told = f"{', '.join(self.owners)}: {self.flag.help}".rstrip(": ")
+        return told if all(each in told for each in self.flag.choices) else told + choices
+
+
+def with_options(
+    command: Callable[..., None],
+    flags: Sequence[SharedFlag] = (),
+    helps: Mapping[str, str] | None = None,
+) -> Callable[..., None]:
+    """``command`` with an option for each field of the structs that it takes, and for each of
+    ``flags``. ``helps``: what to say of options in place of what stands there, by their names."""
+    taken = inspect.signature(command, eval_str=True).parameters.values()
+    structs = {each.name: _struct_of(each.annotation) for each in taken}
+    own: list[inspect.Parameter] = []
+    after: dict[str, str] = {}
+    for each in taken:
+        struct = structs[each.name]
+        if struct is None:
+            own.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+        else:
+            for option in _options_of(*struct):
+                own.append(_parameter(option, helps or {}))
+                if option.said_after:
+                    after[option.name] = option.said_after
+    names = dict.fromkeys(each.name for each in own)
+    shared = {each.flag.name.replace("-", "_"): each for each in flags}
+    shared = {name: each for name, each in shared.items() if name not in names}
+
+    def run(**typed: object) -> None:
+        given = {s.flag.name: typed[name] for name, s in shared.items() if typed[name] is not None}
+        arguments = {
+            name: typed[name] if struct is None else _built(*struct, typed, given)
+            for name, struct in structs.items()
+        }
+        command(**arguments)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    parameters = [*_in_order(own, after), *(_shared(name, s) for name, s in shared.items())]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class _FieldOption:
+    """One field of a struct, as an option. ``name``: of the parameter."""
+
+    name: str
+    said: Option | Argument
+    kind: Any
+    default: object
+
+    @property
+    def said_after(self) -> str:
+        return self.said.after if isinstance(self.said, Option) else ""
+
+
+def _struct_of(annotation: Any) -> tuple[type, str] | None:
+    """(the dataclass, the prefix of its options); None for a parameter that is none."""
+    prefix = ""
+    if get_origin(annotation) is Annotated:
+        annotation, *said = get_args(annotation)
+        prefix = next((each.prefix for each in said if isinstance(each, Prefixed)), "")
+    is_struct = isinstance(annotation, type) and dataclasses.is_dataclass(annotation)
+    return (annotation, prefix) if is_struct else None
+
+
+def _fields_of(struct: type) -> Iterator[tuple[dataclasses.Field[object], Any]]:
+    hints = typing.get_type_hints(struct, include_extras=True)
+    for each in dataclasses.fields(struct):
+        yield each, hints[each.name]
+
+
+def _options_of(struct: type, prefix: str) -> Iterator[_FieldOption]:
+    for each, hint in _fields_of(struct):
+        if get_origin(hint) is not Annotated:
+            continue
+        kind, *said = get_args(hint)
+        if (inner := _struct_of(hint)) is not None:
+            yield from _options_of(*inner)
+        for word in said:
+            if isinstance(word, Option | Argument):
+                yield _FieldOption(prefix + each.name, word, kind, each.default)
+
+
+def _parameter(option: _FieldOption, helps: Mapping[str, str]) -> inspect.Parameter:
+    kind, default, said = option.kind, option.default, option.said
+    if get_origin(kind) is tuple:
+        kind, default = list[get_args(kind)[0]] | None, None  # type: ignore[misc]
+    if default is dataclasses.MISSING:
+        default = inspect.Parameter.empty
+    if isinstance(said, Argument):
+        info: object = typer.Argument(help=said.help)
+    else:
+        flag = f"--{option.name.replace('_', '-')}"
+        info = typer.Option(
+            *(said.names or (flag,)),
+            help=helps.get(option.name, said.help),
+            rich_help_panel=said.panel,
+            show_default=said.shows_default,
+        )
+    return inspect.Parameter(
+        option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, info],
+    )
+
+
+def _in_order(
+    parameters: Sequence[inspect.Parameter], after: Mapping[str, str]
+) -> list[inspect.Parameter]:
+    """With those that say so behind the one that they name."""
+    ordered = [each for each in parameters if each.name not in after]
+    for each in parameters:
+        if each.name in after:
+            place = [other.name for other in ordered].index(after[each.name])
+            ordered.insert(place + 1, each)
+    return ordered
+
+
+def _built(struct: type, prefix: str, typed: Typed, given: Typed) -> object:
+    """The struct with what was typed."""
+    values: dict[str, object] = {}
+    for each, hint in _fields_of(struct):
+        name = prefix + each.name
+        inner = _struct_of(hint)
+        if each.name == GIVEN:
+            values[GIVEN] = given
+        elif inner is not None:
+            values[each.name] = _built(*inner, typed, given)
+        elif name in typed:
+            value = typed[name]
+            is_tuple = get_origin(get_args(hint)[0]) is tuple
+            values[each.name] = tuple(typing.cast(list[object], value or ())) if is_tuple else value
+    made: object = struct(**values)
+    return made
+
+
+def _shared(name: str, shared: SharedFlag) -> inspect.Parameter:
+    """The option of records' parameters."""
+    flag = shared.flag
+    is_switch = flag.kind == "flag"
+    words = f"--{flag.name}/--no-{flag.name}" if is_switch else f"--{flag.name}"
+    default = "" if is_switch else flag.typed(flag.default)
+    option = typer.Option(
+        words, help=shared.help, show_default=default or False, rich_help_panel=RECORDS_PANEL
+    )
+    kind = bool | None if is_switch else str | None
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]
+    )

@@ -1,0 +1,69 @@
+"""``shalott test`` and ``shalott analyze``: runs, and the verdict on stored ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shalott.core.command_options import Option
+from shalott.harness.cli.options import LoadField, LoadOption, StoreField, StoreOption, with_options
+from shalott.harness.cli.record_flags import shared_flags
+from shalott.harness.run.planning import nemesis_help
+from shalott.harness.run.request import RUN, STORE, Request, read_tags
+from shalott.harness.run.session import analyze as analyze_run
+from shalott.harness.run.session import run_request, run_stored_plan
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register them."""
+    helps = {"nemesis": nemesis_help()}
+    app.command("test")(with_options(test, shared_flags(), helps))
+    app.command()(analyze)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """How many runs there are, of which plan, and what is kept of them where."""
+
+    node_count: Annotated[
+        int, Option("How many nodes; as --nodes COUNT.", panel=RUN, after="nodes")
+    ] = 0
+    test_count: Annotated[int, Option("Runs; stops at one not valid.", panel=RUN, after="seed")] = 1
+    plan: Annotated[Path | None, Option("Run this stored plan.json.", panel=RUN)] = None
+    junit: Annotated[
+        Path | None, Option("One JUnit file of all runs, refusals too.", panel=RUN)
+    ] = None
+    tag: Annotated[
+        tuple[str, ...], Option("KEY=VALUE, for the table of runs; may be repeated.", panel=RUN)
+    ] = ()
+    load: LoadField = ()
+    store: StoreField = STORE
+
+
+def test(request: Request, series: Series) -> None:
+    """Boot a cluster, load it, break it, heal it, drain it, and judge what was lost."""
+    tags = read_tags(series.tag)
+    count, store, junit = series.test_count, series.store, series.junit
+    if series.plan is not None:
+        code = run_stored_plan(
+            series.plan, test_count=count, store_root=store, junit=junit, tags=tags
+        )
+        raise typer.Exit(code)
+    if series.node_count:
+        request = dataclasses.replace(request, nodes=str(series.node_count))
+    raise typer.Exit(
+        run_request(request, test_count=count, store_root=store, junit=junit, tags=tags)
+    )
+
+
+def analyze(
+    run: Annotated[str | None, typer.Argument(help="A run's directory or name.")] = None,
+    load: LoadOption = None,
+    store: StoreOption = STORE,
+) -> None:
+    """Judge a stored run again: the latest, or the one that is named."""
+    raise typer.Exit(analyze_run(run, store))

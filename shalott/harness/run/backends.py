@@ -1,0 +1,208 @@
+"""Choosing where a plan runs, making its system there, and sweeping in all backends at once.
+
+Backends are imported when they are chosen: a local run needs no Docker SDK, and says nothing
+about it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from shalott.cluster.base import Cluster, System
+from shalott.cluster.capabilities import RESOURCES
+from shalott.cluster.disks.of_nodes import DISK_CAPABILITIES
+from shalott.cluster.docker.reachable import socket_obstacle
+from shalott.cluster.ssh.inventory import check_hosts
+from shalott.cluster.systems.record import SYSTEMS
+from shalott.core.errors import HarnessError, UsageError
+from shalott.core.plan import Plan, PowerLoss, SshPlan
+from shalott.nemesis.requirements import required_capabilities
+from shalott.nemesis.rolling import images_told
+
+log = logging.getLogger("shalott.run.select")
+
+BACKENDS = ("auto", "docker", "local", "ssh", "sim")
+WHY = {
+    "sim": "every node in one process, in virtual time",
+    "local": "one process a node",
+    "docker": "one container a node",
+    "ssh": "one host a node",
+}
+PING_TIMEOUT_S = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A backend, and a sentence that says which and why."""
+
+    backend: str
+    reason: str
+
+
+def choose_backend(wanted: str, system: str) -> Choice:
+    """Resolve ``auto``; check that ``wanted`` can be had. Raises UsageError with what to do."""
+    if wanted not in BACKENDS:
+        raise UsageError(f"unknown cluster {wanted}: choose one of {', '.join(BACKENDS)}")
+    worlds = SYSTEMS.find(system).worlds
+    check_world(wanted, system)
+    if wanted in ("sim", "local", "ssh"):
+        return Choice(wanted, f"cluster {wanted}: {WHY[wanted]}, as asked for")
+    obstacle = docker_obstacle() if "docker" in worlds else f"{system} does not run in containers"
+    if obstacle is None:
+        why = "as asked for" if wanted == "docker" else "since the Docker engine answers"
+        return Choice("docker", f"cluster docker: {WHY['docker']}, {why}")
+    if wanted == "docker":
+        raise UsageError(f"cluster docker can't be used: {obstacle}")
+    for other in ("local", "sim"):
+        if other in worlds:
+            return Choice(other, f"cluster {other}: {WHY[other]}, since {obstacle}")
+    if "ssh" in worlds:
+        raise UsageError(
+            f"{system} runs in containers or on hosts over SSH (--cluster ssh) only, and {obstacle}"
+        )
+    raise UsageError(f"{system} runs in containers only, and {obstacle}")
+
+
+def check_world(backend: str, system: str) -> None:
+    """Raises UsageError for a backend where the system does not run."""
+    worlds = SYSTEMS.find(system).worlds
+    if backend == "auto" or backend in worlds:
+        return
+    if worlds == ("docker",):
+        raise UsageError(f"{system} runs in containers only: use --cluster docker")
+    raise UsageError(f"{system} does not run there: use --cluster {' or '.join(worlds)}")
+
+
+def docker_obstacle() -> str | None:
+    """What keeps the docker backend from working here, with the command that mends it; None if
+    nothing does."""
+    if (obstacle := socket_obstacle()) is not None:
+        return obstacle
+    from shalott.cluster.docker.engine import connect
+
+    try:
+        api = connect(timeout_s=PING_TIMEOUT_S)
+    except UsageError as error:
+        return str(error)
+    try:
+        system = str(api.info().get("OperatingSystem", ""))
+    finally:
+        api.close()
+    if "Docker Desktop" in system:
+        return "Docker Desktop's containers can't be reached from the host: use --cluster local"
+    return None
+
+
+def make_cluster(
+    plan: Plan, run_id: str, work_dir: Path, *, needs: Collection[str] = ()
+) -> Cluster:
+    """The plan's cluster, not booted. ``work_dir`` is the run's own; what is made there is
+    removed again. ``needs``: what it must be able to do besides what the plan's faults need."""
+    choice = choose_backend(plan.cluster.backend, plan.system.name)
+    log.info("%s", choice.reason)
+    needs = frozenset(needs) | required_capabilities(plan.faults)
+    needs_disks = bool(needs & DISK_CAPABILITIES)
+    told = plan.cluster.power_loss
+    power_loss: PowerLoss = "torn" if told is msgspec.UNSET else told
+    if choice.backend == "docker":
+        from shalott.cluster.docker.backend import DockerCluster
+
+        if needs_disks and plan.cluster.leave_running:
+            raise UsageError(
+                "disks that can fail end with the harness, so such nodes can't be left running:"
+                " choose another --nemesis"
+            )
+        return DockerCluster(
+            plan.cluster.nodes,
+            run_id,
+            keep=plan.cluster.leave_running,
+            seed=plan.seed,
+            clocks="clock" in needs,
+            small_tmp="fill-tmp" in needs,
+            disk_seed=plan.seed if needs_disks else None,
+            images=images_told(plan.faults),
+            power_loss=power_loss,
+        )
+    if plan.cluster.leave_running:
+        raise UsageError(
+            f"{choice.backend} nodes end with the harness: leave them running with --cluster docker"
+        )
+    if choice.backend == "ssh":
+        from shalott.cluster.ssh.backend import SshCluster
+
+        return SshCluster(
+            plan.cluster.nodes,
+            run_id,
+            hosts_of(plan),
+            seed=plan.seed,
+            clocks="clock" in needs,
+            resources=bool(needs & {*RESOURCES}),
+            small_tmp="fill-tmp" in needs,
+            disk_seed=plan.seed if needs_disks else None,
+            power_loss=power_loss,
+        )
+    from shalott.cluster.local.backend import LocalCluster
+
+    return LocalCluster(
+        plan.cluster.nodes,
+        run_id,
+        work_dir,
+        disk_seed=plan.seed if needs_disks else None,
+        power_loss=power_loss,
+    )
+
+
+def hosts_of(plan: Plan) -> SshPlan:
+    """The plan's hosts. Raises UsageError if it names none, or too few."""
+    ssh, nodes = plan.cluster.ssh, plan.cluster.nodes
+    if ssh is msgspec.UNSET:
+        raise UsageError(
+            "the plan names no hosts: --cluster ssh takes them from --ssh-hosts or --ssh-inventory"
+        )
+    check_hosts(ssh.hosts, len(nodes))
+    return ssh
+
+
+def make_system(plan: Plan) -> System:
+    """The plan's system. Raises UsageError if there is none of that name."""
+    return SYSTEMS.find(plan.system.name).make(plan)
+
+
+def sweep_all(ssh: SshPlan | None = None) -> list[str]:
+    """Remove what dead harnesses left, in every backend, and what was left running on purpose.
+
+    What belongs to a live harness stays. ``ssh``: the hosts that are swept too, of what was
+    uploaded as well. One sentence for each thing removed.
+    """
+    sentences = asyncio.run(_sweep_all())
+    if ssh is not None:
+        from shalott.cluster.ssh.sweep import sweep_hosts
+
+        sentences += sweep_hosts(ssh.hosts)
+    return sentences
+
+
+async def _sweep_all() -> list[str]:
+    from shalott.cluster.disks.mounting import sweep_disks
+    from shalott.cluster.local.sweep import sweep_local
+
+    sentences = await sweep_local()
+    if docker_obstacle() is not None:
+        return [*sentences, *await sweep_disks()]
+    from shalott.cluster.docker.engine import Engine
+    from shalott.cluster.docker.sweep import sweep_docker
+
+    engine = Engine()
+    try:
+        sentences += await sweep_docker(engine, kept=True)
+    except HarnessError as error:
+        sentences.append(f"Docker could not be swept: {error}")
+    finally:
+        engine.close()
+    return sentences

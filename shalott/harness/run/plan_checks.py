@@ -1,0 +1,135 @@
+"""What a plan must be before it is run: well formed, possible, and made of what is here.
+
+``check_plan`` judges plans that were made and plans that were stored. ``requirements_of`` says
+which records a plan names and who provided them, ``check_provided`` whether they are here.
+``faults_too_short`` says before the run, and in its report, that a system can't notice the plan's
+faults: a link that is mended, or a node that goes on, before the others miss it has changed nothing
+that they act on. Whether they did notice is judged after the run (checkers/runs/noticed.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from shalott.checkers.checker import CHECKERS
+from shalott.checkers.runs.compose import extra_requirements
+from shalott.cluster.systems.record import SYSTEMS, SystemRecord, serving_nodes
+from shalott.core.doors import Door, Requirement, check_requirements
+from shalott.core.errors import UsageError
+from shalott.core.parameters import make_parameters
+from shalott.core.plan import PARAMETERS_1, Effect, FaultAction, Plan
+from shalott.harness.run.backends import hosts_of, make_system
+from shalott.harness.run.request import parse_nodes
+from shalott.nemesis.record import FAULTS
+from shalott.nemesis.requirements import check_actions, check_system, required_protocols
+from shalott.workloads.record import WORKLOADS, WorkloadRecord
+
+DOORS: tuple[Door[Any], ...] = (SYSTEMS, WORKLOADS, FAULTS, CHECKERS)
+SILENT: tuple[Effect, ...] = ("cuts-links", "suspends")  # a killed process ends its connections
+
+
+def check_plan(plan: Plan) -> None:
+    """What a well-formed plan may still get wrong, stored plans included. Raises UsageError."""
+    workload, nodes = plan.workload, plan.cluster.nodes
+    record, system = WORKLOADS.find(workload.name), SYSTEMS.find(plan.system.name)
+    check_pairing(system, record)
+    _check_parameters(system.parameters, plan.system.parameters, f"system {system.name}")
+    _check_parameters(record.parameters, workload.parameters, f"workload {record.name}")
+    parse_nodes(",".join(nodes))
+    if plan.system.services and system.layouts is None:
+        raise UsageError(
+            f"{system.name} has no services to lay out on its nodes: leave them out of the plan"
+        )
+    system.check(plan)
+    serving = len(serving_nodes(plan))
+    if workload.concurrency < serving:
+        raise UsageError(
+            f"a concurrency of {workload.concurrency} leaves some of the {serving} nodes without"
+            f" a client to drain it: use at least {serving}, or 1n"
+        )
+    rules = (
+        (plan.time_limit_ms > 0, "the time limit must be above 0"),
+        (workload.rate_hz > 0, "the rate must be above 0"),
+        (
+            0 < (1 if plan.gates.min_rate_share is None else plan.gates.min_rate_share) <= 1,
+            "the least share of the rate (--min-rate-share) must be above 0 and at most 1",
+        ),
+        (workload.op_timeout_ms > 0, "the operation timeout must be above 0"),
+        (plan.observe_interval_ms > 0, "the observe interval must be above 0"),
+    )
+    for holds, sentence in rules:
+        if not holds:
+            raise UsageError(sentence)
+    record.check(plan)
+    check_actions(plan.faults, nodes)
+    if plan.cluster.backend == "ssh":
+        hosts_of(plan)
+    if required_protocols(plan.faults) or any(action.when for action in plan.faults):
+        check_system(plan.faults, make_system(plan), nodes)
+
+
+def _check_parameters(struct: type[msgspec.Struct], values: Mapping[str, object], of: str) -> None:
+    """Values that the struct takes, and no others; what plans of version 1 all had may stay."""
+    make_parameters(struct, values)
+    for name in values:
+        if name not in struct.__struct_fields__ and name not in PARAMETERS_1:
+            raise UsageError(f"the {of} has no parameter {name}")
+
+
+def check_pairing(system: SystemRecord, workload: WorkloadRecord) -> None:
+    """Refuse a workload whose clients the system does not understand. Raises UsageError."""
+    if not fits(workload, system):
+        fitting = [other.name for other in SYSTEMS.records() if fits(workload, other)]
+        raise UsageError(
+            f"the workload {workload.name} is for {', '.join(fitting) or 'no system that is here'},"
+            f" and not for {system.name}: leave out --workload for the one that fits"
+        )
+
+
+def fits(workload: WorkloadRecord, system: SystemRecord) -> bool:
+    """Whether the system speaks all that the workload's clients need."""
+    return all(protocol in system.speaks for protocol in workload.needs)
+
+
+def requirements_of(plan: Plan) -> tuple[Requirement, ...]:
+    """The records that a plan uses, with who provides them here. Raises UsageError."""
+    return tuple(_requirements(plan))
+
+
+def _requirements(plan: Plan) -> Iterable[Requirement]:
+    yield SYSTEMS.requirement(plan.system.name)
+    yield WORKLOADS.requirement(plan.workload.name)
+    for kind in dict.fromkeys(action.kind for action in plan.faults):
+        yield FAULTS.requirement(kind)
+    yield from extra_requirements(plan)  # checkers of others: the same verdict needs them again
+
+
+def check_provided(plan: Plan) -> list[str]:
+    """Whether all of it is here; modules that the plan names are loaded if they can be found.
+
+    Returns a sentence for each provider that is here in another version. Raises UsageError that
+    says what to install.
+    """
+    return check_requirements(plan.requires, DOORS)
+
+
+def faults_too_short(plan: Plan) -> tuple[str, ...]:
+    """One sentence if every fault of the plan only makes nodes silent, and none for long enough;
+    otherwise nothing."""
+    needed_ms = SYSTEMS.find(plan.system.name).notices_after_ms(plan)
+    if not plan.faults or not all(_is_shorter(action, needed_ms) for action in plan.faults):
+        return ()
+    longest_ms = max(action.duration_ms for action in plan.faults)
+    return (
+        f"No fault of this plan lasts longer than {longest_ms / 1000:g} s, and {plan.system.name}"
+        f" notices that a node is silent after up to {needed_ms / 1000:g} s: the faults may change"
+        " nothing. Make them longer (--nemesis-duration), or the system quicker.",
+    )
+
+
+def _is_shorter(action: FaultAction, needed_ms: float) -> bool:
+    makes_silent = any(effect in SILENT for effect in FAULTS.find(action.kind).effects)
+    return makes_silent and action.duration_ms < needed_ms

@@ -1,0 +1,208 @@
+"""docs/evidence/known-bugs.md: the catalogue of known bugs and loss windows, and what finding each costs.
+
+Written from three things: the catalogue (broker/known_bugs.py), the scenarios that find its bugs
+(harness/scenarios/catalogue.py), and what was measured when each scenario was run on a range
+of seeds (``known-bugs.json`` beside the document). ``shalott bugs --measure`` does both;
+``--document`` writes the document anew from what was measured before. Nothing in it is written by
+hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from shalott.broker.known_bugs import CATALOGUE, KnownBug
+from shalott.core.errors import StoreError
+from shalott.harness.report.violations import classes, violations
+from shalott.harness.scenarios.catalogue import SCENARIOS, WINDOWS, scenario_of_bug
+from shalott.harness.scenarios.scenario import Scenario
+from shalott.harness.scenarios.swarm import Subject, draw_plan
+from shalott.harness.search.door import Simulate
+
+DOCUMENT, COSTS = "known-bugs.md", "known-bugs.json"
+CONTROLS = 5  # seeds that are run with the switch off as well: the one that found it, and before
+
+_HEAD = """\
+# Known bugs: what a search must find
+
+Each bug below once lost messages, stuck or crashed in production, or is a rule of this
+broker's own, undone. Each is a switch that is off by default (`shalott test --bug ID`), and has a
+scenario by which a search must find it within a budget of seeds (`shalott search --bug ID`) and
+report the anomaly that is named; with the switch off the same seeds must show nothing of it.
+`tests/planted/` holds them to it.
+
+This page is generated: `shalott bugs --measure --seeds {seeds}` runs every scenario and writes
+it. "Found after" counts seeds from the first of the range, which no scenario was tuned to; "CPU s"
+is what they took, all together, on one core. "Off" says how many of the last of these runs showed
+the anomaly when they were repeated with the switch off (of a loss window: with what closes it).
+
+"""
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search for one scenario cost. ``found_after``: seeds; None: it was not found."""
+
+    seeds: str
+    found_after: int | None
+    seed: int | None
+    cpu_s: float
+    virtual_s: float
+    controls: int  # runs with the switch off
+    control_findings: int = 0  # of these, that showed its anomaly nevertheless
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One run of a scenario."""
+
+    found: bool
+    cpu_s: float
+    virtual_s: float
+    error: str | None
+
+
+def look(subject: Subject, anomaly: str, seed: int, simulate: Simulate) -> Look:
+    """Run the seed's plan, and say whether it is invalid by ``anomaly``."""
+    outcome = simulate(draw_plan(subject, seed))
+    kinds = classes(violations(outcome.results)) if outcome.valid is False else ()
+    return Look(anomaly in kinds, outcome.wall_s, outcome.virtual_ns / 1e9, outcome.error)
+
+
+def measure(
+    scenario: Scenario, seeds: range, simulate: Simulate, *, controls: int = CONTROLS
+) -> Cost:
+    """Search from the first seed on until it is found, then repeat the last runs without the bug.
+
+    Of ``seeds`` no more are tried than the scenario's budget allows.
+    """
+    cpu_s, virtual_s, tried = 0.0, 0.0, 0
+    found = None
+    for seed in seeds[: scenario.seed_budget]:
+        one = look(scenario.subject(), scenario.anomaly, seed, simulate)
+        cpu_s, virtual_s, tried = cpu_s + one.cpu_s, virtual_s + one.virtual_s, tried + 1
+        if one.found:
+            found = seed
+            break
+    repeated = list(seeds[:tried])[-controls:] if controls else []
+    sound = [look(scenario.sound_subject(), scenario.anomaly, s, simulate) for s in repeated]
+    return Cost(
+        seeds=f"{seeds[0]}-{seeds[-1]}",
+        found_after=None if found is None else tried,
+        seed=found,
+        cpu_s=round(cpu_s, 1),
+        virtual_s=round(virtual_s),
+        controls=len(sound),
+        control_findings=sum(one.found for one in sound),
+    )
+
+
+def measure_all(
+    ids: Sequence[str],
+    seeds: range,
+    simulate: Simulate,
+    directory: Path,
+    tell: Callable[[str, Cost], None],
+) -> None:
+    """Measure the scenarios of ``ids``, and write both files after each. Raises StoreError."""
+    costs = load_costs(directory)
+    for scenario_id in ids:
+        cost = measure(SCENARIOS[scenario_id], seeds, simulate)
+        costs[scenario_id] = cost
+        write(directory, costs)
+        tell(scenario_id, cost)
+
+
+# -- the files -------------------------------------------------------------------------------------
+
+
+def load_costs(directory: Path) -> dict[str, Cost]:
+    """What was measured; {} if nothing was. Raises StoreError."""
+    path = directory / COSTS
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Cost])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.MsgspecError) as error:
+        raise StoreError(f"cannot read {path}: {error}") from error
+
+
+def write(directory: Path, costs: Mapping[str, Cost]) -> None:
+    """Both files, without costs of what is no scenario any more. Raises StoreError."""
+    known = {name: costs[name] for name in sorted(costs) if name in SCENARIOS}
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        data = msgspec.json.format(msgspec.json.encode(known), indent=1)
+        (directory / COSTS).write_bytes(data + b"\n")
+        (directory / DOCUMENT).write_text(render(known), encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"cannot write into {directory}: {error.strerror}") from error
+
+
+def render(costs: Mapping[str, Cost]) -> str:
+    """The document."""
+    seeds = next((cost.seeds for cost in costs.values()), "50000-50199")
+    lines = [*_bug_table(costs), "", "## Loss windows", ""]
+    lines += [
+        "The windows that RabbitMQ documents ([loss-windows.md](loss-windows.md)), and those that",
+        "RocketMQ's defaults open (W-), are no bugs to switch on: each is opened by settings or",
+        "client guarantees, and closed by others.",
+        "",
+        *_window_table(costs),
+    ]
+    for bug in CATALOGUE:
+        lines += ["", *_about(bug)]
+    return _HEAD.format(seeds=seeds) + "\n".join(lines) + "\n"
+
+
+_HEADINGS = ("id", "what it is", "anomaly", "budget", "found after", "CPU s", "off")
+
+
+def _bug_table(costs: Mapping[str, Cost]) -> Iterator[str]:
+    yield from _table_head()
+    for bug in CATALOGUE:
+        yield _row(f"[{bug.id}](#{bug.id.lower()})", bug.title, scenario_of_bug(bug.id), costs)
+
+
+def _window_table(costs: Mapping[str, Cost]) -> Iterator[str]:
+    yield from _table_head()
+    for window in WINDOWS:
+        yield _row(window.id, window.title, window, costs)
+
+
+def _table_head() -> Iterator[str]:
+    yield "| " + " | ".join(_HEADINGS) + " |"
+    yield "|" + " --- |" * len(_HEADINGS)
+
+
+def _row(name: str, title: str, scenario: Scenario | None, costs: Mapping[str, Cost]) -> str:
+    cells = [name, title]
+    cells += ["-", "-"] if scenario is None else [scenario.anomaly, str(scenario.seed_budget)]
+    cells += _measured(costs.get(scenario.id) if scenario is not None else None)
+    return "| " + " | ".join(cells) + " |"
+
+
+def _measured(cost: Cost | None) -> list[str]:
+    if cost is None:
+        return ["not measured", "-", "-"]
+    after = "not found" if cost.found_after is None else str(cost.found_after)
+    off = f"{cost.control_findings} of {cost.controls}"
+    return [after, f"{cost.cpu_s:.1f}", off]
+
+
+def _about(bug: KnownBug) -> Iterator[str]:
+    yield f"## {bug.id}"
+    yield ""
+    yield f"{bug.title} (`{bug.switch}`, confidence {bug.confidence})."
+    yield ""
+    yield f"- Trigger: {bug.trigger}."
+    yield f"- Symptom: {bug.symptom}."
+    yield f"- Fix: {bug.fix}."
+    scenario = scenario_of_bug(bug.id)
+    if scenario is not None and scenario.stage:
+        yield f"- Its search also has {' and '.join(scenario.stage)} on, with the switch off too."
+    if bug.links:
+        yield f"- Links: {', '.join(f'<{link}>' for link in bug.links)}"

@@ -1,0 +1,49 @@
+"""Plans whose faults are over before the system can notice them are told before the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shalott.core.plan import Plan
+from shalott.harness.run.plan_checks import faults_too_short
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
+
+pytestmark = pytest.mark.unit
+
+
+def plan(**request: Any) -> Plan:
+    return make_plan(Request(**request), backend="sim", seed=1)
+
+
+def test_partitions_shorter_than_a_net_tick_are_told() -> None:
+    (note,) = faults_too_short(plan(nemesis="partition", nemesis_duration="3"))
+    assert note.startswith("No fault of this plan lasts longer than 3")
+    assert "and mirrored notices that a node is silent after up to 5 s" in note
+    (note,) = faults_too_short(plan(nemesis="pause", nemesis_duration="3"))
+    assert "after up to 5 s" in note
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        {"nemesis": "none"},
+        {"nemesis": "partition", "nemesis_duration": "6"},
+        {"nemesis": "partition,kill", "nemesis_duration": "3"},
+        {"nemesis": "partition", "nemesis_duration": "3", "given": {"net-tick": "2s"}},
+        {"nemesis": "kill", "nemesis_duration": "1"},
+        {"nemesis": "partition", "nemesis_duration": "3", "system": "master-slave"},
+    ],
+)
+def test_plans_that_can_be_noticed_are_not(request_of: dict[str, Any]) -> None:
+    assert faults_too_short(plan(**request_of)) == ()
+
+
+def test_a_follower_misses_its_leader_after_some_heartbeats() -> None:
+    request: dict[str, Any] = {"system": "dledger", "nemesis": "pause", "nemesis_duration": "4"}
+    (note,) = faults_too_short(plan(**request))
+    assert "dledger notices that a node is silent after up to 6 s" in note
+    quick = ("raft.heartbeat_interval_ms=500",)
+    assert faults_too_short(plan(**request, policy=quick)) == ()

@@ -160,9 +160,9 @@ if __name__ == "__main__":
 # -- memory ----------------------------------------------------------------------------------------
 # The C library keeps what is freed below something that is still used, and a broker frees bodies
 # between small objects that stay: after a queue of 150 MB was deleted, all of it was free and
-# none of it returned (docs/explanation/memory.md). ``malloc_trim`` returns the free pages. It belongs to the
-# C library and to a real process, so it is called from outside the broker, which runs in a
-# simulation too.
+# none of it returned (docs/explanation/memory.md). ``malloc_trim`` returns the free pages. It
+# belongs to the C library and to a real process, so it is called from outside the broker, which
+# runs in a simulation too.
 
 
 LOOK_EVERY_S = 2.0

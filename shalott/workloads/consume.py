@@ -1,9 +1,9 @@
 """The consume workload: applications that subscribe, acknowledge some, and die with the rest.
 
 Publishers send with confirms to queues and exchanges; consumers come and go, and settle what they
-get at once, late, out of order, several at a time, or never (docs/reference/consumers.md). After the heal
-consumers go on until their queues are empty; then they leave, and what is left is taken from every
-queue at every node, those of dead letters and of what had no route too.
+get at once, late, out of order, several at a time, or never (docs/reference/consumers.md). After
+the heal consumers go on until their queues are empty; then they leave, and what is left is taken
+from every queue at every node, those of dead letters and of what had no route too.
 """
 
 from __future__ import annotations

@@ -28,35 +28,15 @@ def message_checkers(plan: Plan, guarantees: ClientGuarantees) -> Sequence[Check
     name = plan.system.name
     closed = SYSTEMS.find(name).closes(plan) if SYSTEMS.has(name) else ()
     return standard_checkers(
-        delivery=plan.gates.delivery,
-        min_acked=plan.gates.min_acked,
-        max_rto_ms=plan.gates.max_rto_ms,
+        plan.gates,
         poll_round_ms=plan.observe_interval_ms,
         guarantees=replace(guarantees, closed=tuple(closed)),
-        strict=plan.gates.one_master,
-        must_settle=plan.gates.must_settle,
-        must_not_crash=plan.gates.must_not_crash,
-        crash_text=plan.gates.crash_text,
-        must_stay_up=plan.gates.must_stay_up,
-        orderly_exits=plan.gates.orderly_exits,
-        must_converge=plan.gates.must_converge,
     )
 
 
 def run_checkers(plan: Plan) -> Sequence[Checker]:
     """The checkers that do not ask what became of messages: masters, outages, counts."""
-    return common_checkers(
-        min_acked=plan.gates.min_acked,
-        max_rto_ms=plan.gates.max_rto_ms,
-        poll_round_ms=plan.observe_interval_ms,
-        strict=plan.gates.one_master,
-        must_settle=plan.gates.must_settle,
-        must_not_crash=plan.gates.must_not_crash,
-        crash_text=plan.gates.crash_text,
-        must_stay_up=plan.gates.must_stay_up,
-        orderly_exits=plan.gates.orderly_exits,
-        must_converge=plan.gates.must_converge,
-    )
+    return common_checkers(plan.gates, poll_round_ms=plan.observe_interval_ms)
 
 
 def invariant_checkers(plan: Plan) -> Sequence[Checker]:

@@ -53,7 +53,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     # sync at once, which those that come meanwhile share.
     confirm_sync_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
     # From here on publishers are stopped; above a part of it messages are paged to disk. A part of
-    # ``memory_bytes``, or bytes. What counts is what queues hold, not the process (docs/explanation/memory.md).
+    # ``memory_bytes``, or bytes. What counts is what queues hold, not the process
+    # (docs/explanation/memory.md).
     vm_memory_high_watermark: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.4
     vm_memory_high_watermark_absolute: Annotated[int, msgspec.Meta(ge=0)] = 0  # 0: the part counts
     vm_memory_high_watermark_paging_ratio: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.5

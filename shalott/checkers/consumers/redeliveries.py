@@ -3,8 +3,9 @@
 Sources. AMQP 0-9-1, basic.deliver, field redelivered; RabbitMQ's guide Consumer Acknowledgements
 and Publisher Confirms, sections Automatic Requeueing of Deliveries and When Will Nacked Messages
 Be Redelivered; on failover its guide Classic Queue Mirroring, Non-graceful Master Failure: all
-unacknowledged messages are requeued, and clients may see duplicates, which docs/evidence/loss-windows.md
-calls L9: an acknowledgement that had not reached the mirrors is not known to who is promoted.
+unacknowledged messages are requeued, and clients may see duplicates, which
+docs/evidence/loss-windows.md calls L9: an acknowledgement that had not reached the mirrors is not
+known to who is promoted.
 
 What is certain, and nothing else is judged:
 

@@ -1,4 +1,5 @@
-"""The rows of a run of the workload ``consume`` as columns (docs/reference/consumers.md, section 1).
+"""The rows of a run of the workload ``consume`` as columns (docs/reference/consumers.md, section
+1).
 
 Queues, consumers and channels are small integers here: their positions in ``names``. A message is
 a row of ``Published``: one that is routed to three queues is three. A *life* is what x-death says

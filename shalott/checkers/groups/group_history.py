@@ -1,8 +1,9 @@
 """The history of consumer groups as columns: what was sent, who had which queue, what was given to
 whom, what was said of it, and what was left at the end.
 
-The rows are those of docs/reference/consumers.md, section 1. Everything is parsed once for all checkers of a
-run. Groups are numbered as the plan has them (GroupRules.groups), messages by their value.
+The rows are those of docs/reference/consumers.md, section 1. Everything is parsed once for all
+checkers of a run. Groups are numbered as the plan has them (GroupRules.groups), messages by their
+value.
 """
 
 from __future__ import annotations

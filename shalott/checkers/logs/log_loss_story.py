@@ -6,8 +6,8 @@ step: who acknowledged and whether anybody else was known to have it, what hit t
 elected, who became master with a log that ends earlier, who was deposed, and what was cut off.
 
 By the steps that were seen a run has a cause, a key of CAUSES. None of them excuses anything: what
-was acknowledged and is lost makes the run invalid with any cause. docs/evidence/loss-windows.md says
-what closes each.
+was acknowledged and is lost makes the run invalid with any cause. docs/evidence/loss-windows.md
+says what closes each.
 """
 
 from __future__ import annotations

@@ -153,9 +153,9 @@ def class_name(value: ModelClass) -> str:
     return name if isinstance(name, str) else value.__name__
 
 
-def _is_defined_in(value: ModelClass, module: ModuleType) -> bool:
+def _is_defined_in(value: object, module: ModuleType) -> bool:
     """Not merely imported there, but by a package from one of its own modules."""
-    home = str(value.__module__)
+    home = str(getattr(value, "__module__", ""))
     return home == module.__name__ or home.startswith(f"{module.__name__}.")
 
 

@@ -1,9 +1,9 @@
 """ConnectionRows: what passed on one AMQP connection, as rows of the history.
 
-The rows are those that docs/reference/consumers.md names for the workload ``consume``: channels and consumers
-from their beginning to their end, deliveries, and what was said of them. They say what was on the
-wire, caused by an application or by its library's recovery. A consumer that a library makes
-again on a new channel is a new consumer, though its tag be the same; the old one is ``lost``.
+The rows are those that docs/reference/consumers.md names for the workload ``consume``: channels and
+consumers from their beginning to their end, deliveries, and what was said of them. They say what
+was on the wire, caused by an application or by its library's recovery. A consumer that a library
+makes again on a new channel is a new consumer, though its tag be the same; the old one is ``lost``.
 
 An ack, nack or reject is ok once a passive queue.declare of its queue, sent later on the same
 channel, was answered. What a publish came to is kept for its client (``published``).

@@ -14,13 +14,13 @@ from shalott.harness.cli.checking import CheckRequest, check_files
 
 STORE = Path("store")
 
-_DESCRIPTION = (
+DESCRIPTION = (
     "Is a history linearizable? Exit code 0: yes, 1: no, 2: it could not be decided. A FILE is a"
     " Parquet history, Jepsen's EDN, our JSON lines, a log of Jepsen's or Violin's, any of them"
     " compressed by gzip, - for standard input, a run's directory or name, or `latest`."
 )
 # names, type or None for a switch, default, help
-_OPTIONS: tuple[tuple[tuple[str, ...], type | None, object, str], ...] = (
+OPTIONS: tuple[tuple[tuple[str, ...], type | None, object, str], ...] = (
     (
         ("--model", "-m"),
         str,
@@ -51,9 +51,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser("shalott check", description=_DESCRIPTION, allow_abbrev=False)
+    parser = _Parser("shalott check", description=DESCRIPTION, allow_abbrev=False)
     parser.add_argument("files", nargs="*", metavar="FILE", help="histories, or runs")
-    for names, kind, default, text in _OPTIONS:
+    for names, kind, default, text in OPTIONS:
         if kind is None:
             parser.add_argument(*names, action="store_true", help=text)
         elif kind is list:

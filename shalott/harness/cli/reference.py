@@ -29,6 +29,7 @@ from shalott.checkers.models.model import REQUIRED, options_of
 from shalott.checkers.models.outside import MODELS, ModelClass, class_name
 from shalott.cluster.base import System
 from shalott.cluster.capabilities import MOST
+from shalott.cluster.ssh.inventory import HOSTS_PANEL
 from shalott.cluster.systems.record import SYSTEMS, SystemRecord
 from shalott.core.doors import OWN, Door, Record, Requirement
 from shalott.core.errors import UsageError
@@ -49,7 +50,7 @@ from shalott.core.plan import (
     Trigger,
     WorkloadPlan,
 )
-from shalott.harness.cli.check_fast import DESCRIPTION, OPTIONS
+from shalott.harness.cli.check import DESCRIPTION, OPTIONS
 from shalott.harness.cli.commands import make_app
 from shalott.harness.cli.ctl import VERBS
 from shalott.harness.cli.interrupts import EXIT_INTERRUPTED
@@ -64,13 +65,12 @@ from shalott.harness.cli.markdown import (
     struct_text,
     wrapped,
 )
-from shalott.harness.cli.parameter_flags import PANEL
-from shalott.harness.cli.ssh_flags import PANEL as HOSTS
+from shalott.harness.cli.options import RECORDS_PANEL
 from shalott.harness.report.meta import Tested
 from shalott.harness.report.results import RunResults
+from shalott.harness.run.backends import make_system
 from shalott.harness.run.planning import make_plan
 from shalott.harness.run.request import Request
-from shalott.harness.run.select import make_system
 from shalott.harness.store.columns import COLUMNS as RUNS_COLUMNS
 from shalott.nemesis.record import FAULTS, FaultRecord
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
@@ -162,11 +162,11 @@ def command_text(name: str) -> str:
         panel = getattr(parameter, "rich_help_panel", None) or ""
         panels.setdefault(panel, []).append(_parameter(parameter))
     elsewhere = []
-    if PANEL in panels:
-        del panels[PANEL]
+    if RECORDS_PANEL in panels:
+        del panels[RECORDS_PANEL]
         elsewhere.append("the parameters of its [system](systems.md) and [workload](workloads.md)")
-    if HOSTS in panels and name != "test":
-        del panels[HOSTS]
+    if HOSTS_PANEL in panels and name != "test":
+        del panels[HOSTS_PANEL]
         elsewhere.append("the flags of hosts that [`test`](#shalott-test) has")
     if elsewhere:
         panels.setdefault("", []).append(item(f"And {', and '.join(elsewhere)}."))

@@ -29,7 +29,7 @@ from shalott.harness.matrix.run_outcomes import (
     earlier_nights,
     outcome_of,
 )
-from shalott.harness.run.planning import Request
+from shalott.harness.run.request import Request
 from shalott.harness.store.columns import RUNS_SCHEMA
 
 COMPARED_NIGHTS = 7  # as a matrix does if it says nothing

@@ -1,7 +1,7 @@
 """The file of a matrix: what a night runs, as TOML, read and checked once.
 
-docs/how-to/run-a-night.md is the manual. All errors are told at once, each with its place; a key that is
-not known with the nearest one that is.
+docs/how-to/run-a-night.md is the manual. All errors are told at once, each with its place; a key
+that is not known with the nearest one that is.
 """
 
 from __future__ import annotations

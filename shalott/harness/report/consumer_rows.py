@@ -1,7 +1,8 @@
 """What the histories of the workloads ``consume`` and ``group`` say of consumers, as columns.
 
-docs/reference/consumers.md says what each row is. A delivery is a row, so there may be a million of them: the
-JSON of ``extra`` is read by Arrow, column by column, and nothing here makes a Python object a row.
+docs/reference/consumers.md says what each row is. A delivery is a row, so there may be a million of
+them: the JSON of ``extra`` is read by Arrow, column by column, and nothing here makes a Python
+object a row.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The known ways to lose an acknowledged message: what each is, and what setting closes it.
 
-L1 to L12 are RabbitMQ's documented windows (docs/evidence/loss-windows.md), as the checker ``total-queue``
-names them. The others are what became of a master of a replicated log, as the checker ``log`` does
-(checkers/logs/log_loss_story.py).
+L1 to L12 are RabbitMQ's documented windows (docs/evidence/loss-windows.md), as the checker
+``total-queue`` names them. The others are what became of a master of a replicated log, as the
+checker ``log`` does (checkers/logs/log_loss_story.py).
 """
 
 from __future__ import annotations

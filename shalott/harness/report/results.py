@@ -1,8 +1,8 @@
 """results.json: the verdict and every checker's result as data, and reading it back.
 
-The schema is RunResults; docs/reference/output-files.md says what each field means. Fields may be added in
-later versions: a reader must ignore those it does not know. ``RESULTS_VERSION`` grows when one
-changes its meaning.
+The schema is RunResults; docs/reference/output-files.md says what each field means. Fields may be
+added in later versions: a reader must ignore those it does not know. ``RESULTS_VERSION`` grows when
+one changes its meaning.
 """
 
 from __future__ import annotations

@@ -73,10 +73,11 @@ async def _serve(worker: Worker, cell: _Cell) -> None:
         process = worker.process
         cell.in_flight += 1
         try:
-            kind, error = await worker.perform(answer.invocation, answer.due_ns)
+            done = await worker.perform(answer.invocation, answer.due_ns)
         finally:
             cell.in_flight -= 1
-        cell.tell(Completed(cell.now_ns(), process, worker.node, answer.invocation, kind, error))
+        now_ns, what = cell.now_ns(), answer.invocation
+        cell.tell(Completed(now_ns, process, worker.node, what, done.type, done.error))
         backoff_s = worker.backoff_s
         if backoff_s:
             await asyncio.sleep(backoff_s)

@@ -19,7 +19,7 @@ from shalott.cluster.systems.settling import observe_all
 from shalott.core.errors import ClientError, HarnessError, Indefinite
 from shalott.core.history import Recorder
 from shalott.core.json_value import Json
-from shalott.core.op import NEMESIS
+from shalott.core.op import NEMESIS, Completion, Invocation
 from shalott.core.worker import describe
 from shalott.harness.run.world import World
 
@@ -54,7 +54,8 @@ class DeathWatch:
     def _node_died(self, ended: NodeExit) -> None:
         """Its row begins now. A simulated node calls this from its own process, in which no task
         runs any more: the rest is left to one of the harness."""
-        self._deaths.put_nowait((self.record.invoke(NEMESIS, ended.node, "died"), ended))
+        index = self.record.invoke(NEMESIS, ended.node, Invocation(f="died"))
+        self._deaths.put_nowait((index, ended))
 
     async def _record_all(self) -> None:
         while True:
@@ -70,7 +71,7 @@ class DeathWatch:
             printed = await self.world.cluster.output(ended.node, LAST_LINES)
         except HarnessError as error:
             printed = f"(its output can't be read: {error})"
-        self.record.complete(index, "info", extra={**extra, "output": printed})
+        self.record.complete(index, Completion(type="info", extra={**extra, "output": printed}))
         log.warning("%s died: %s", ended.node, how_it_ended(ended.exit_code, ended.out_of_memory))
 
     async def _start_once_more(self, node: str) -> None:
@@ -135,12 +136,12 @@ class Observer:
         interval_ns = self.interval_ms * 1_000_000
         while True:
             began_ns = self.record.now_ns()
-            index = self.record.invoke(NEMESIS, node, "observe")
+            index = self.record.invoke(NEMESIS, node, Invocation(f="observe"))
             try:
                 async with asyncio.timeout(OBSERVE_TIMEOUT_S):
                     belief = await self.world.system.observe(self.world.cluster, node)
-                self.record.complete(index, "ok", extra=belief)
+                self.record.complete(index, Completion(type="ok", extra=belief))
             except (ClientError, HarnessError, OSError, TimeoutError) as error:
-                self.record.complete(index, "info", error=describe(error))
+                self.record.complete(index, Completion(type="info", error=describe(error)))
             rest_ns = began_ns + interval_ns - self.record.now_ns()
             await asyncio.sleep(max(0, rest_ns) / 1e9)

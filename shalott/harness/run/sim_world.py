@@ -7,7 +7,7 @@ it. The nemesis records its operations in the same way. harness/run/simulate.py 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -22,7 +22,7 @@ from shalott.cluster.sim.loop.trace import Trace
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.errors import MissingCapability
 from shalott.core.history import EMPTY_EVENTS, History
-from shalott.core.op import OpType
+from shalott.core.op import Completion, Invocation
 from shalott.core.plan import DiskPlan, Plan, SimPlan
 from shalott.core.recording import RunRecorder
 from shalott.harness.run.backends import check_world, make_system
@@ -113,74 +113,22 @@ class TracedRecorder:
         return self._recorder.now_ns()
 
     def invoke(
-        self,
-        process: int,
-        node: str,
-        f: str,
-        *,
-        key: str = "",
-        value: int | None = None,
-        extra: Mapping[str, object] | None = None,
-        due_ns: int | None = None,
+        self, process: int, node: str, invocation: Invocation, due_ns: int | None = None
     ) -> int:
-        said = _encode((process, node, f, key, value, extra))
-        self._trace.event(self._clock_ns(), "invoke", said)
-        return self._recorder.invoke(
-            process, node, f, key=key, value=value, extra=extra, due_ns=due_ns
-        )
+        asked = (invocation.f, invocation.key, invocation.value, invocation.extra)
+        self._trace.event(self._clock_ns(), "invoke", _encode((process, node, *asked)))
+        return self._recorder.invoke(process, node, invocation, due_ns)
 
-    def complete(
-        self,
-        index: int,
-        kind: OpType,
-        *,
-        key: str | None = None,
-        value: int | None = None,
-        offset: int | None = None,
-        redelivered: bool | None = None,
-        error: str | None = None,
-        extra: Mapping[str, object] | None = None,
-    ) -> None:
-        elsewhere = () if key is None else (key,)
-        said = _encode((index, value, offset, redelivered, error, extra, *elsewhere))
-        self._trace.event(self._clock_ns(), kind, said)
-        self._recorder.complete(
-            index,
-            kind,
-            key=key,
-            value=value,
-            offset=offset,
-            redelivered=redelivered,
-            error=error,
-            extra=extra,
-        )
+    def complete(self, index: int, completion: Completion) -> None:
+        elsewhere = () if completion.key is None else (completion.key,)
+        text = _encode((index, *_answer(completion), *elsewhere))
+        self._trace.event(self._clock_ns(), completion.type, text)
+        self._recorder.complete(index, completion)
 
-    def happened(
-        self,
-        process: int,
-        node: str,
-        f: str,
-        *,
-        key: str = "",
-        value: int | None = None,
-        offset: int | None = None,
-        redelivered: bool | None = None,
-        error: str | None = None,
-        extra: Mapping[str, object] | None = None,
-    ) -> None:
-        said = _encode((process, node, f, key, value, offset, redelivered, error, extra))
-        self._trace.event(self._clock_ns(), "happened", said)
-        self._recorder.happened(
-            process,
-            node,
-            f,
-            key=key,
-            value=value,
-            offset=offset,
-            redelivered=redelivered,
-            error=error,
-            extra=extra,
-        )
+    def happened(self, process: int, node: str, f: str, completion: Completion) -> None:
+        text = _encode((process, node, f, completion.key or "", *_answer(completion)))
+        self._trace.event(self._clock_ns(), "happened", text)
+        self._recorder.happened(process, node, f, completion)
 
     async def keep_flushed(self) -> None:
         await self._recorder.keep_flushed()
@@ -190,3 +138,13 @@ class TracedRecorder:
 
     def history(self, events: pa.Table = EMPTY_EVENTS) -> History:
         return self._recorder.history(events)
+
+
+def _answer(completion: Completion) -> tuple[object, ...]:
+    return (
+        completion.value,
+        completion.offset,
+        completion.redelivered,
+        completion.error,
+        completion.extra,
+    )

@@ -19,7 +19,7 @@ from shalott.core.client import Client
 from shalott.core.errors import BootFailed, ClientError, Definite, Unreachable
 from shalott.core.generator import Generator
 from shalott.core.json_value import Json
-from shalott.core.op import NEMESIS, Invocation
+from shalott.core.op import NEMESIS, Completion, Invocation
 from shalott.core.plan import Plan
 from shalott.core.recording import RunRecorder
 from shalott.core.worker import describe
@@ -96,9 +96,11 @@ class Stage:
                 await cluster.start(node)
         self.healed = True
         if isinstance(system, MendsPartitions) and system.wants_mending:
-            index = self.record.invoke(NEMESIS, "", "operator")
+            index = self.record.invoke(NEMESIS, "", Invocation(f="operator"))
             restarted = await system.mend_partition(cluster)
-            self.record.complete(index, "info", extra={"restarted": list(restarted)})
+            self.record.complete(
+                index, Completion(type="info", extra={"restarted": list(restarted)})
+            )
             if restarted:
                 log.info("the operator restarted %s", ", ".join(restarted))
 
@@ -222,7 +224,9 @@ class Stage:
         """What is put into the mapping is recorded when the phase ends."""
         self.show(name)
         log.info("phase %s", name)
-        index = self.record.invoke(NEMESIS, "", "phase", extra={"phase": name})
+        index = self.record.invoke(NEMESIS, "", Invocation(f="phase", extra={"phase": name}))
         found: dict[str, Json] = {}
         yield found
-        self.record.complete(index, "ok", extra={"phase": name, **found} if found else None)
+        self.record.complete(
+            index, Completion(type="ok", extra={"phase": name, **found} if found else None)
+        )

@@ -31,7 +31,7 @@ from shalott.cluster.base import Cluster
 from shalott.cluster.precedence import threads_first
 from shalott.cluster.stalls import STALL_S, TICK_S, CarriesTraffic, Stall, StallKind
 from shalott.core.history import Recorder
-from shalott.core.op import NEMESIS
+from shalott.core.op import NEMESIS, Completion, Invocation
 
 log = logging.getLogger("shalott.run")
 
@@ -164,8 +164,8 @@ def record_stall(record: Recorder, stall: Stall) -> None:
     }
     if stall.asleep_s:
         extra["asleep_ns"] = round(stall.asleep_s * 1e9)
-    index = record.invoke(NEMESIS, "", "stall", extra=extra)
-    record.complete(index, "info", extra=extra)
+    index = record.invoke(NEMESIS, "", Invocation(f="stall", extra=extra))
+    record.complete(index, Completion(type="info", extra=extra))
     lasted_s = stall.asleep_s or stall.end_s - stall.begin_s
     log.warning("a stall of the harness's: %s, %.2f s", stall.kind, lasted_s)
 

@@ -1,4 +1,5 @@
-"""Scenarios of RabbitMQ's documented loss windows (docs/evidence/loss-windows.md), and what closes each."""
+"""Scenarios of RabbitMQ's documented loss windows (docs/evidence/loss-windows.md), and what closes
+each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""docs/evidence/known-bugs.md: the catalogue of known bugs and loss windows, and what finding each costs.
+"""docs/evidence/known-bugs.md: the catalogue of known bugs and loss windows, and what finding each
+costs.
 
 Written from three things: the catalogue (broker/known_bugs.py), the scenarios that find its bugs
 (harness/scenarios/catalogue.py), and what was measured when each scenario was run on a range

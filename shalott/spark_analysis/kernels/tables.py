@@ -1,8 +1,8 @@
 """The tables of a report over many runs: their columns, the same for each engine.
 
-One table a job; docs/how-to/report-on-many-runs.md tells each column. Times are int64 nanoseconds from the run's
-start, ids are signed. A column's place and type are a contract: files of different nights are read
-as one.
+One table a job; docs/how-to/report-on-many-runs.md tells each column. Times are int64 nanoseconds
+from the run's start, ids are signed. A column's place and type are a contract: files of different
+nights are read as one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Histories of consumers, put together by hand: the rows of docs/reference/consumers.md. Times are seconds.
+"""Histories of consumers, put together by hand: the rows of docs/reference/consumers.md. Times are
+seconds.
 
 A tale has a calm beginning: n1 is master of its queues from 0.2 s to the end, unless it is told
 otherwise, and every publish is confirmed within 10 ms.

@@ -1,4 +1,5 @@
-"""Histories of consumer groups put together by hand, by the contract of docs/reference/consumers.md.
+"""Histories of consumer groups put together by hand, by the contract of
+docs/reference/consumers.md.
 
 Times are seconds. The load lasts for 60 s, everything is healed at 62 s, and from 65.2 s on, when
 no member is left, every queue is read and every group's offset asked for.

@@ -1,4 +1,5 @@
-"""What docs/how-to/check-a-history.md says a check takes of memory is an upper bound, valid or not."""
+"""What docs/how-to/check-a-history.md says a check takes of memory is an upper bound, valid or
+not."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The page of a fleet report in a real browser: on a phone, in the dark, by keys, on paper.
 
-With SHALOTT_PICTURES=DIRECTORY the pictures of docs/how-to/report-on-many-runs.md are made (scripts/pictures),
-of the store that SHALOTT_REPORTED_STORE names if it names one.
+With SHALOTT_PICTURES=DIRECTORY the pictures of docs/how-to/report-on-many-runs.md are made
+(scripts/pictures), of the store that SHALOTT_REPORTED_STORE names if it names one.
 """
 
 from __future__ import annotations

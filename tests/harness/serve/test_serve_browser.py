@@ -1,7 +1,7 @@
 """The pages of a store in a real browser: by keys, on a phone, in the dark, and while a run grows.
 
-With SHALOTT_PICTURES=DIRECTORY the pictures of docs/how-to/browse-a-store.md are made (scripts/pictures), of the
-store that SHALOTT_PICTURED_STORE names if it names one.
+With SHALOTT_PICTURES=DIRECTORY the pictures of docs/how-to/browse-a-store.md are made
+(scripts/pictures), of the store that SHALOTT_PICTURED_STORE names if it names one.
 """
 
 from __future__ import annotations

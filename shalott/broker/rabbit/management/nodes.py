@@ -105,6 +105,12 @@ def listeners(backend: ManagementBackend) -> list[dict[str, object]]:
     ]
 
 
+def _counted(queue: Mapping[str, object], key: str) -> int:
+    """A number of a queue's row; a queue whose master does not answer has none."""
+    number = queue.get(key)
+    return number if isinstance(number, int) else 0
+
+
 async def overview(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
@@ -122,11 +128,11 @@ async def overview(
             "message_stats": summed(
                 [s for q in queues if isinstance(s := q.get("message_stats"), dict)]
             ),
-            "queue_totals": {key: sum(q.get(key, 0) for q in queues) for key in counted},
+            "queue_totals": {key: sum(_counted(q, key) for q in queues) for key in counted},
             "object_totals": {
                 "queues": len(queues),
                 "exchanges": len(exchange_rows(backend)),
-                "consumers": sum(queue.get("consumers", 0) for queue in queues),
+                "consumers": sum(_counted(queue, "consumers") for queue in queues),
                 "connections": len(connections),
                 "channels": sum(connection.channels for connection in connections),
             },

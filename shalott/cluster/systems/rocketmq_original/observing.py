@@ -3,7 +3,8 @@
 ``Views`` asks the services of one node and puts their answers together: a service that does not
 answer leaves its part unknown; if none answers, the node can't be asked. The functions are pure:
 answers in, a view out. The fields are those of our own brokers' claims
-(docs/reference/output-files.md); what an answer does not tell is None, which is unknown, and never guessed:
+(docs/reference/output-files.md); what an answer does not tell is None, which is unknown, and never
+guessed:
 
 - a slave's epoch: its list of epochs grows only when data of the new one arrives;
 - whom a slave follows, and who is synchronised, in releases before 5 without DLedger;

@@ -4,8 +4,9 @@
 slaves hear of the new master from the name servers. A former master's broker stays off until he has
 seen to it (await_others.py), and he does so when the other slaves have found the new master: a
 slave that meets the old one again before, on its old address, stays with it
-(docs/evidence/analyses/README.md). It is given the slave's place in its properties and an empty store before
-it follows: HAService copies from where a slave's log ends, and never cuts what was written apart.
+(docs/evidence/analyses/README.md). It is given the slave's place in its properties and an empty
+store before it follows: HAService copies from where a slave's log ends, and never cuts what was
+written apart.
 
 *Controllers*: he has them elect (ELECT_MASTER, 1002), and takes a broker that is gone for good out
 of the group (CLEAN_BROKER_DATA, 1011).

@@ -1,7 +1,8 @@
 """The management page in a real browser, on small clusters of processes: what is seen of a healthy
 cluster, of mirrors that are behind, of messages on their way round a ring, and of a partition.
 
-With SHALOTT_PICTURES=DIRECTORY the pictures of docs/reference/management.md are made (scripts/pictures).
+With SHALOTT_PICTURES=DIRECTORY the pictures of docs/reference/management.md are made
+(scripts/pictures).
 """
 
 from __future__ import annotations

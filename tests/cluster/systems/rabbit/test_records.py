@@ -1,4 +1,5 @@
-"""Which windows of loss the settings of a plan rule out, as docs/evidence/loss-windows.md has it."""
+"""Which windows of loss the settings of a plan rule out, as docs/evidence/loss-windows.md has
+it."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class WorkloadRecord:
     has. ``complete``: given the struct's values and how many nodes serve clients, the values that a
     plan stores. ``check``: raises UsageError for a plan that it can't have. ``draw``: values for a
     search's run; what it leaves out has its default. ``search``: fields of a swarm by name
-    (harness/search/drawing/swarm.py) that searches with this workload have on every system.
+    (harness/scenarios/swarm.py) that searches with this workload have on every system.
     ``describe``: a few words for the report.
 
     For shrinking: ``lower`` names whole numbers that may be made smaller, down to 1; ``calm`` has

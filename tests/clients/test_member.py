@@ -124,7 +124,8 @@ def test_a_message_that_nobody_can_do_with_is_retried_and_ends_as_a_dead_letter(
         assert all(
             1 <= later - sooner < 1.5 for sooner, later in zip(times, times[1:], strict=False)
         )
-        assert groups.world.broker.store.queue_range("%DLQ%g", 0) == (0, 1)
+        assert groups.world.broker.store.reader.queue_range("%DLQ%g", 0) == (0, 1)
+        assert groups.committed("g", "%RETRY%g") == 2
 
     with_groups(test)
 

@@ -74,8 +74,8 @@ def test_a_broker_that_loses_messages_is_found_there(
         nonlocal count
         publish(self, message, redelivered=redelivered)
         count += 1
-        if count % 5 == 0 and self.queue.ready:
-            self._fetch(True)
+        if count % 5 == 0 and self.queue.messages.ready:
+            self.dispatch._fetch(True)
 
     monkeypatch.setattr(Master, "publish", forgetful)
     outcome = run(workload)

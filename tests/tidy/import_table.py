@@ -98,19 +98,32 @@ ROOMS: tuple[Room, ...] = (
         (
             *("core", "checkers", "cluster", "cluster.sim", "cluster.systems", "nemesis"),
             *("workloads", "harness.report", "harness.stories", "harness.store"),
-            "cluster.ssh.inventory",
+            *("cluster.ssh.inventory", "cluster.docker.reachable", "cluster.disks.of_nodes"),
         ),
         FLOW_LIBRARIES,
         lazily=("cluster.disks", "cluster.docker", "cluster.local", "cluster.ssh"),
     ),
     Room(
+        "harness.scenarios",
+        ("core", "cluster", "cluster.systems", "nemesis", "workloads", "harness.run"),
+        ("msgspec",),
+    ),
+    Room(
         "harness.search",
         (
-            *("core", "checkers", "cluster", "cluster.systems", "nemesis", "workloads"),
-            *("harness.report", "harness.store", "harness.run", "broker", "broker.base"),
+            *("core", "checkers", "cluster", "cluster.systems", "nemesis", "workloads", "broker"),
+            *("harness.report", "harness.store", "harness.run", "harness.scenarios"),
+            *("broker.base", "cluster.sim"),
         ),
         FLOW_LIBRARIES,
-        lazily=("cluster.sim",),
+    ),
+    Room(
+        "harness.shrinking",
+        (
+            *("core", "cluster.systems.record", "nemesis", "workloads", "harness.report"),
+            *("harness.run", "harness.scenarios", "harness.search"),
+        ),
+        FLOW_LIBRARIES,
     ),
     Room(
         "harness.originals",
@@ -145,14 +158,14 @@ ROOMS: tuple[Room, ...] = (
         "harness.cli",
         (
             *("core", "checkers", "cluster.systems.record", "workloads"),
-            *("harness.store", "harness.matrix", "harness.run", "harness.search"),
-            *("broker", "broker.base", "cluster.ssh.inventory", "harness.originals"),
+            *("harness.store", "harness.matrix", "harness.run", "harness.search", "harness.fleet"),
+            *("harness.scenarios", "harness.shrinking", "broker", "broker.base", "nemesis"),
+            *("cluster", "cluster.ssh.inventory", "harness.originals", "harness.report"),
+            *("spark_analysis", "broker.rabbit.ctl", "broker.rabbit.config"),
+            "broker.rocket.config",
         ),
         FLOW_LIBRARIES,
-        lazily=(
-            *("cluster", "cluster.ssh", "spark_analysis", "checkers.porcupine"),
-            *("broker.rabbit.ctl", "harness.serve", "harness.fleet"),
-        ),
+        lazily=(*("cluster.docker", "cluster.ssh", "checkers.porcupine", "harness.serve"),),
     ),
 )
 

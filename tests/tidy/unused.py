@@ -29,12 +29,14 @@ NO_USER_HERE: Mapping[tuple[str, str], str] = {
 IMPORTED_AS: Mapping[str, str] = {
     "aio-pika": "aio_pika",
     "pytest-timeout": "pytest_timeout",
+    "pytest-xdist": "xdist",
     "pyyaml": "yaml",
 }
 # Dependencies that are used without being imported, and how.
 RUN_BY_NAME: Mapping[str, str] = {
     "tox": "scripts/test runs it",
     "pytest-timeout": "pytest loads it: `timeout` of pyproject.toml",
+    "pytest-xdist": "pytest loads it: tox.ini has `-n`",
     "ruff": "tox.ini runs it",
     "mypy": "tox.ini runs it",
     "mkdocs-material": "mkdocs.yml names it",

@@ -11,7 +11,7 @@ words are those of jepsen/src/jepsen/tests/kafka.clj; a key is one queue, "topic
 A send's ``extra`` may have {"sent": n}: a library that retries by itself sent it n times, and each
 time it may have been stored. {"transaction": "commit"} is a send that brokers decide later: it is
 ok without an offset, and has to be there once they have said that nothing waits to be decided
-(``settle``; clients/java/transactions.py).
+(``settle``; clients/java/sends.py).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ less than the plan's gate demands is "unknown".
 Latencies are measured twice: from when an operation began, which leaves out how long it waited for
 a client that was free, and from when the schedule wanted it (the column ``due_ns``). The second is
 what a user would have seen. An operation that begins late stands for those that were given up
-behind it too (core/generator/combinators.py): each is counted with the wait that it would
+behind it too (core/generator.py): each is counted with the wait that it would
 have had, as HdrHistogram's recordValueWithExpectedInterval does (Gil Tene: coordinated omission).
 Older histories have no such column; then only the first is told.
 """

@@ -144,7 +144,7 @@ class SystemRecord:
     system can't have. ``serves``: the service whose nodes clients connect to, where nodes differ.
     ``promises``: of systems that keep a replicated log. ``readers``: how clients read it.
     ``canonical``: settings as a plan has them, of what a user may also type otherwise; raises
-    UsageError. ``closes``: the documented windows of loss (checkers/queues/windows.py) that a
+    UsageError. ``closes``: the documented windows of loss (checkers/queues/loss_windows.py) that a
     plan's settings rule out. ``stays_up``: a node runs until an operator or a fault ends it, and no
     process within it crashes; a run in which one did not is invalid.
     ``orderly_exits``: codes with which a node may end by itself nevertheless.

@@ -16,7 +16,7 @@ from shalott.harness.report.draw import Bar
 from shalott.harness.report.loss_windows import LOSS_WINDOWS
 from shalott.harness.report.verdict_words import is_about_logs, weight
 
-Detail = Mapping[str, Any]  # of a result or an anomaly (checkers/base.py)
+Detail = Mapping[str, Any]  # of a result or an anomaly (checkers/checker.py)
 Row = dict[str, Any]  # of a history, or of its events
 ANOMALIES_MAX = 40  # shown of one kind
 ROWS_MAX = 32  # operations shown for one anomaly

@@ -4,7 +4,7 @@
 which records a plan names and who provided them, ``check_provided`` whether they are here.
 ``faults_too_short`` says before the run, and in its report, that a system can't notice the plan's
 faults: a link that is mended, or a node that goes on, before the others miss it has changed nothing
-that they act on. Whether they did notice is judged after the run (checkers/runs/noticed.py).
+that they act on. Whether they did notice is judged after the run (checkers/runs/fault_effects.py).
 """
 
 from __future__ import annotations

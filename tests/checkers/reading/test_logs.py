@@ -9,6 +9,7 @@ import pytest
 from shalott.checkers.history.concurrent import ConcurrentHistory
 from shalott.checkers.reading import read_history
 from shalott.core.errors import UnreadableHistory
+from shalott.core.op import Completion, Invocation
 from shalott.core.recording import HistoryWriter
 from tests.checkers.reading.written import is_whole, read_text, seen
 
@@ -229,17 +230,17 @@ class Clock:
 
 def record(path: Path) -> HistoryWriter:
     writer = HistoryWriter(path, clock_ns=Clock(), wall_ns=lambda: 7)
-    fault = writer.invoke(-1, "", "partition", extra={"fault": "p1"})
-    first = writer.invoke(0, "n1", "enqueue", key='q "1"', value=5)
-    second = writer.invoke(1, "n2", "dequeue", key='q "1"')
-    writer.complete(first, "ok")
-    third = writer.invoke(2, "n3", "dequeue", key="q2")
-    writer.complete(second, "ok", value=5, redelivered=False)
-    writer.complete(third, "fail", error="empty")
-    writer.complete(fault, "info")
-    fourth = writer.invoke(0, "n1", "enqueue", key="q2", value=6)
-    writer.complete(fourth, "info", error="no answer")
-    writer.invoke(1, "n2", "dequeue", key="q2")
+    fault = writer.invoke(-1, "", Invocation(f="partition", extra={"fault": "p1"}))
+    first = writer.invoke(0, "n1", Invocation(f="enqueue", key='q "1"', value=5))
+    second = writer.invoke(1, "n2", Invocation(f="dequeue", key='q "1"'))
+    writer.complete(first, Completion(type="ok"))
+    third = writer.invoke(2, "n3", Invocation(f="dequeue", key="q2"))
+    writer.complete(second, Completion(type="ok", value=5, redelivered=False))
+    writer.complete(third, Completion(type="fail", error="empty"))
+    writer.complete(fault, Completion(type="info"))
+    fourth = writer.invoke(0, "n1", Invocation(f="enqueue", key="q2", value=6))
+    writer.complete(fourth, Completion(type="info", error="no answer"))
+    writer.invoke(1, "n2", Invocation(f="dequeue", key="q2"))
     return writer
 
 

@@ -19,7 +19,7 @@ from shalott.checkers.models import BUILT_IN
 from shalott.checkers.reading import read_history
 from shalott.core.errors import UnreadableHistory
 from shalott.core.history import write_history
-from shalott.core.op import NEMESIS
+from shalott.core.op import NEMESIS, Completion, Invocation
 from shalott.core.recording import HistoryWriter, recover
 from shalott.harness.cli.main import run_command
 from tests.checkers.reading.test_edn import REGISTER, REGISTER_SEEN
@@ -361,14 +361,14 @@ def test_export_to_standard_output_with_the_nemesis(shalott: Shalott, run_stored
 def test_export_keeps_what_logs_brought_and_whom_faults_hit(shalott: Shalott) -> None:
     writer = HistoryWriter(Path("history.jsonl"), clock_ns=iter(range(100)).__next__)
     targets = {"kind": "partition", "nodes": ["n1", "n2"], "links": [["n1", "n3"]]}
-    fault = writer.invoke(NEMESIS, "", "partition", extra=targets)
-    sent = writer.invoke(0, "n1", "send", key="t/0", value=7)
-    writer.complete(sent, "ok", value=7, offset=3)
-    other = writer.invoke(0, "n1", "send", key="t/1", value=8)
-    writer.complete(other, "ok", value=8, offset=0)
-    poll = writer.invoke(1, "n2", "poll", key="t/0")
-    writer.complete(poll, "ok", extra={"from": 3, "records": [[3, 7]]})
-    writer.complete(fault, "info", extra={**targets, "proved_effective": True})
+    fault = writer.invoke(NEMESIS, "", Invocation(f="partition", extra=targets))
+    sent = writer.invoke(0, "n1", Invocation(f="send", key="t/0", value=7))
+    writer.complete(sent, Completion(type="ok", value=7, offset=3))
+    other = writer.invoke(0, "n1", Invocation(f="send", key="t/1", value=8))
+    writer.complete(other, Completion(type="ok", value=8, offset=0))
+    poll = writer.invoke(1, "n2", Invocation(f="poll", key="t/0"))
+    writer.complete(poll, Completion(type="ok", extra={"from": 3, "records": [[3, 7]]}))
+    writer.complete(fault, Completion(type="info", extra={**targets, "proved_effective": True}))
     writer.close()
     assert shalott(["export", "history.jsonl", "--nemesis", "-o", "log.edn"]).code == 0
     lines = Path("log.edn").read_text().splitlines()

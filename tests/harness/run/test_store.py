@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from shalott.core.errors import StoreError, UsageError
+from shalott.core.op import Completion, Invocation
 from shalott.core.recording import HistoryWriter, recover
 from shalott.harness.run import store as store_module
 from shalott.harness.run.store import RunDirectory, Store
@@ -25,7 +26,8 @@ def store(tmp_path: Path) -> Store:
 
 def recorded(directory: RunDirectory) -> None:
     writer = HistoryWriter(directory.recording)
-    writer.complete(writer.invoke(0, "n1", "enqueue", key="q", value=1), "ok")
+    index = writer.invoke(0, "n1", Invocation(f="enqueue", key="q", value=1))
+    writer.complete(index, Completion(type="ok"))
     writer.close()
 
 

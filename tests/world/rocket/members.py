@@ -10,7 +10,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 import msgspec
-from shalott.clients.rocketmq.rows import Rows
 
 from shalott.broker.rocket.config import parse_address
 from shalott.broker.rocket.processor.delays import deliver_delayed
@@ -18,8 +17,9 @@ from shalott.broker.rocket.remoting.command import Command, RequestCode, Respons
 from shalott.broker.rocket.remoting.route_data import BrokerData, QueueData, TopicRoute, encode_body
 from shalott.broker.rocket.remoting.server import Caller, RemotingServer
 from shalott.checkers.groups.group_rules import Group
-from shalott.clients.rocketmq.consumption import Listener, MemberSettings
+from shalott.clients.rocketmq.consumption import Listener, MemberSettings, Membership
 from shalott.clients.rocketmq.member import Member
+from shalott.core.client import ClientRows
 from shalott.core.memory_recording import MemoryRecorder
 from shalott.core.message_body import encode_body as encode_value
 from tests.world.clock.virtual import HOST
@@ -58,13 +58,15 @@ class Groups:
 
     def join(self, group: Group, settings: MemberSettings = SETTINGS) -> Member:
         member = Member(
-            f"{group.name}-{len(self.members)}",
-            group,
-            settings=settings,
-            name_server=self.name_server,
-            dial=parse_address,
-            listener=self.listener,
-            rows=Rows(self.recorder, 0, "n1"),
+            Membership(
+                name=f"{group.name}-{len(self.members)}",
+                group=group,
+                settings=settings,
+                name_server=self.name_server,
+                dial=parse_address,
+                listener=self.listener,
+                rows=ClientRows(self.recorder, 0, "n1"),
+            )
         )
         self.members.append(member)
         return member
@@ -90,6 +92,21 @@ class Groups:
             for row in self.rows("deliver")
             if all(row["extra"].get(key) == value for key, value in wanted.items())
         ]
+
+    def owners(self) -> dict[str, str]:
+        """The member that has each queue now, by key."""
+        open_rows = [row for row in self.rows("assignment") if row["complete_ns"] is None]
+        return {row["key"]: row["extra"]["member"] for row in open_rows}
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Let the loop's time, which is virtual, pass until it is so."""
+        async with asyncio.timeout(60):
+            while not condition():
+                await self.passes(0.05)
+
+    async def passes(self, seconds: float) -> None:
+        """Let so much of it pass: for what must not happen meanwhile."""
+        await asyncio.sleep(seconds)
 
     def committed(self, group: str, topic: str = "t", queue: int = 0) -> int | None:
         return self.world.broker.tables.offset(group, topic, queue)

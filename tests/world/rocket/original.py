@@ -28,7 +28,7 @@ from shalott.broker.rocket.config import RocketPeer, parse_address
 from shalott.broker.rocket.remoting.command import RequestCode
 from shalott.broker.rocket.remoting.java_json import decode_java_json
 from shalott.broker.rocket.remoting.route_data import TopicConfig, TopicConfigs
-from shalott.clients.rocketmq import RocketClient
+from shalott.clients.rocketmq.rocket_client import RocketClient
 from shalott.cluster.local.ports import HOST, port_of, reserve_port
 
 ROOT = Path(__file__).parents[3]

@@ -141,7 +141,7 @@ class Node:
         standing: Standing = MEMBER,
     ) -> Node:
         """Read what a former life left on ``disk``. The callables get the incarnation; ``starts``
-        is how often the machine has started the node (broker/base/lives.py).
+        is how often the machine has started the node (broker/base/files.py).
         """
         incarnation = await begin_life(disk, starts)
         env = Env(

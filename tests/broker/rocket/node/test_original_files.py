@@ -19,7 +19,7 @@ from shalott.broker.base.errors import StorageError
 from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.broker.rocket.config import StoreConfig, parse_address
 from shalott.broker.rocket.dledger.ledger import Ledger
-from shalott.clients.rocketmq import Queue, RocketClient, RocketError
+from shalott.clients.rocketmq.rocket_client import Queue, RocketClient, RocketError
 from shalott.clients.rocketmq.stored_messages import decode_messages
 from shalott.cluster.local.ports import HOST, port_of, reserve_port
 from tests.world.env import Events

@@ -19,7 +19,7 @@ from shalott.broker.rocket.processor.topics import DelayTable, OffsetTable
 from shalott.broker.rocket.remoting.command import RequestCode
 from shalott.broker.rocket.remoting.java_json import decode_java_json
 from shalott.broker.rocket.remoting.route_data import TopicConfigs
-from shalott.clients.rocketmq import Queue, RocketClient, RocketError
+from shalott.clients.rocketmq.rocket_client import Queue, RocketClient, RocketError
 from shalott.cluster.local.ports import HOST, port_of, reserve_port
 from shalott.core.errors import ClientError
 from tests.world.processes.rocket import RocketProcess, rocket_nodes

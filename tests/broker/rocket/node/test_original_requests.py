@@ -17,7 +17,7 @@ from shalott.broker.rocket.remoting.command import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.headers import CreateTopic, SendMessageV2
 from shalott.broker.rocket.remoting.java_json import decode_java_json
 from shalott.broker.rocket.remoting.route_data import ClusterInfo
-from shalott.clients.rocketmq import Pulled, Queue, Refused, RocketClient
+from shalott.clients.rocketmq.rocket_client import Pulled, Queue, Refused, RocketClient
 from shalott.clients.rocketmq.stored_messages import encode_properties
 from tests.world.rocket.original import JAVA, OURS, Both, NoFields
 

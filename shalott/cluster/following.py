@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from shalott.cluster.base import CommandResult
+from shalott.cluster.nodes import CommandResult
 
 RunCommand = Callable[[str, Sequence[str]], Awaitable[CommandResult]]  # (node, command)
 

@@ -16,7 +16,7 @@ from typing import Any
 import h11
 import msgspec
 
-from shalott.cluster.base import Endpoint
+from shalott.cluster.nodes import Endpoint
 from shalott.core.errors import Definite, Indefinite
 
 BODY_BYTES_MAX = 64 * 1024 * 1024  # a listing of many queues; anything longer is a mistake

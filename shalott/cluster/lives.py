@@ -30,7 +30,7 @@ STOPPED = ("T", "t")
 
 @dataclass(frozen=True)
 class Lack:
-    """As ``cluster.resources.Shortage``, where there is no msgspec."""
+    """As ``cluster.nodes.Shortage``, where there is no msgspec."""
 
     cpu_percent: float = 0
     memory_left_mib: float = 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from shalott.cluster.base import LinkShape
+from shalott.cluster.nodes import LinkShape
 from shalott.core.plan import FaultAction
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.cuts import Link
@@ -23,7 +23,7 @@ def reach_check(ctx: FaultContext, link: Link) -> Check:
     """Whether bytes arrive, which they must unless somebody has cut the link."""
 
     async def look() -> Seen:
-        return await ctx.cluster.reach(*link, REACH_TIMEOUT_MS)
+        return await ctx.cluster.links.reach(*link, REACH_TIMEOUT_MS)
 
     def reaches() -> Seen:
         return not ctx.cuts.is_cut(link)
@@ -36,7 +36,7 @@ def status_check(ctx: FaultContext, node: str) -> Check:
 
     async def look() -> Seen:
         await ctx.processes.is_gone(node)  # which starts it if it has no excuse to be down
-        state = (await ctx.cluster.status(node)).state
+        state = (await ctx.cluster.processes.status(node)).state
         return "down" if state in ("exited", "absent") else state
 
     def state() -> Seen:

@@ -14,8 +14,8 @@ from contextlib import suppress
 
 import msgspec
 
-from shalott.cluster.base import ports_of
-from shalott.cluster.told import CLIENTS
+from shalott.cluster.nodes import CLIENTS
+from shalott.cluster.system import ports_of
 from shalott.core.plan import FaultAction
 from shalott.nemesis.checks import living, reach_check
 from shalott.nemesis.context import FaultContext

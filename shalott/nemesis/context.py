@@ -18,7 +18,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from shalott.cluster.base import Cluster, System
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.system import System
 from shalott.core.errors import HarnessError, MissingCapability
 from shalott.core.plan import FaultAction
 from shalott.core.rng import Stream

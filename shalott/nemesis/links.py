@@ -12,7 +12,9 @@ from typing import Annotated
 
 import msgspec
 
-from shalott.cluster.base import Capability, LinkShape, MeasuresPackets
+from shalott.cluster.capabilities import Capability
+from shalott.cluster.nodes import LinkShape
+from shalott.cluster.parts import MeasuresPackets
 from shalott.core.parameters import NoParameters
 from shalott.core.plan import FaultAction
 from shalott.nemesis.checks import living, moot, shape_data
@@ -51,14 +53,14 @@ def _healed(ctx: FaultContext, action: FaultAction) -> list[Check]:
 
 def _checks(ctx: FaultContext, links: Sequence[Link]) -> list[Check]:
     shapes = [_shape_check(ctx, link) for link in links]
-    if not isinstance(ctx.cluster, MeasuresPackets):
+    if not isinstance(ctx.cluster.links, MeasuresPackets):
         return shapes
-    return [*shapes, *(packets_check(ctx, ctx.cluster, link) for link in links)]
+    return [*shapes, *(packets_check(ctx, ctx.cluster.links, link) for link in links)]
 
 
 def _shape_check(ctx: FaultContext, link: Link) -> Check:
     async def look() -> Seen:
-        return shape_data(await ctx.cluster.link_shape(*link))
+        return shape_data(await ctx.cluster.links.shape_of(*link))
 
     def shape() -> Seen:
         return shape_data(ctx.settings.shape(link))

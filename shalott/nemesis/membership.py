@@ -13,7 +13,7 @@ A node is given an empty disk only when a member says that it was forgotten: who
 its name, and has forgotten what it acknowledged, must not be taken for who it was.
 
 Proved by the status of the process, and by asking every other running node who belongs to the
-cluster (``ChangesMembers``, cluster/base.py). What the system does not do for the operator is no
+cluster (``ChangesMembers``, cluster/system.py). What the system does not do for the operator is no
 error of the fault: it stands in the fault's row (``refused``), and the node comes back as it was.
 """
 
@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
-from shalott.cluster.base import ChangesMembers
+from shalott.cluster.system import ChangesMembers
 from shalott.core.errors import ClientError
 from shalott.core.plan import FaultAction
 from shalott.nemesis.checks import status_checks
@@ -206,7 +206,7 @@ async def _replace(ctx: FaultContext, action: FaultAction) -> None:
     async def replace() -> None:
         await _leave(ctx, action, "kill")
         if not ctx.refused:
-            await ctx.cluster.wipe(node)
+            await ctx.cluster.files.wipe(node)
             ctx.left["is out"] = True
 
     await ctx.at_once([replace()])
@@ -275,7 +275,7 @@ async def _add(ctx: FaultContext, action: FaultAction) -> None:
     (node,) = action.nodes or ()
 
     async def add() -> None:
-        await ctx.cluster.wipe(node)
+        await ctx.cluster.files.wipe(node)
         if await _admit(ctx, action, node):
             await ctx.processes.put_back(node)
             await _await_running(ctx, node)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shalott.cluster.base import LinkShape, MeasuresPackets
+from shalott.cluster.nodes import LinkShape
+from shalott.cluster.parts import MeasuresPackets
 from shalott.core.errors import HarnessError
 from shalott.nemesis.checks import as_data, moot, shape_data
 from shalott.nemesis.context import FaultContext
@@ -27,7 +28,7 @@ LATE_SHARE = 0.5  # and by so much of what it is late by
 SPREAD_SHARE = 0.3  # of a jitter, that a few dozen packets show at least
 
 
-def packets_check(ctx: FaultContext, cluster: MeasuresPackets, link: Link) -> Check:
+def packets_check(ctx: FaultContext, links: MeasuresPackets, link: Link) -> Check:
     """What becomes of packets, beside the shape that the faults add up to."""
     is_down = moot(ctx, link)
     unsteady = 0  # looks during which other faults changed the link
@@ -46,7 +47,7 @@ def packets_check(ctx: FaultContext, cluster: MeasuresPackets, link: Link) -> Ch
         if await proves_nothing():
             return {}
         try:
-            seen = await cluster.measure_packets(*link, packets_for(shape))
+            seen = await links.measure(*link, packets_for(shape))
         except HarnessError:
             failed += 1
             if failed < FAILED_LOOKS or await is_down():

@@ -45,7 +45,7 @@ async def _withdraw(ctx: FaultContext, action: FaultAction, node: str, delay_ms:
 async def _wipe(ctx: FaultContext, action: FaultAction) -> None:
     async def kill_and_wipe(node: str) -> None:
         await ctx.processes.demand(action.id, node, "kill")
-        await ctx.cluster.wipe(node)
+        await ctx.cluster.files.wipe(node)
 
     await ctx.at_once(kill_and_wipe(node) for node in action.nodes or ())
 

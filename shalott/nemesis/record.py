@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from shalott.cluster.base import Capability
+from shalott.cluster.capabilities import Capability
 from shalott.core.doors import Door, door_of_records
 from shalott.core.errors import UsageError
 from shalott.core.fault_effects import Effect
@@ -74,7 +74,8 @@ class FaultRecord:
 
     What it needs:
         ``needs``: capabilities of the world. ``asks``: protocols that the ``System`` object must
-        have (cluster/base.py: FailsOver, ...). A plan whose fault lacks any is refused before boot.
+        have (cluster/system.py: FailsOver, ...). A plan whose fault lacks any is refused before
+        boot.
     What is drawn:
         ``amount``: one number. ``parameters``: a struct of what else it can be told
         (core/parameters.py); a plan stores its fields in ``FaultAction.parameters``.

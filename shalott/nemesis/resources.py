@@ -15,8 +15,8 @@ from typing import Annotated
 
 import msgspec
 
-from shalott.cluster.base import Capability, DiskFaults
-from shalott.cluster.resources import Shortage
+from shalott.cluster.capabilities import Capability
+from shalott.cluster.nodes import DiskFaults, Shortage
 from shalott.core.fault_effects import Effect
 from shalott.core.plan import FaultAction
 from shalott.nemesis import clocks, disks

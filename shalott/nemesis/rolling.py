@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from shalott.cluster.base import Capability, ChangesImages
+from shalott.cluster.capabilities import Capability
 from shalott.core.parameters import NoParameters
 from shalott.core.plan import FaultAction
 from shalott.nemesis.checks import status_check, status_checks
@@ -63,7 +63,7 @@ async def _take(ctx: FaultContext, action: FaultAction, node: str, meanwhile: Wh
     seen[node] = False
     ctx.told["rolled"] = list(seen)
     await ctx.processes.demand(action.id, node, "stop")
-    seen[node] = (await ctx.cluster.status(node)).state == "exited"
+    seen[node] = (await ctx.cluster.processes.status(node)).state == "exited"
     await meanwhile(ctx, action, node)
 
 
@@ -182,21 +182,16 @@ def images_told(actions: Iterable[FaultAction]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(told))
 
 
-def _images(ctx: FaultContext) -> ChangesImages:
-    assert isinstance(ctx.cluster, ChangesImages), "a cluster that can upgrade changes images"
-    return ctx.cluster
-
-
 async def _change_image(ctx: FaultContext, action: FaultAction, node: str) -> None:
     image = image_told(action)
-    ctx.left["wanted"] = await _images(ctx).image_id(image)
+    ctx.left["wanted"] = await ctx.cluster.images.find(image)
     if ctx.processes.state(node) == "down":
-        await _images(ctx).change_image(node, image)
+        await ctx.cluster.images.change(node, image)
 
 
 def _image_look(ctx: FaultContext, action: FaultAction, node: str) -> list[Check]:
     async def look() -> Seen:
-        return await _images(ctx).made_from(node)
+        return await ctx.cluster.images.made_from(node)
 
     return [Check(node, f"image {node}", look, lambda: str(ctx.left.get("wanted", "")))]
 

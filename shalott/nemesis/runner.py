@@ -21,7 +21,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from shalott.cluster.base import Cluster, System
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.system import System
 from shalott.core.errors import ClientError, HarnessError
 from shalott.core.history import Recorder
 from shalott.core.op import NEMESIS

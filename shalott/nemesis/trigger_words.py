@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from shalott.cluster.base import Capability, System
-from shalott.cluster.told import TellsSynchronisations, WritesEvents
+from shalott.cluster.capabilities import Capability
+from shalott.cluster.system import System, TellsSynchronisations, WritesEvents
 from shalott.core.errors import UsageError
 from shalott.core.plan import FaultAction, Trigger
 from shalott.core.quantities import parse_duration_ms

@@ -17,8 +17,9 @@ from typing import Any
 
 import msgspec
 
-from shalott.cluster.base import Cluster, System, group_names
-from shalott.cluster.told import CountsSyncs, ReadsDataFiles, TellsEventsAtOnce, WritesEvents
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.parts import ReadsDataFiles, TellsEventsAtOnce
+from shalott.cluster.system import System, WritesEvents, group_names
 from shalott.core.errors import HarnessError
 from shalott.core.plan import Trigger
 
@@ -142,13 +143,14 @@ class TriggerWatch:
         """Of several disks the first one counts. A real disk's answer takes a moment, in which its
         node goes on; nobody measures how long."""
         cluster = self._cluster
-        late_ms = 0.0 if isinstance(cluster, TellsEventsAtOnce) else None
-        if not isinstance(cluster, CountsSyncs):
+        late_ms = 0.0 if isinstance(cluster.files, TellsEventsAtOnce) else None
+        if cluster.parts.disks is None:
             raise HarnessError(f"the {cluster.backend} cluster can't wait for syncs")
         nodes = [trigger.node] if trigger.node else cluster.nodes
         tasks = {
             node: asyncio.create_task(
-                cluster.await_syncs(node, trigger.count, trigger.within_ms), name=f"syncs of {node}"
+                cluster.disks.await_syncs(node, trigger.count, trigger.within_ms),
+                name=f"syncs of {node}",
             )
             for node in nodes
         }
@@ -183,16 +185,16 @@ class _Waiting:
         self._done = asyncio.Event()
 
     async def fired(self) -> Fired:
-        cluster, system = self._cluster, self._system
-        if isinstance(system, WritesEvents) and isinstance(cluster, TellsEventsAtOnce):
-            stop = cluster.watch_events(self._at_once)
+        files, system = self._cluster.files, self._system
+        if isinstance(system, WritesEvents) and isinstance(files, TellsEventsAtOnce):
+            stop = files.watch_events(self._at_once)
             try:
                 await self._look("the first look", None)
                 await self._done.wait()
             finally:
                 stop()
-        elif isinstance(system, WritesEvents) and isinstance(cluster, ReadsDataFiles):
-            await self._follow(cluster, system.events_file)
+        elif isinstance(system, WritesEvents) and isinstance(files, ReadsDataFiles):
+            await self._follow(files, system.events_file)
         elif self._trigger.kind == "event":
             raise HarnessError(f"events of {system.name} can't be read here while it runs")
         else:
@@ -229,17 +231,17 @@ class _Waiting:
             since_ns = asked_ns
             await self._pause(OBSERVE_EVERY_MS)
 
-    async def _follow(self, cluster: ReadsDataFiles, path: str) -> None:
+    async def _follow(self, data: ReadsDataFiles, path: str) -> None:
         how = f"the file of events, read every {EVENTS_EVERY_MS} ms"
         files = {node: _Lines() for node in self._nodes}
         for node, lines in files.items():
-            lines.add(await _read(cluster, node, path, 0))
+            lines.add(await _read(data, node, path, 0))
         since_ns = self._now_ns()
         await self._look("the first look", None)
         while not self._done.is_set():
             now_ns = self._now_ns()
             for node, lines in files.items():
-                for event in lines.add(await _read(cluster, node, path, lines.offset)):
+                for event in lines.add(await _read(data, node, path, lines.offset)):
                     what = self._matcher.of_event(node, event)
                     self._count(node, what, how, (self._now_ns() - since_ns) / 1e6)
             since_ns = now_ns
@@ -277,9 +279,9 @@ class _Lines:
         return found
 
 
-async def _read(cluster: ReadsDataFiles, node: str, path: str, offset: int) -> bytes | None:
+async def _read(data: ReadsDataFiles, node: str, path: str, offset: int) -> bytes | None:
     """None of a node that can't be looked into now."""
     try:
-        return await cluster.read_data(node, path, offset)
+        return await data.read(node, path, offset)
     except HarnessError:
         return None

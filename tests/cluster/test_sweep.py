@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from shalott.cluster.base import Cluster, NodeSpec, Topology
+from shalott.cluster.cluster import Cluster
 from shalott.cluster.docker.engine import Engine
 from shalott.cluster.docker.firewall import list_tables
 from shalott.cluster.docker.names import LABEL_RUN, run_token
 from shalott.cluster.docker.sweep import find_remains, sweep_docker
 from shalott.cluster.local.sweep import StartedProcess, end_processes, state_directory
+from shalott.cluster.nodes import NodeSpec, Topology
 from shalott.cluster.owner import process_state, start_ticks
 from shalott.cluster.waiting import wait_until
 from shalott.core.errors import HarnessError
@@ -115,12 +116,12 @@ def test_teardown_leaves_nothing_and_may_be_repeated(backend: str, tmp_path: Pat
         system = FakeSystem()
         await cluster.boot(system)
         await system.await_ready(cluster, NODES, READY_MS)
-        await cluster.pause("n1")
-        await cluster.cut([("n1", "n2")])
-        await cluster.kill("n3")
+        await cluster.processes.pause("n1")
+        await cluster.links.cut([("n1", "n2")])
+        await cluster.processes.kill("n3")
         await cluster.teardown()
         await cluster.teardown()
-        assert (await cluster.status("n1")).state == "absent"
+        assert (await cluster.processes.status("n1")).state == "absent"
 
     asyncio.run(live())
     assert leftovers(backend, run_id, tmp_path / "work") == []
@@ -205,11 +206,11 @@ def test_two_runs_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
         try:
             await asyncio.gather(first.boot(system), second.boot(system))
             await system.await_ready(second, NODES, READY_MS)
-            await first.cut([("n1", "n2")])
-            assert await second.reach("n1", "n2")
+            await first.links.cut([("n1", "n2")])
+            assert await second.links.reach("n1", "n2")
             await first.teardown()
             assert all([await answers(second, node, 3000) for node in NODES])
-            assert await second.reach("n1", "n2")
+            assert await second.links.reach("n1", "n2")
         finally:
             await first.teardown()
             await second.teardown()

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from shalott.cluster.base import System
 from shalott.cluster.capabilities import MOST
+from shalott.cluster.system import System
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.harness.run.planning import Request, make_plan
 from shalott.harness.run.select import make_system

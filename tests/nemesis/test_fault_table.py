@@ -7,11 +7,15 @@ from typing import get_args
 
 import pytest
 
-from shalott.cluster.base import Capability
-from shalott.cluster.capabilities import MOST, RESOURCES
-from shalott.cluster.disks.of_nodes import DISK_CAPABILITIES
+from shalott.cluster.capabilities import (
+    CAN,
+    DISK_CAPABILITIES,
+    MOST,
+    RESOURCES,
+    Capability,
+    lacking,
+)
 from shalott.cluster.packets.shaping import TRIALS
-from shalott.cluster.refusals import CAN, lacking
 from shalott.cluster.ssh.facts import ALWAYS, CLOCKS, CUTS
 from shalott.nemesis.record import FAULTS
 from tests.nemesis.fault_table import DOCUMENT, asked_of, drawn, lacks, shown, systems

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shalott.cluster.base import DeclaresQueues, FailsOver, TakesReports
+from shalott.cluster.system import DeclaresQueues, FailsOver, TakesReports
 from shalott.core.errors import UsageError
 from shalott.core.plan import FaultAction, Plan, dump_plan
 from shalott.harness.run.planning import Request, check_plan, make_plan
@@ -92,7 +92,7 @@ def test_the_sentence_names_the_system_what_it_lacks_and_the_faults() -> None:
         check_plan(plan)
     assert str(raised.value) == (
         "the system dledger can't be asked for failover: it does not offer FailsOver"
-        " (shalott/cluster/base.py); choose another --nemesis, or a --system that does"
+        " (shalott/cluster/system.py); choose another --nemesis, or a --system that does"
     )
 
 

@@ -133,7 +133,7 @@ def test_an_upgrade_brings_each_node_back_from_the_other_image() -> None:
             *(f"{what} {node}" for node in NODES for what in steps),
             "heal",
         ]
-        assert set(s.cluster.images.values()) == {"id of new"}
+        assert set(s.cluster.image_ids.values()) == {"id of new"}
         row = s.fault()
         assert row["parameters"] == {"to": "new"} and row["rolled"] == list(NODES)
         assert row["proved_effective"] is True and row["proved_healed"] is True

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from shalott.checkers.runs.stats import Stats
-from shalott.cluster.base import SOUND_DISK, Cluster, LinkShape
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.nodes import SOUND_DISK, LinkShape
 from shalott.core.errors import Definite, HarnessError
 from shalott.core.plan import FaultAction
 from shalott.nemesis.grudges import isolate
@@ -64,8 +65,8 @@ class Scene:
         assert set(self.cluster.states.values()) == {"running"}
         assert not +self.cluster.cuts
         assert set(self.cluster.shapes.values()) <= {LinkShape()}
-        assert {clock[:2] for clock in self.cluster.clocks.values()} == {(0.0, 0.0)}
-        assert set(self.cluster.disks.values()) == {SOUND_DISK}
+        assert {clock[:2] for clock in self.cluster.clock_settings.values()} == {(0.0, 0.0)}
+        assert set(self.cluster.disk_settings.values()) == {SOUND_DISK}
         assert self.runner.in_force == []
 
 

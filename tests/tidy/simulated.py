@@ -37,7 +37,10 @@ ROOMS = (
 FILES = tuple(
     f"{path}.py"
     for path in (
-        *(f"shalott/cluster/{part}" for part in ("base", "http", "links", "waiting")),
+        *(
+            f"shalott/cluster/{part}"
+            for part in ("cluster", "http", "links", "nodes", "parts", "system", "waiting")
+        ),
         *(
             f"shalott/core/{part}"
             for part in ("client", "errors", "memory_recording", "op", "plan", "rng", "worker")

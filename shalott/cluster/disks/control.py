@@ -3,7 +3,7 @@
 The disk is a file system of ours (faultfs.h) under the node's data directory. It is controlled by
 lines of JSON, wherever it runs: ``Ask`` brings one there and its answer back: through a Unix socket
 (mounting.py), or by running ``faultfs ask SOCKET`` on another host. The commands and their answers
-are those of control.c; the kinds of faults are those of the simulation (cluster.base.DiskFaults).
+are those of control.c; the kinds of faults are those of the simulation (cluster.nodes.DiskFaults).
 
 Order of a power loss: first kill everything that uses the disk (kill -9), then ``power``, then
 start. A process that still runs then has its handles fail with EIO, and loses what it maps.
@@ -17,7 +17,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from shalott.cluster.base import SOUND_DISK, DiskFaults
+from shalott.cluster.nodes import SOUND_DISK, DiskFaults
 from shalott.cluster.rot import FaultAtlas
 from shalott.core.errors import HarnessError
 
@@ -154,7 +154,7 @@ class FaultDisk:
     async def set_faults(
         self, faults: DiskFaults | None, *, others: Sequence[FaultDisk] | None = None
     ) -> None:
-        """See ``cluster.base.Cluster.set_disk``; ``others`` as ``rot`` has it."""
+        """See ``cluster.parts.Disks.set``; ``others`` as ``rot`` has it."""
         wanted = SOUND_DISK if faults is None else faults
         rot_bytes = wanted.corrupt_bytes - self._faults.corrupt_bytes
         await self.set(

@@ -277,3 +277,10 @@ async def sweep_disks() -> list[str]:
         if liveness(owner) == "dead":
             await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
     return sentences
+
+
+async def unmount_below(directory: Path) -> None:
+    """Unmount the disks of ours that lie below a directory, before that is removed."""
+    for mount in find_mounts():
+        if mount.mountpoint.is_relative_to(directory):
+            await remove_mount(mount)

@@ -28,12 +28,16 @@ from typing import Any
 import docker
 import docker.errors
 
+from shalott.cluster.capabilities import WORLDS
 from shalott.cluster.debian_packages import PINS, read_pins
+from shalott.cluster.docker import containers
 from shalott.cluster.docker.engine import Engine
 from shalott.cluster.docker.jars import fetch_jars
+from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.docker.programs import run_program
 from shalott.cluster.node_tree import OWN_BROKER, broker_files, library_pins, pip_words, read_tree
-from shalott.core.errors import BootFailed
+from shalott.cluster.parts import StatelessPart
+from shalott.core.errors import BootFailed, HarnessError
 from shalott.core.steps import tell_step
 
 log = logging.getLogger("shalott.cluster.docker")
@@ -136,24 +140,6 @@ def release_of(image: str) -> str:
     return release
 
 
-async def image_facts(engine: Engine, tag: str) -> dict[str, str]:
-    """See ``cluster.base.HasImages``. Raises HarnessError."""
-
-    def look(api: docker.APIClient) -> dict[str, str]:
-        facts = {"engine": str(api.version()["Version"])}
-        for name, each in (("image", tag), ("base_image", BASE_TAG)):
-            found = api.inspect_image(each)
-            digests = found.get("RepoDigests") or ()
-            facts |= {
-                name: each,
-                f"{name}_id": str(found["Id"]),
-                f"{name}_digest": str(digests[0]) if digests else "none: it was made here",
-            }
-        return facts
-
-    return await engine.call(look)
-
-
 def pins_of(image: str) -> dict[str, str]:
     """The versions of Debian packages that a recipe pins, by package or glob of packages."""
     directory = directory_of(image)
@@ -161,6 +147,57 @@ def pins_of(image: str) -> dict[str, str]:
         directory = IMAGES / "python"
     path = directory / PINS
     return read_pins(path.read_text()) if path.is_file() else {}
+
+
+class ContainerImages(StatelessPart):
+    """See ``parts.Images``."""
+
+    capabilities = WORLDS["docker"]["images"]
+
+    def __init__(self, run: ContainerNodes) -> None:
+        self._run = run
+
+    async def find(self, image: str) -> str:
+        engine = self._run.engine
+        found = await image_id(engine, await find_image(engine, image))
+        assert found is not None, f"{image} was there a moment ago"
+        return found
+
+    async def change(self, node: str, image: str) -> None:
+        """Its output goes on in the same file; its container is another one."""
+        if (await self._run.status(node)).state != "exited":
+            raise HarnessError(f"{node} runs: its image can't be changed")
+        old, tag = self._run.machine(node), await find_image(self._run.engine, image)
+        new = replace(old, image=tag)
+        past = self._run.past.setdefault(node, [])
+        name = f"{old.name}-{len(past) + 1}"
+        await self._run.engine.call(lambda api: containers.replace_container(api, old, new, name))
+        past.append(name)
+        self._run.machines[node] = new
+
+    async def made_from(self, node: str) -> str:
+        name = self._run.machine(node).name
+        return await self._run.engine.call(lambda api: containers.image_of(api, name))
+
+    async def facts(self, image: str) -> Mapping[str, str]:
+        machines = self._run.machines.values()
+        tags = [each.image for each in machines if each.spec.image == image]
+        if not tags:
+            raise HarnessError(f"no node was made from the image {image}")
+
+        def look(api: docker.APIClient) -> dict[str, str]:
+            facts = {"engine": str(api.version()["Version"])}
+            for name, each in (("image", tags[0]), ("base_image", BASE_TAG)):
+                found = api.inspect_image(each)
+                digests = found.get("RepoDigests") or ()
+                facts |= {
+                    name: each,
+                    f"{name}_id": str(found["Id"]),
+                    f"{name}_digest": str(digests[0]) if digests else "none: it was made here",
+                }
+            return facts
+
+        return await self._run.engine.call(look)
 
 
 async def _ensure(engine: Engine, recipe: Recipe) -> str:

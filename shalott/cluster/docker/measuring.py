@@ -10,8 +10,8 @@ import secrets
 import socket
 import time
 
-from shalott.cluster.base import LinkShape, PacketsSeen
 from shalott.cluster.docker.namespaces import socket_in_namespace
+from shalott.cluster.nodes import LinkShape, PacketsSeen
 from shalott.cluster.packets.fates import REORDER_HOLD_MS
 from shalott.cluster.packets.numbered import (
     BATCH,

@@ -21,11 +21,11 @@ from pathlib import Path
 
 import msgspec
 
-from shalott.cluster.base import LinkShape
+from shalott.cluster.capabilities import Can
 from shalott.cluster.docker.namespaces import can_enter
 from shalott.cluster.docker.packet_engine import QUEUE
 from shalott.cluster.docker.programs import has_program, is_root
-from shalott.cluster.links import Link
+from shalott.cluster.nodes import Link, LinkShape
 from shalott.cluster.owner import Owner, liveness, parse_owner, runs, start_ticks
 from shalott.cluster.packets.messages import (
     Answer,
@@ -46,13 +46,15 @@ PROGRAM = "shalott.cluster.docker.packet_engine"
 CHAIN = "SHALOTT_PACKETS"
 TRIAL_QUEUE = 5178
 ERRORS_MAX = 2000
-CAPABILITIES = frozenset({"delay", "throttle", "loss", "jitter", "duplicate", "reorder", "corrupt"})
+CAPABILITIES: Can = frozenset(
+    {"delay", "throttle", "loss", "jitter", "duplicate", "reorder", "corrupt"}
+)
 
 RunInNode = Callable[[str, str], Awaitable[str]]  # (node, shell script) -> output
 PidOf = Callable[[str], Awaitable[int | None]]
 
 
-def queue_capabilities() -> frozenset[str]:
+def queue_capabilities() -> Can:
     """What the packet engine can do on this host, for root: all or nothing."""
     if not (is_root() and has_program("unshare")):
         return frozenset()

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Protocol
 
-from shalott.cluster.base import CommandResult
+from shalott.cluster.nodes import CommandResult
 from shalott.core.errors import HarnessError
 
 EXEC_WITHIN_MS = 5000  # until the listener listens, on a busy machine

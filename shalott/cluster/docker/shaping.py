@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 
+from shalott.cluster.capabilities import Can
 from shalott.cluster.docker.programs import has_program, is_root
 from shalott.cluster.packets.shaping import TRIALS, qdisc_script
 
 
-def shaping_capabilities() -> frozenset[str]:
+def shaping_capabilities() -> Can:
     """Of TRIALS."""
     if not (is_root() and has_program("tc") and has_program("unshare")):
         return frozenset()

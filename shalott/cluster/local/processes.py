@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shalott.cluster.base import CommandResult, NodeStatus
+from shalott.cluster.nodes import CommandResult, NodeStatus
 from shalott.cluster.owner import process_state, start_ticks
 from shalott.cluster.precedence import children_first
 from shalott.cluster.waiting import wait_until

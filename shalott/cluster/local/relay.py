@@ -18,9 +18,8 @@ import secrets
 import socket
 from collections.abc import Mapping, Sequence
 
-from shalott.cluster.endpoint import Endpoint
-from shalott.cluster.links import Link
 from shalott.cluster.local.links import DirectedLink, Lane, Mark
+from shalott.cluster.nodes import Endpoint, Link
 from shalott.core.errors import HarnessError
 
 HOST = "127.0.0.1"

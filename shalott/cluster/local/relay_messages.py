@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from shalott.cluster.endpoint import Endpoint
-from shalott.cluster.links import Link
+from shalott.cluster.nodes import Endpoint, Link
 
 Ports = dict[str, Endpoint]  # by the port's name
 

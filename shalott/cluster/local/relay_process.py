@@ -13,9 +13,9 @@ import asyncio
 import os
 import sys
 
-from shalott.cluster.endpoint import Endpoint
 from shalott.cluster.local.relay import Relays
 from shalott.cluster.local.relay_messages import Answer, Order, decode_order, encode_line
+from shalott.cluster.nodes import Endpoint
 from shalott.cluster.precedence import go_first_or_be_less_nice
 from shalott.cluster.stalls import STALL_S, TICK_S
 from shalott.core.errors import HarnessError

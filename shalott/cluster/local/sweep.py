@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from shalott.cluster.local.disks import unmount_below
+from shalott.cluster.disks.mounting import unmount_below
 from shalott.cluster.owner import liveness, parse_owner, runs
 from shalott.cluster.waiting import wait_until
 from shalott.core.errors import HarnessError

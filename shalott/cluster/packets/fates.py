@@ -21,7 +21,7 @@ KINDS = 6  # of draws for one packet: a place in the stream "repeat" for each
 
 
 class Shape(Protocol):
-    """As ``cluster.base.LinkShape``, which is one."""
+    """As ``cluster.nodes.LinkShape``, which is one."""
 
     @property
     def delay_ms(self) -> float: ...

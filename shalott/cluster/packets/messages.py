@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from shalott.cluster.base import LinkShape
+from shalott.cluster.nodes import LinkShape
 
 
 class Source(msgspec.Struct, frozen=True):

@@ -72,7 +72,7 @@ class Tally:
         self._last = max(self._last, number)
 
     def result(self, base_ms: float = 0) -> dict[str, Any]:
-        """The fields of ``cluster.base.PacketsSeen``. ``base_ms``: what is no lateness, where the
+        """The fields of ``cluster.nodes.PacketsSeen``. ``base_ms``: what is no lateness, where the
         clocks of sender and receiver differ."""
         times = [max(0.0, each - base_ms) for each in self._arrived.values()]
         return {

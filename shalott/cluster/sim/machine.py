@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from shalott.broker.base.events import Event
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.clock import NodeClock
 from shalott.cluster.sim.loop.loop import SimLoop

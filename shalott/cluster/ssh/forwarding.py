@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 import paramiko
 
-from shalott.cluster.base import Endpoint
+from shalott.cluster.nodes import Endpoint
 from shalott.cluster.ssh.connection import CONNECT_TIMEOUT_S
 from shalott.cluster.ssh.link import AgentLink
 from shalott.core.errors import HarnessError

@@ -198,8 +198,8 @@ async def follow(
 
 
 async def _ask(verb: Verb, node: str, address: Address, body: dict[str, Any] | None) -> Answer:
-    from shalott.cluster.base import Endpoint
     from shalott.cluster.http import Management
+    from shalott.cluster.nodes import Endpoint
 
     management = Management(Endpoint(*address), timeout_ms=TIMEOUT_MS)
     try:

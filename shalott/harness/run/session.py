@@ -21,8 +21,9 @@ import msgspec
 import typer
 
 from shalott.checkers.base import Result
-from shalott.cluster.base import Cluster, System, ports_of
-from shalott.cluster.refusals import lacking, refusal
+from shalott.cluster.capabilities import lacking, refusal
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.system import System, ports_of
 from shalott.core.complaints import Complaints, sentence_of
 from shalott.core.doors import loaded_modules
 from shalott.core.errors import MissingCapability, ShalottError
@@ -263,7 +264,7 @@ def build_world(plan: Plan, directory: RunDirectory, cluster: Cluster | None = N
 
 def _why_missing(backend: str, missing: Sequence[str]) -> str:
     if "upgrade" in missing:
-        return str(refusal(backend, "upgrade"))
+        return str(refusal(backend, "images"))
     sentence = (
         f"the {backend} backend can't {lacking(missing)} here, which the plan's faults need:"
         " choose another --cluster or --nemesis"

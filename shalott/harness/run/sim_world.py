@@ -18,13 +18,13 @@ from types import FrameType
 
 import msgspec
 
-from shalott.cluster.base import InspectsMachines
-from shalott.cluster.refusals import lacking
+from shalott.cluster.capabilities import lacking
 from shalott.cluster.sim.backend import HARNESS, SimCluster
 from shalott.cluster.sim.loop.loop import START_NS, SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.loop.trace import DIGEST_VERSION, Trace
 from shalott.cluster.sim.output import captured_output
+from shalott.cluster.system import InspectsMachines
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.errors import MissingCapability
 from shalott.core.history import Recorder

@@ -17,15 +17,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from shalott.checkers.runs.deaths import how_it_ended
-from shalott.cluster.base import (
-    Cluster,
+from shalott.cluster.cluster import Cluster, ignore_exit
+from shalott.cluster.nodes import NodeExit
+from shalott.cluster.system import (
     ExplainsUnsettled,
     MendsPartitions,
-    NodeExit,
     RecordsReplicas,
     System,
     TellsHeld,
-    ignore_exit,
     members_of,
 )
 from shalott.cluster.systems.settling import observe_all
@@ -156,8 +155,8 @@ class Stage:
         await self.nemesis.heal()
         await cluster.heal()
         for node in members_of(cluster, system):
-            if (await cluster.status(node)).state != "running":
-                await cluster.start(node)
+            if (await cluster.processes.status(node)).state != "running":
+                await cluster.processes.start(node)
         self.healed = True
         if isinstance(system, MendsPartitions) and system.wants_mending:
             index = self.record.invoke(NEMESIS, "", "operator")
@@ -182,7 +181,7 @@ class Stage:
         """Complete the row with what the node printed last."""
         extra = {"exit_code": ended.exit_code, "out_of_memory": ended.out_of_memory}
         try:
-            printed = await self.world.cluster.output(ended.node, LAST_LINES)
+            printed = await self.world.cluster.files.output(ended.node, LAST_LINES)
         except HarnessError as error:
             printed = f"(its output can't be read: {error})"
         self.record.complete(index, "info", extra={**extra, "output": printed})
@@ -197,9 +196,9 @@ class Stage:
         cluster = self.world.cluster
         is_member = node in members_of(cluster, self.world.system)
         try:
-            if is_member and (await cluster.status(node)).state != "running":
+            if is_member and (await cluster.processes.status(node)).state != "running":
                 log.info("starting %s again", node)
-                await cluster.start(node)
+                await cluster.processes.start(node)
         except HarnessError as error:
             log.warning("%s could not be started again: %s", node, describe(error))
 

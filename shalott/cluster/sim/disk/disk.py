@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import msgspec
 
-from shalott.cluster.base import SOUND_DISK, DiskFaults
+from shalott.cluster.nodes import SOUND_DISK, DiskFaults
 from shalott.cluster.rot import FaultAtlas, choose_bit
 from shalott.cluster.sim.disk.calls import CallLine, TimerLoop
 from shalott.cluster.sim.disk.names import Tree, split

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shalott.cluster.base import LinkShape
+from shalott.cluster.nodes import LinkShape
 from shalott.core.rng import draw_u64, stream_key
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import errno
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from shalott.cluster.base import LinkShape
+from shalott.cluster.nodes import LinkShape
 from shalott.cluster.sim.network.addresses import Address, cannot_bind, stream_info, unknown_name
 from shalott.cluster.sim.network.connecting import Dial
 from shalott.cluster.sim.network.links import MS, Host, Link, NetworkKnobs
@@ -124,19 +124,7 @@ class SimNetwork:
         for link in list(self._links.values()):
             link.heal()
 
-    def shape(
-        self,
-        source: str,
-        destination: str,
-        *,
-        delay_ms: float = 0,
-        rate_bytes_s: int = 0,
-        loss: float = 0,
-    ) -> None:
-        shape = LinkShape(delay_ms=delay_ms, rate_bytes_s=rate_bytes_s, loss=loss)
-        self.reshape(source, destination, shape)
-
-    def reshape(self, source: str, destination: str, shape: LinkShape) -> None:
+    def shape(self, source: str, destination: str, shape: LinkShape) -> None:
         self._between(source, destination).reshape(shape)
 
     def shape_of(self, source: str, destination: str) -> LinkShape:

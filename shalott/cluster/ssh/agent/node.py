@@ -43,7 +43,7 @@ class NodeError(Exception):
 
 @dataclass
 class Spec:
-    """As ``cluster.base.NodeSpec``, with every placeholder filled in."""
+    """As ``cluster.nodes.NodeSpec``, with every placeholder filled in."""
 
     command: Sequence[str]
     environment: Mapping[str, str]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from shalott.cluster.base import NodeSpec, System
+from shalott.cluster.nodes import NodeSpec
+from shalott.cluster.system import System
 from shalott.cluster.systems.known_bugs import check_own_bugs
 from shalott.cluster.systems.rabbit.closed_windows import closed_by_policy, closed_by_quorum
 from shalott.cluster.systems.rabbit.drawing import draw_mirrored, wanted_in

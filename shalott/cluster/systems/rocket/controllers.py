@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shalott.cluster.base import Cluster
+from shalott.cluster.cluster import Cluster
 from shalott.cluster.systems.management import management
 from shalott.cluster.systems.rocket.config import services_of
 from shalott.cluster.systems.rocket.rocketmq import RocketmqSystem

@@ -1,7 +1,7 @@
 """MasterSlaveSystem: RocketMQ brokers whose master an operator replaces.
 
 It can be asked what only a system without elections can be asked: to fail over (``FailsOver``), and
-to take a report at its HA port (``TakesReports``); cluster/base.py has both protocols.
+to take a report at its HA port (``TakesReports``); cluster/system.py has both protocols.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shalott.cluster.base import Cluster
+from shalott.cluster.cluster import Cluster
 from shalott.cluster.systems.rocket import operator
 from shalott.cluster.systems.rocket.config import brokers_of
 from shalott.cluster.systems.rocket.rocketmq import RocketmqSystem

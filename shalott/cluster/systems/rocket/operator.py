@@ -14,7 +14,7 @@ from typing import Any
 
 from tenacity import retry_if_exception_type, wait_fixed
 
-from shalott.cluster.base import Cluster
+from shalott.cluster.cluster import Cluster
 from shalott.cluster.systems.management import RETRY_S, management
 from shalott.cluster.waiting import retrying
 from shalott.core.errors import ClientError, Definite, Indefinite

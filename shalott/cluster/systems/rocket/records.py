@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from shalott.cluster.base import NodeSpec, System
+from shalott.cluster.nodes import NodeSpec
+from shalott.cluster.system import System
 from shalott.cluster.systems.known_bugs import check_own_bugs
 from shalott.cluster.systems.record import (
     Layouts,

@@ -25,7 +25,9 @@ from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered, Un
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
 from shalott.broker.rocket.remoting.headers import CreateTopic, to_ext
-from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.nodes import NodeSpec, Topology
+from shalott.cluster.system import members_of
 from shalott.cluster.systems.events import event_row, read_event_file
 from shalott.cluster.systems.management import CONFIGURE_WITHIN_S, RETRY_S, management
 from shalott.cluster.systems.rocket import replicas, settling
@@ -58,7 +60,7 @@ SERVICE_VIEWS = ("registered", "controller")  # of nodes that host the service
 
 
 class RocketmqSystem:
-    """See ``cluster.base.System``. One broker group; a queue is "topic/number".
+    """See ``cluster.system.System``. One broker group; a queue is "topic/number".
 
     Its masters are elected, or stay what they are: see master_slave.py for those that an operator
     replaces.
@@ -94,7 +96,7 @@ class RocketmqSystem:
         reason = await settling.await_settled(self._observer(cluster), nodes, timeout_ms)
         if reason:
             printed = [
-                f"{node} printed:\n{(await cluster.output(node, QUOTED_LINES)).strip()}"
+                f"{node} printed:\n{(await cluster.files.output(node, QUOTED_LINES)).strip()}"
                 for node in nodes
             ]
             raise BootFailed("\n".join([f"the cluster is not ready: {reason}.", *printed]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shalott.cluster.base import Topology
+from shalott.cluster.nodes import Topology
 from shalott.cluster.systems.rocketmq_original.layout import (
     PORTS,
     addresses,

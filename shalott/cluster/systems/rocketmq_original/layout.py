@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shalott.cluster.base import Topology
+from shalott.cluster.nodes import Topology
 from shalott.cluster.systems.rocket import layout
 from shalott.cluster.systems.rocket.config import advertised
 from shalott.core.plan import SystemPlan

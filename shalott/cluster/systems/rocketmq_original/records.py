@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shalott.cluster.base import System
+from shalott.cluster.system import System
 from shalott.cluster.systems.known_bugs import check_own_bugs
 from shalott.cluster.systems.record import (
     Drawn,

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from shalott.broker.rocket.remoting.codes import RequestCode
-from shalott.cluster.base import Cluster
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.parts import ReadsDataFiles
 from shalott.cluster.systems.rocketmq_original import observing
 from shalott.cluster.systems.rocketmq_original.asking import Admin
 from shalott.cluster.systems.rocketmq_original.config import CONTROLLERS, GROUP
@@ -25,7 +26,6 @@ from shalott.cluster.systems.rocketmq_original.layout import (
     services_of,
 )
 from shalott.cluster.systems.rocketmq_original.parameters import numbers
-from shalott.cluster.told import ReadsDataFiles
 from shalott.core.errors import ClientError, Definite, HarnessError
 from shalott.core.plan import SystemPlan
 
@@ -97,7 +97,7 @@ class Views:
         for claim in view["claims"]:
             if self._hides_slaves and claim["role"] == "master":
                 try:
-                    table = await cluster.run_command(node, ["cat", *TABLES], LOOK_MS)
+                    table = await cluster.processes.run_command(node, ["cat", *TABLES], LOOK_MS)
                 except HarnessError:  # it died between the two looks
                     continue
                 hosts = hosts_at(table.output, PORTS["ha"])
@@ -152,9 +152,10 @@ class Views:
         return {**found, "term": before if before == after else None}
 
     async def _term(self, cluster: Cluster, node: str, store: str) -> int | None:
-        if not isinstance(cluster, ReadsDataFiles):
+        files = cluster.files
+        if not isinstance(files, ReadsDataFiles):
             return None
-        return observing.term_of(await cluster.read_data(node, f"{store}/currterm", 0))
+        return observing.term_of(await files.read(node, f"{store}/currterm", 0))
 
     async def _registered(self, cluster: Cluster, node: str) -> dict[str, Any]:
         address = self.address(cluster, node, "nameserver")

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from shalott.cluster.base import InspectsMachines, RecordsReplicas
+from shalott.cluster.system import InspectsMachines, RecordsReplicas
 from shalott.cluster.systems.record import (
     SYSTEMS,
     TOGETHER,

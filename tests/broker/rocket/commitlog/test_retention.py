@@ -14,7 +14,7 @@ from shalott.broker.rocket.commitlog.consume_queue import UNIT, ConsumeQueue, Un
 from shalott.broker.rocket.commitlog.queue_set import Key, QueueSet
 from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.broker.rocket.config import StoreConfig
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess

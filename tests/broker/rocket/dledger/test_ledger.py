@@ -14,7 +14,7 @@ from shalott.broker.rocket.dledger.entry import HEADER_BYTES
 from shalott.broker.rocket.dledger.ledger import Ledger
 from shalott.broker.rocket.dledger.log import DLedgerLog
 from shalott.broker.rocket.dledger.opening import CHECKPOINT, DATA, INDEX
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from tests.world.disk.disk_runs import simulate
 from tests.world.env import Events, LoopClock

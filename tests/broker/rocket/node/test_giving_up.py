@@ -12,7 +12,7 @@ from shalott.broker.rocket.node.node import RocketNode
 from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.backend import SimCluster
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
@@ -50,7 +50,7 @@ def test_a_node_that_can_not_sync_ends_and_acknowledges_nothing(system: str) -> 
         send = Command(code=RequestCode.SEND_MESSAGE, ext=SEND, body=b"1")
         first = await client.invoke("n1:10911", send, 5000)
         assert first.code == ResponseCode.SUCCESS, first
-        await cluster.set_disk("n1", DiskFaults(fail_sync=True))
+        await cluster.disks.set("n1", DiskFaults(fail_sync=True))
         acknowledged = False
         try:
             answer = await client.invoke("n1:10911", send, 20_000)

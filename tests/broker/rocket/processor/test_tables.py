@@ -13,7 +13,7 @@ from shalott.broker.rocket.config import BrokerConfig
 from shalott.broker.rocket.processor.system_topics import system_topics
 from shalott.broker.rocket.processor.tables import DELAYS, GROUPS, OFFSETS, TOPICS, Tables
 from shalott.broker.rocket.remoting.route_data import TopicConfig
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from tests.world.clock.stock_loop import StockLoop
 from tests.world.disk.memory_disk import MemoryDisk

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.rot import FaultAtlas
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop

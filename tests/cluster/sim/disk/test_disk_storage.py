@@ -14,7 +14,7 @@ from shalott.broker.base.errors import BrokerError
 from shalott.broker.base.journal import Journal
 from shalott.broker.rabbit.amqp.queue_protocol import Content
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.buggify import Buggify
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk, SimFile
 from shalott.cluster.sim.loop.loop import SimLoop

@@ -88,7 +88,7 @@ async def ask(cluster: SimCluster, trace: Trace, plant: str) -> None:
     memory = MemoryRecorder(lambda: loop.now_ns, cluster.wall_ns)
     record = TracedRecorder(memory, trace, lambda: loop.now_ns)
     for node in cluster.nodes:
-        await cluster.start(node)
+        await cluster.processes.start(node)
     await asyncio.sleep(0.1)
     reader, writer = await asyncio.open_connection("n1", PORT)
     for number in range(ROUNDS):
@@ -119,12 +119,12 @@ async def misbehave(cluster: SimCluster, plant: str) -> None:
             await asyncio.sleep(0)
         asyncio.create_task(asyncio.sleep(0), name="one more")  # noqa: RUF006
     elif plant == "pause":
-        await cluster.pause("n2")
+        await cluster.processes.pause("n2")
     elif plant == "cut":
-        await cluster.cut((("n1", "n2"),))
+        await cluster.links.cut((("n1", "n2"),))
     elif plant == "restart":
-        await cluster.kill("n2")
-        await cluster.start("n2")
+        await cluster.processes.kill("n2")
+        await cluster.processes.start("n2")
 
 
 @pytest.fixture(scope="module")

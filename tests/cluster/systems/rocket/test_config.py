@@ -10,7 +10,7 @@ import pytest
 from shalott.broker.config import parse_config
 from shalott.broker.rocket.addresses import AddressBook
 from shalott.broker.rocket.config import RocketConfig
-from shalott.cluster.base import Endpoint, Topology
+from shalott.cluster.nodes import Endpoint, Topology
 from shalott.cluster.systems.rocket.config import PORTS, node_config, to_toml
 from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
 from shalott.core.errors import UsageError

@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 from pytest import MonkeyPatch
 
-from shalott.cluster.base import Cluster, CommandResult, Endpoint
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.nodes import CommandResult, Endpoint
 from shalott.cluster.systems.rocketmq_original.asking import Admin
 from shalott.cluster.systems.rocketmq_original.connections import hosts_at
 from shalott.cluster.systems.rocketmq_original.observing import add_slaves
@@ -61,6 +62,7 @@ class LooksAround:
 
     def __init__(self) -> None:
         self.looked: list[str] = []
+        self.processes = self
 
     def endpoint(self, node: str, port: str) -> Endpoint:
         return Endpoint(f"172.17.0.{int(node[1]) + 1}", 10911)

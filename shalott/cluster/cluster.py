@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, fields
 from typing import Protocol, TypeVar, runtime_checkable
 
-from shalott.cluster.capabilities import Capability, refusal
+from shalott.cluster.capabilities import NOTHING, Capability, refusal
 from shalott.cluster.nodes import Endpoint, NodeExit, NodeSpec, Topology
 from shalott.cluster.parts import (
     Clocks,
@@ -165,7 +165,7 @@ class Cluster:
     @property
     def capabilities(self) -> frozenset[Capability]:
         """What its parts can do here."""
-        return frozenset(word for part in self.parts for word in part.capabilities)
+        return NOTHING.union(*(part.capabilities for part in self.parts))
 
     # -- life
 

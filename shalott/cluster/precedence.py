@@ -94,3 +94,8 @@ def _threads() -> list[int]:
         return [int(path.name) for path in THREADS.iterdir()]
     except OSError:  # a system without /proc
         return []
+
+
+# -- What counts as standing still, for who watches here and for what runs on other hosts.
+STALL_S = 0.3  # less is no stall: loaded machines are often as late
+TICK_S = 0.05  # how often a watchdog looks

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
-from shalott.cluster.ticks import STALL_S as STALL_S
-from shalott.cluster.ticks import TICK_S as TICK_S
+from shalott.cluster.precedence import STALL_S as STALL_S
+from shalott.cluster.precedence import TICK_S as TICK_S
 
 # - stopped: the process did not run, and did not want to (SIGSTOP, a debugger)
 # - starved: it wanted to run, and had no CPU: others had it

@@ -15,9 +15,8 @@ import msgspec
 
 from shalott.core.errors import HarnessError
 from shalott.core.plan import FaultAction
-from shalott.nemesis.checks import within
 from shalott.nemesis.context import FaultContext
-from shalott.nemesis.proofs import PROBE_INTERVAL_S, Check, Seen
+from shalott.nemesis.proofs import PROBE_INTERVAL_S, Check, Seen, within
 from shalott.nemesis.record import Amount, FaultRecord
 from shalott.nemesis.weaker import as_kind
 

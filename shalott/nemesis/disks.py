@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator
 
 from shalott.cluster.nodes import DiskFaults
 from shalott.core.plan import FaultAction
-from shalott.nemesis.checks import as_data, status_checks
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.process_states import How
-from shalott.nemesis.proofs import Check, Seen
+from shalott.nemesis.proofs import Check, Seen, as_data, status_checks
 from shalott.nemesis.record import Amount, FaultRecord, Step
 from shalott.nemesis.weaker import as_kind
 

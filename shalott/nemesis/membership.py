@@ -25,11 +25,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from shalott.cluster.system import ChangesMembers
 from shalott.core.errors import ClientError
 from shalott.core.plan import FaultAction
-from shalott.nemesis.checks import status_checks
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.process_states import How
 from shalott.nemesis.processes import KILL, LANE, STOP, WIPE
-from shalott.nemesis.proofs import Check, Seen
+from shalott.nemesis.proofs import Check, Seen, status_checks
 from shalott.nemesis.record import FaultRecord
 from shalott.nemesis.weaker import as_kind
 

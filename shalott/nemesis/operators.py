@@ -11,10 +11,10 @@ from __future__ import annotations
 from shalott.cluster.system import DeclaresQueues, FailsOver, TakesReports
 from shalott.core.errors import ClientError
 from shalott.core.plan import FaultAction
-from shalott.nemesis.checks import status_checks
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.process_states import How
 from shalott.nemesis.processes import LANE, release
+from shalott.nemesis.proofs import status_checks
 from shalott.nemesis.record import FaultRecord
 
 MIRRORED_WITHIN_MS = 1000

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from shalott.core.fault_effects import Effect
 from shalott.core.plan import FaultAction
-from shalott.nemesis.checks import status_checks
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.process_states import DownBy, How
+from shalott.nemesis.proofs import status_checks
 from shalott.nemesis.record import FaultRecord, Step
 from shalott.nemesis.weaker import as_kind, on_one_node, without_jitter
 

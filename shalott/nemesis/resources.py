@@ -20,9 +20,8 @@ from shalott.cluster.nodes import DiskFaults, Shortage
 from shalott.core.fault_effects import Effect
 from shalott.core.plan import FaultAction
 from shalott.nemesis import clocks, disks
-from shalott.nemesis.checks import as_data, status_checks
 from shalott.nemesis.context import FaultContext
-from shalott.nemesis.proofs import Check, Seen
+from shalott.nemesis.proofs import Check, Seen, as_data, status_checks
 from shalott.nemesis.record import Amount, FaultRecord, Step, Takes
 from shalott.nemesis.weaker import as_kind
 

@@ -23,10 +23,9 @@ import msgspec
 from shalott.cluster.capabilities import Capability
 from shalott.core.parameters import NoParameters
 from shalott.core.plan import FaultAction
-from shalott.nemesis.checks import status_check, status_checks
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.processes import LANE, STOP
-from shalott.nemesis.proofs import Check, Seen
+from shalott.nemesis.proofs import Check, Seen, status_check, status_checks
 from shalott.nemesis.record import FaultRecord
 from shalott.nemesis.weaker import as_kind, on_one_node
 

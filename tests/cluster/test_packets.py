@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from shalott.cluster.docker.backend import DockerCluster
-from shalott.cluster.docker.links import ContainerLinks
+from shalott.cluster.docker.container_links import ContainerLinks
 from shalott.cluster.docker.packet_engine import open_queue
 from shalott.cluster.docker.packets import list_engines, sweep_engines
 from shalott.cluster.nodes import LinkShape, PacketsSeen
@@ -21,8 +21,8 @@ from shalott.cluster.owner import this_process
 from shalott.cluster.packets.engine import Engine
 from shalott.cluster.waiting import wait_until
 from shalott.core.errors import HarnessError
-from shalott.nemesis.checks import shape_data
-from shalott.nemesis.packet_proofs import packets_agree, packets_for
+from shalott.nemesis.links import packets_agree, packets_for
+from shalott.nemesis.proofs import shape_data
 from tests.world.cluster.backends import World, booted_world
 from tests.world.cluster.fake_system import echoes
 
@@ -130,7 +130,7 @@ def test_an_engine_that_ends_leaves_a_whole_network_and_a_sentence(world: World)
             return packets_agree(data(seen), shape_data(plain))
 
         def _measure_plainly(one: DockerCluster) -> PacketsSeen:
-            from shalott.cluster.docker.measuring import measure
+            from shalott.cluster.docker.probes import measure
 
             run = links_of(one)._run
             return measure(run.pids["n1"], run.pids["n2"], run.addresses["n2"], 20, plain)

@@ -13,7 +13,7 @@ import pytest
 from shalott.cluster import forking
 from shalott.cluster.cgroups import Hierarchy, groups_of, read_hierarchies
 from shalott.cluster.docker.backend import DockerCluster, DockerOptions
-from shalott.cluster.file_limits import FileLimits
+from shalott.cluster.kernel_limits import FileLimits
 from shalott.cluster.nodes import PLENTY, NodeExit, NodeSpec, Shortage, Topology
 from shalott.cluster.waiting import wait_until
 from shalott.core.errors import ClientError, HarnessError

@@ -17,8 +17,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from shalott.cluster.corruption import FaultAtlas
 from shalott.cluster.nodes import SOUND_DISK, DiskFaults
-from shalott.cluster.rot import FaultAtlas
 from shalott.core.errors import HarnessError
 
 Ask = Callable[[str], Awaitable[str]]

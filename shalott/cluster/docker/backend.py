@@ -20,17 +20,22 @@ from shalott.cluster.capabilities import NOTHING, POWER, WORLDS
 from shalott.cluster.cluster import Cluster, Parts, Software
 from shalott.cluster.disks.control import PowerLoss
 from shalott.cluster.disks.mounting import DiskOptions, NamesRule, names_rule_for
-from shalott.cluster.disks.of_nodes import MountedDisks
+from shalott.cluster.disks.node_disks import MountedDisks
 from shalott.cluster.docker import containers
 from shalott.cluster.docker.clocks import ContainerClocks
+from shalott.cluster.docker.container_links import ContainerLinks
+from shalott.cluster.docker.container_nodes import (
+    ContainerFiles,
+    ContainerNodes,
+    check_mounted,
+    disk_obstacle,
+    place_of_volume,
+)
 from shalott.cluster.docker.containers import CONFIG_DIR, DATA_DIR, Machine
-from shalott.cluster.docker.disks import check_mounted, disk_obstacle, place_of_volume
 from shalott.cluster.docker.firewall import list_tables
 from shalott.cluster.docker.images import ContainerImages, ensure_image, find_image
-from shalott.cluster.docker.links import ContainerLinks
 from shalott.cluster.docker.names import network_name, resource_name
 from shalott.cluster.docker.networks import create_network
-from shalott.cluster.docker.nodes import ContainerFiles, ContainerNodes
 from shalott.cluster.docker.processes import ContainerProcesses
 from shalott.cluster.docker.resources import SMALL_TMP, ContainerResources
 from shalott.cluster.docker.sweep import remove_run, sweep_docker

@@ -37,6 +37,7 @@ from shalott.cluster.packets.messages import (
 )
 from shalott.cluster.packets.numbered import UNSHAPED_TOS
 from shalott.cluster.packets.queue import INJECTED_MARK, PacketQueue
+from shalott.cluster.packets.shaping import TRIALS, qdisc_script
 from shalott.cluster.stalls import Stall
 from shalott.core.errors import HarnessError
 
@@ -303,3 +304,20 @@ def sweep_engines() -> list[str]:
             os.kill(pid, signal.SIGKILL)
             sentences.append(f"ended the packet engine {pid} that a dead run ({token}) had left")
     return sentences
+
+
+# -- Which shapes of links this host's kernel can make with tc: each is tried.
+def shaping_capabilities() -> Can:
+    """Of TRIALS."""
+    if not (is_root() and has_program("tc") and has_program("unshare")):
+        return frozenset()
+    return frozenset(
+        name for name, shape in TRIALS.items() if _works(qdisc_script({"10.0.0.1": shape}, "lo"))
+    )
+
+
+def _works(script: str) -> bool:
+    result = subprocess.run(
+        ["unshare", "-n", "sh", "-c", script], capture_output=True, timeout=10, check=False, cwd="/"
+    )
+    return result.returncode == 0

@@ -8,11 +8,11 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 
 from shalott.cluster.capabilities import Can
-from shalott.cluster.disks.of_nodes import MountedDisks
+from shalott.cluster.disks.node_disks import MountedDisks
 from shalott.cluster.docker import containers
+from shalott.cluster.docker.container_links import ContainerLinks
+from shalott.cluster.docker.container_nodes import ContainerNodes
 from shalott.cluster.docker.exits import ExitWatch
-from shalott.cluster.docker.links import ContainerLinks
-from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.docker.resources import ContainerResources
 from shalott.cluster.nodes import CommandResult, NodeExit, NodeStatus
 from shalott.core.errors import HarnessError

@@ -21,10 +21,10 @@ from shalott.cluster.cluster import Cluster, Parts, Software
 from shalott.cluster.disks.build import why_not
 from shalott.cluster.disks.control import PowerLoss
 from shalott.cluster.disks.mounting import DiskOptions, names_rule_for
-from shalott.cluster.disks.of_nodes import MountedDisks
-from shalott.cluster.local.parts import LocalFiles, LocalLinks, LocalNodes, LocalProcesses
+from shalott.cluster.disks.node_disks import MountedDisks
+from shalott.cluster.local.local_nodes import LocalFiles, LocalLinks, LocalNodes, LocalProcesses
 from shalott.cluster.local.ports import HOST, port_of, reserve_port
-from shalott.cluster.local.relaying import RelayProcess
+from shalott.cluster.local.relay_link import RelayProcess
 from shalott.cluster.local.sweep import (
     MARK,
     RunState,

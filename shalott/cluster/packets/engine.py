@@ -22,8 +22,7 @@ from typing import Any
 
 from shalott.cluster.packets.fates import LinkFates, PacketShape, Shape, damage
 from shalott.cluster.packets.queue import Packet, PacketQueue
-from shalott.cluster.precedence import go_first_or_be_less_nice
-from shalott.cluster.ticks import STALL_S, TICK_S
+from shalott.cluster.precedence import STALL_S, TICK_S, go_first_or_be_less_nice
 
 PR_SET_PDEATHSIG = 1
 READ_BYTES = 1 << 16

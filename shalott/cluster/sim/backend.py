@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from shalott.cluster.cluster import Cluster, Parts, Software
+from shalott.cluster.corruption import FaultAtlas
 from shalott.cluster.nodes import CLIENTS, Endpoint, NodeSpec, Topology
-from shalott.cluster.rot import FaultAtlas
 from shalott.cluster.sim.buggify import ACTIVATION, Buggify
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.loop.clock import NodeClock
 from shalott.cluster.sim.loop.loop import START_NS, SimLoop
 from shalott.cluster.sim.machine import Machine, Program
 from shalott.cluster.sim.network.network import NetworkKnobs, SimNetwork
-from shalott.cluster.sim.parts import (
+from shalott.cluster.sim.sim_nodes import (
     SimClocks,
     SimDisks,
     SimFiles,

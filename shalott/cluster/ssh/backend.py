@@ -18,16 +18,16 @@ from shalott.cluster.capabilities import DISKS, RESOURCES
 from shalott.cluster.cluster import Cluster, Parts, Software, together
 from shalott.cluster.disks.control import FaultDisk, PowerLoss
 from shalott.cluster.disks.mounting import names_rule_for
-from shalott.cluster.disks.of_nodes import NodeDisks
+from shalott.cluster.disks.node_disks import NodeDisks
 from shalott.cluster.nodes import Endpoint, NodeExit, NodeSpec, Topology
 from shalott.cluster.owner import this_process
+from shalott.cluster.ssh.agent_link import AgentLink
 from shalott.cluster.ssh.clocks import HostClocks, check_libraries
 from shalott.cluster.ssh.facts import CLOCKS, capabilities_of, look, probe_hosts, refuse_unfit
 from shalott.cluster.ssh.forwarding import Forwards
+from shalott.cluster.ssh.host_links import HostLinks
+from shalott.cluster.ssh.host_nodes import HostFiles, HostNodes, HostProcesses, HostResources
 from shalott.cluster.ssh.inventory import resolve
-from shalott.cluster.ssh.link import AgentLink
-from shalott.cluster.ssh.links import HostLinks
-from shalott.cluster.ssh.nodes import HostFiles, HostNodes, HostProcesses, HostResources
 from shalott.cluster.ssh.programs import check_program, command_line, entry_of, search_path
 from shalott.cluster.ssh.sweep import agent_command, end_run, sweep_host
 from shalott.cluster.ssh.upload import put_agent, put_broker, put_disk_program

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 import paramiko
 
 from shalott.cluster.nodes import Endpoint
+from shalott.cluster.ssh.agent_link import AgentLink
 from shalott.cluster.ssh.connection import CONNECT_TIMEOUT_S
-from shalott.cluster.ssh.link import AgentLink
 from shalott.core.errors import HarnessError
 
 log = logging.getLogger("shalott.cluster.ssh")

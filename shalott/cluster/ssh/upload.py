@@ -45,8 +45,10 @@ PACKAGE = Path(__file__).parents[2]
 SHARED = (
     "core/rng.py",
     "core/errors.py",
-    *(f"cluster/{name}.py" for name in ("cgroups", "file_limits", "forking", "lives", "owner")),
-    *(f"cluster/{name}.py" for name in ("precedence", "ticks")),
+    *(
+        f"cluster/{name}.py"
+        for name in ("cgroups", "forking", "kernel_limits", "owner", "precedence")
+    ),
     *(f"cluster/packets/{name}.py" for name in ("engine", "fates", "numbered", "queue")),
 )
 AGENT_START = """import sys

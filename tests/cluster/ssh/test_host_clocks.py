@@ -14,11 +14,11 @@ from msgspec.structs import replace as with_fields
 
 from shalott.cluster.faketime import FILE, LIBRARY, file_text
 from shalott.cluster.nodes import NodeSpec
+from shalott.cluster.ssh.agent_link import AgentLink
 from shalott.cluster.ssh.clocks import BOOT_ID, HostClocks
 from shalott.cluster.ssh.connection import Ended
 from shalott.cluster.ssh.facts import HostFacts, capabilities_of
-from shalott.cluster.ssh.link import AgentLink
-from shalott.cluster.ssh.nodes import HostNodes
+from shalott.cluster.ssh.host_nodes import HostNodes
 from shalott.core.errors import HarnessError, UsageError
 from shalott.core.plan import HostPlan
 from shalott.harness.cli.doctor_hosts import _clock_faults

@@ -18,11 +18,11 @@ from shalott.cluster.nodes import LinkShape, PacketsSeen
 from shalott.cluster.packets.fates import LinkFates, PacketShape
 from shalott.cluster.ssh.agent import queueing
 from shalott.cluster.ssh.backend import SshCluster
-from shalott.cluster.ssh.links import HostLinks
+from shalott.cluster.ssh.host_links import HostLinks
 from shalott.cluster.ssh.sweep import sweep_hosts
 from shalott.core.errors import HarnessError
-from shalott.nemesis.checks import shape_data
-from shalott.nemesis.packet_proofs import LATE_MS, packets_agree, packets_for
+from shalott.nemesis.links import LATE_MS, packets_agree, packets_for
+from shalott.nemesis.proofs import shape_data
 from tests.cluster.ssh.test_lost import LATE_S, LEASE_S, agents, is_clean
 from tests.cluster.test_clocks import run_faults
 from tests.cluster.test_packets import SPOILT, data

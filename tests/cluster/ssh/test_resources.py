@@ -14,8 +14,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shalott.cluster import file_limits, forking
-from shalott.cluster.lives import ENOUGH, FILLER, Lack
+from shalott.cluster import forking
+from shalott.cluster import kernel_limits as file_limits
+from shalott.cluster.kernel_limits import ENOUGH, FILLER, Lack
 from shalott.cluster.nodes import PLENTY, NodeExit, NodeSpec, Shortage, Topology
 from shalott.cluster.ssh import upload
 from shalott.cluster.ssh.backend import SshCluster, SshOptions
@@ -285,7 +286,7 @@ def test_a_shortage_that_is_none_is_found_out(
     none = "\n\nFileLimits.leave = lambda *arguments: None\n"
     changed = {
         "shalott/cluster/forking.py": Path(forking.__file__).read_text() + idle,
-        "shalott/cluster/file_limits.py": Path(file_limits.__file__).read_text() + none,
+        "shalott/cluster/kernel_limits.py": Path(file_limits.__file__).read_text() + none,
     }
     sources = {**upload.agent_sources(), **{k: v.encode() for k, v in changed.items()}}
     monkeypatch.setattr(upload, "agent_sources", lambda: sources)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shalott.cluster.ssh.agent.agent_node import Node, NodeError
 from shalott.cluster.ssh.agent.host_clock import HOST_CLOCK, HostClock
-from shalott.cluster.ssh.agent.node import Node, NodeError
 from shalott.cluster.ssh.agent.state import State, read_states, write_state
 
 FILE = "clock"  # in the configuration directory, as in cluster/faketime.py

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from shalott.cluster.ssh.agent.node import NodeError
+from shalott.cluster.ssh.agent.agent_node import NodeError
 from shalott.cluster.ssh.agent.state import State, log_of, place_of, start_ticks, write_state
 
 READY_WITHIN_S = 20.0

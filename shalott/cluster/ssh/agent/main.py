@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 
 from shalott.cluster.forking import main as fork_without_end
+from shalott.cluster.ssh.agent.agent_server import Server
 from shalott.cluster.ssh.agent.firewall import ADMINISTRATORS
 from shalott.cluster.ssh.agent.launching import adopt_orphans
 from shalott.cluster.ssh.agent.packets import run_engine
-from shalott.cluster.ssh.agent.server import Server
 from shalott.cluster.ssh.agent.state import (
     MARKED_DIRECTORY,
     State,

@@ -20,7 +20,7 @@ from typing import Any
 from shalott.cluster.packets.engine import serve
 from shalott.cluster.packets.queue import PacketQueue
 from shalott.cluster.ssh.agent import queueing
-from shalott.cluster.ssh.agent.node import NodeError
+from shalott.cluster.ssh.agent.agent_node import NodeError
 from shalott.cluster.ssh.agent.state import State, place_of, start_ticks, write_state
 
 ANSWER_MAX = 1 << 24

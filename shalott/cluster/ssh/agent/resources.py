@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from shalott.cluster.cgroups import Groups, own_groups
-from shalott.cluster.lives import FILLER, Lack, Life, Limits, Lives
-from shalott.cluster.ssh.agent.node import Node, NodeError
+from shalott.cluster.kernel_limits import FILLER, Lack, Life, Limits, Lives
+from shalott.cluster.ssh.agent.agent_node import Node, NodeError
 from shalott.cluster.ssh.agent.state import (
     MARK,
     State,

@@ -21,12 +21,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from shalott.cluster.ssh.agent import disk, firewall
+from shalott.cluster.ssh.agent.agent_node import Node, NodeError
 from shalott.cluster.ssh.agent.clocks import NodeClock
 from shalott.cluster.ssh.agent.launching import login_user
-from shalott.cluster.ssh.agent.measuring import Measuring
-from shalott.cluster.ssh.agent.node import Node, NodeError
 from shalott.cluster.ssh.agent.packets import Packets
-from shalott.cluster.ssh.agent.probing import Probes
+from shalott.cluster.ssh.agent.probes import Measuring, Probes
 from shalott.cluster.ssh.agent.resources import Resources
 from shalott.cluster.ssh.agent.state import State, place_of, undo, write_state
 

@@ -14,6 +14,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from shalott.cluster.capabilities import CLIENT_CUTS, CUTS, Can
+from shalott.cluster.cut_counts import LinkCounts
+from shalott.cluster.docker.container_nodes import ContainerNodes
 from shalott.cluster.docker.firewall import (
     NO_CLIENT_DROPS,
     BridgeFirewall,
@@ -21,15 +23,11 @@ from shalott.cluster.docker.firewall import (
     ClientDrops,
     Firewall,
 )
-from shalott.cluster.docker.measuring import measure
 from shalott.cluster.docker.names import table_name
 from shalott.cluster.docker.namespaces import can_enter, datagram_arrives, run_in_namespace
-from shalott.cluster.docker.nodes import ContainerNodes
-from shalott.cluster.docker.packets import PacketShaper, queue_capabilities
-from shalott.cluster.docker.probe import datagram_arrives_by_exec
+from shalott.cluster.docker.packets import PacketShaper, queue_capabilities, shaping_capabilities
+from shalott.cluster.docker.probes import datagram_arrives_by_exec, measure
 from shalott.cluster.docker.programs import has_program, is_root
-from shalott.cluster.docker.shaping import shaping_capabilities
-from shalott.cluster.links import LinkCounts
 from shalott.cluster.nodes import CLIENTS, Link, LinkShape, PacketsSeen
 from shalott.cluster.packets.shaping import (
     UNSHAPED,

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from shalott.cluster.capabilities import WORLDS, Can
-from shalott.cluster.links import LinkCounts
+from shalott.cluster.cut_counts import LinkCounts
 from shalott.cluster.nodes import CLIENTS, Link, LinkShape, PacketsSeen
 from shalott.cluster.packets.fates import REORDER_HOLD_MS
 from shalott.cluster.packets.messages import LinkState, Source
@@ -30,7 +30,7 @@ from shalott.cluster.packets.shaping import (
     split_shape,
 )
 from shalott.cluster.ssh.facts import HostFacts
-from shalott.cluster.ssh.nodes import HostNodes
+from shalott.cluster.ssh.host_nodes import HostNodes
 from shalott.cluster.stalls import Stall
 from shalott.core.errors import BootFailed, HarnessError
 

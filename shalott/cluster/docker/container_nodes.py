@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Protocol
 
 from shalott.cluster.capabilities import WORLDS
-from shalott.cluster.disks.of_nodes import MountedDisks
+from shalott.cluster.disks.build import why_not
+from shalott.cluster.disks.node_disks import MountedDisks
 from shalott.cluster.docker import containers
 from shalott.cluster.docker.containers import DATA_DIR, Machine
 from shalott.cluster.docker.engine import Engine
 from shalott.cluster.docker.names import run_labels, run_token
-from shalott.cluster.following import read_as_process, tail
+from shalott.cluster.docker.programs import is_root
+from shalott.cluster.node_files import read_as_process, tail
 from shalott.cluster.nodes import CommandResult, NodeStatus
 from shalott.cluster.owner import this_process
 from shalott.cluster.parts import StatelessPart
-from shalott.core.errors import HarnessError
+from shalott.core.errors import BootFailed, HarnessError
 
 
 class ContainerNodes:
@@ -127,3 +129,44 @@ class ContainerFiles(StatelessPart):
             await self._disks.report(node, into / node)
 
         await asyncio.gather(*(collect_one(*item) for item in self._run.machines.items()))
+
+
+# -- Disks that fail and lose their power, under the volumes of a run's containers.
+#
+# The file system of cluster/disks runs on the host and is mounted over the volume's own directory
+# before the container starts; the engine binds what it finds there. So it outlives its container,
+# as
+# a machine's page cache outlives a process: in the container, a kill would be a power loss. It
+# needs
+# root, and an engine that sees this host's mounts, which is looked at after the start. Nodes need
+# neither privileges nor devices, and their images nothing.
+def disk_obstacle() -> str | None:
+    """Why this host's containers can have no such disks, or None. Builds nothing."""
+    if not is_root():
+        return "only root mounts disks for containers"
+    return why_not()
+
+
+async def place_of_volume(engine: Engine, volume: str, node: str) -> Path:
+    """The directory of this host where the engine keeps a volume. Raises BootFailed."""
+    found = await engine.call(lambda api: api.inspect_volume(volume))
+    place = Path(found["Mountpoint"])
+    if not await asyncio.to_thread(place.is_dir):
+        raise BootFailed(
+            f"the engine keeps the volume of {node} in {place}, which is not on this host:"
+            " power and disk faults need an engine on this one"
+        )
+    return place
+
+
+def check_mounted(node: str, pid: int, directory: str) -> None:
+    """Whether a container really lies on its disk. Raises BootFailed."""
+    try:
+        table = Path(f"/proc/{pid}/mounts").read_text()
+    except OSError:
+        return  # it has ended already, which is the node's own affair
+    if not any(line.split()[1:3] == [directory, "fuse.shalott"] for line in table.splitlines()):
+        raise BootFailed(
+            f"the engine does not see what is mounted on this host: {node} would have an"
+            " ordinary disk, without power and disk faults"
+        )

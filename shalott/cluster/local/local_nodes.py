@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from shalott.cluster.capabilities import WORLDS, Can, refusal
-from shalott.cluster.disks.of_nodes import MountedDisks
-from shalott.cluster.following import read_from
-from shalott.cluster.links import LinkCounts
+from shalott.cluster.cut_counts import LinkCounts
+from shalott.cluster.disks.node_disks import MountedDisks
 from shalott.cluster.local.processes import NodeProcess, Program, launch, run_to_end
-from shalott.cluster.local.relaying import RelayProcess
+from shalott.cluster.local.relay_link import RelayProcess
 from shalott.cluster.local.sweep import StartedProcess
+from shalott.cluster.node_files import read_from
 from shalott.cluster.nodes import CommandResult, Link, LinkShape, NodeExit, NodeSpec, NodeStatus
 from shalott.cluster.parts import StatelessPart
 from shalott.cluster.stalls import Stall

@@ -17,6 +17,8 @@ from shalott.core.rng import Stream
 from shalott.nemesis.record import FaultRecord, members
 from shalott.nemesis.targets import draw_nodes, is_role, is_single
 
+RESTART_JITTER_MS = 3000  # within which nodes start that were all down
+
 
 def draw_member(name: str, nodes: Sequence[str], rng: Stream) -> FaultRecord:
     """The fault of that name, or of a group one that so many nodes allow."""
@@ -39,7 +41,6 @@ def aim(
     rng: Stream,
     *,
     atlas: str,
-    restart_jitter_ms: int,
 ) -> FaultAction:
     """Resolve nodes and links. ``atlas``: the only node for faults that do not heal."""
     target = draft.target
@@ -58,7 +59,7 @@ def aim(
         target=target,
         nodes=hit,
         links=links,
-        jitter_ms=restart_jitter_ms if record.hits_all else 0,
+        jitter_ms=RESTART_JITTER_MS if record.hits_all else 0,
     )
 
 

@@ -8,6 +8,7 @@ link) what is in force and, in a world that can, by sending packets to see what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -82,6 +83,14 @@ def _one_direction_as(other: FaultRecord, action: FaultAction) -> Iterator[Fault
         yield from as_kind(msgspec.structs.replace(action, links=way), other)
 
 
+@dataclass(frozen=True, slots=True)
+class _Shrinks:
+    """How a fault of both directions, and that of one, are shrunk: in this order."""
+
+    strength: tuple[int, int]
+    weaker: Sequence[tuple[FaultRecord, FaultRecord]] = ()
+
+
 def _both(
     name: str,
     summary: str,
@@ -90,14 +99,11 @@ def _both(
     amount: Amount,
     *,
     takes: Takes,
-    strength: tuple[int, int],
-    weaker: Sequence[tuple[FaultRecord, FaultRecord]] = (),
+    shrinks: _Shrinks,
     parameters: type[msgspec.Struct] = NoParameters,
 ) -> tuple[FaultRecord, FaultRecord]:
-    """The fault of both directions, and that of what a node sends.
-
-    ``strength`` and ``weaker`` are in this order too.
-    """
+    """The fault of both directions, and that of what a node sends."""
+    weaker, strength = shrinks.weaker, shrinks.strength
 
     async def inject(ctx: FaultContext, action: FaultAction) -> None:
         told = msgspec.convert(action.parameters, Related)
@@ -156,7 +162,7 @@ DELAY, DELAY_ONE_WAY = _both(
     lambda ms, _: LinkShape(delay_ms=ms),
     Amount("ms", (10, 50, 200, 1_000, 3_000), mild=3, least=0.001, most=600_000),
     takes="nothing-if-mild",
-    strength=(12, 10),
+    shrinks=_Shrinks((12, 10)),
 )
 LOSS, LOSS_ONE_WAY = _both(
     "loss",
@@ -165,8 +171,7 @@ LOSS, LOSS_ONE_WAY = _both(
     lambda probability, related: LinkShape(loss=probability, correlation=related),
     Amount("probability", (0.01, 0.05, 0.2, 0.5), mild=2, least=0.0001, most=1),
     takes="nothing-if-mild",
-    strength=(22, 20),
-    weaker=((DELAY, DELAY_ONE_WAY),),
+    shrinks=_Shrinks((22, 20), weaker=((DELAY, DELAY_ONE_WAY),)),
     parameters=Related,
 )
 CLOG, CLOG_ONE_WAY = _both(
@@ -176,8 +181,7 @@ CLOG, CLOG_ONE_WAY = _both(
     lambda rate, _: LinkShape(rate_bytes_s=int(rate)),
     Amount("bytes/s", (20_000, 2_000, 200), least=1, most=1_000_000_000),
     takes="contact",
-    strength=(26, 24),
-    weaker=((DELAY, DELAY_ONE_WAY),),
+    shrinks=_Shrinks((26, 24), weaker=((DELAY, DELAY_ONE_WAY),)),
 )
 
 JITTER, JITTER_ONE_WAY = _both(
@@ -187,7 +191,7 @@ JITTER, JITTER_ONE_WAY = _both(
     lambda ms, related: LinkShape(jitter_ms=ms, correlation=related),
     Amount("ms", (10, 50, 200, 1_000), mild=3, least=0.001, most=600_000),
     takes="nothing-if-mild",
-    strength=(8, 6),
+    shrinks=_Shrinks((8, 6)),
     parameters=Related,
 )
 DUPLICATE, DUPLICATE_ONE_WAY = _both(
@@ -197,7 +201,7 @@ DUPLICATE, DUPLICATE_ONE_WAY = _both(
     lambda probability, related: LinkShape(duplicate=probability, correlation=related),
     Amount("probability", (0.02, 0.1, 0.5), mild=3, least=0.0001, most=1),
     takes="nothing",
-    strength=(9, 7),
+    shrinks=_Shrinks((9, 7)),
     parameters=Related,
 )
 REORDER, REORDER_ONE_WAY = _both(
@@ -207,8 +211,7 @@ REORDER, REORDER_ONE_WAY = _both(
     lambda probability, related: LinkShape(reorder=probability, correlation=related),
     Amount("probability", (0.05, 0.25, 0.5), mild=3, least=0.0001, most=1),
     takes="nothing",
-    strength=(15, 13),
-    weaker=((JITTER, JITTER_ONE_WAY),),
+    shrinks=_Shrinks((15, 13), weaker=((JITTER, JITTER_ONE_WAY),)),
     parameters=Related,
 )
 CORRUPT, CORRUPT_ONE_WAY = _both(
@@ -218,8 +221,7 @@ CORRUPT, CORRUPT_ONE_WAY = _both(
     lambda probability, related: LinkShape(corrupt=probability, correlation=related),
     Amount("probability", (0.02, 0.1, 0.3), mild=2, least=0.0001, most=1),
     takes="nothing-if-mild",
-    strength=(25, 23),
-    weaker=((DELAY, DELAY_ONE_WAY), (LOSS, LOSS_ONE_WAY)),
+    shrinks=_Shrinks((25, 23), weaker=((DELAY, DELAY_ONE_WAY), (LOSS, LOSS_ONE_WAY))),
     parameters=Related,
 )
 RATE, RATE_ONE_WAY = _both(
@@ -229,8 +231,7 @@ RATE, RATE_ONE_WAY = _both(
     lambda rate, _: LinkShape(rate_bytes_s=int(rate)),
     Amount("bytes/s", (10_000_000, 1_000_000, 100_000), mild=2, least=1, most=1_000_000_000),
     takes="nothing-if-mild",
-    strength=(18, 16),
-    weaker=((DELAY, DELAY_ONE_WAY),),
+    shrinks=_Shrinks((18, 16), weaker=((DELAY, DELAY_ONE_WAY),)),
 )
 
 FAULTS = (

@@ -11,6 +11,7 @@ machine, its connections and its other processes go on, unlike those of a paused
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -88,7 +89,6 @@ def _shortage(
     takes: Takes,
     strength: int,
     amount: Amount | None = None,
-    is_single: bool = False,
 ) -> FaultRecord:
     may_exit = effect == "starves"
     return FaultRecord(
@@ -101,7 +101,6 @@ def _shortage(
         healed=_shortage_and_status_checks,
         effects=(effect,),
         amount=amount,
-        is_single=is_single,
         takes=takes,
         lane=LANE,
         may_exit=may_exit,
@@ -162,15 +161,17 @@ STOPPED = _shortage(
     takes="contact",
     strength=30,
 )
-MEMORY = _shortage(
-    "memory-limit",
-    "a node may take only so much memory more; beyond it the kernel ends a process",
-    lambda size_mib: Shortage(memory_left_mib=size_mib),
-    needs="limit-memory",
-    effect="starves",
-    takes="copies",
-    strength=45,
-    amount=Amount("MiB", (64, 16, 1), least=1, most=1 << 20),
+MEMORY = replace(
+    _shortage(
+        "memory-limit",
+        "a node may take only so much memory more; beyond it the kernel ends a process",
+        lambda size_mib: Shortage(memory_left_mib=size_mib),
+        needs="limit-memory",
+        effect="starves",
+        takes="copies",
+        strength=45,
+        amount=Amount("MiB", (64, 16, 1), least=1, most=1 << 20),
+    ),
     is_single=True,
 )
 

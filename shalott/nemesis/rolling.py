@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType
+from dataclasses import replace
 
 import msgspec
 
-from shalott.cluster.capabilities import Capability
-from shalott.core.parameters import NoParameters
 from shalott.core.plan import FaultAction
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.processes import LANE, STOP
@@ -97,9 +95,6 @@ def _rolling(
     *,
     meanwhile: While = _no_change,
     looks: Looks = _no_look,
-    needs: tuple[Capability, ...] = (),
-    parameters: type[msgspec.Struct] = NoParameters,
-    must_tell: Mapping[str, str] = MappingProxyType({}),
     weaker: Callable[[FaultAction], Iterable[FaultAction]],
     strength: int,
 ) -> FaultRecord:
@@ -126,13 +121,11 @@ def _rolling(
     return FaultRecord(
         name=name,
         summary=summary,
-        needs=("stop", *needs),
+        needs=("stop",),
         inject=inject,
         heal=heal,
         effective=effective,
         healed=healed,
-        parameters=parameters,
-        must_tell=must_tell,
         effects=("ends-processes", "in-order"),
         target="all",
         one_by_one=True,
@@ -199,16 +192,18 @@ def _weaker_upgrade(action: FaultAction) -> Iterator[FaultAction]:
     yield from as_kind(action, ROLLING_RESTART)
 
 
-ROLLING_UPGRADE = _rolling(
-    "rolling-upgrade",
-    "the same, and each node comes back from another image (--upgrade-to), for good",
-    meanwhile=_change_image,
-    looks=_image_look,
-    needs=("upgrade",),
+ROLLING_UPGRADE = replace(
+    _rolling(
+        "rolling-upgrade",
+        "the same, and each node comes back from another image (--upgrade-to), for good",
+        meanwhile=_change_image,
+        looks=_image_look,
+        weaker=_weaker_upgrade,
+        strength=48,
+    ),
+    needs=("stop", "upgrade"),
     parameters=Upgrading,
     must_tell={"to": "--upgrade-to"},
-    weaker=_weaker_upgrade,
-    strength=48,
 )
 
 FAULTS = (ROLLING_RESTART, ROLLING_UPGRADE)

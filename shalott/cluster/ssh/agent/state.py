@@ -15,9 +15,10 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from shalott.cluster.cgroups import remove_groups
 from shalott.cluster.ssh.agent import firewall, queueing
@@ -27,6 +28,8 @@ MARK = "SHALOTT_NODE"  # in the environment of every process of a node
 MARKED_DIRECTORY = ".shalott-run"  # in a run's directory: to be removed as a whole
 GONE_WITHIN_S = 5.0
 POLL_S = 0.01
+
+Request = Mapping[str, Any]  # what the harness asked for, a line of JSON
 
 
 @dataclass

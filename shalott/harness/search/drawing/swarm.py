@@ -45,7 +45,7 @@ from shalott.core.rng import stream_key
 from shalott.harness.run.planning import check_plan, lay_out
 from shalott.harness.run.request import parse_nodes, profile_of
 from shalott.harness.run.requirements import requirements_of
-from shalott.nemesis.drawing import STEP_MS, Promise, draw_faults
+from shalott.nemesis.drawing import STEP_MS, Promise, Slots, draw_faults
 from shalott.nemesis.record import members
 from shalott.nemesis.targets import is_single
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
@@ -319,9 +319,11 @@ def _faults(
         time_limit_ms=limit_ms,
         kinds=_some(kinds, swarm, draw),
         promise=promise,
-        quiet_ms=quiet_ms,
-        interval_ms=int(draw.range("interval_ms", swarm.interval_ms)),
-        duration_ms=_durations_ms(swarm, draw),
+        slots=Slots(
+            quiet_ms=quiet_ms,
+            interval_ms=int(draw.range("interval_ms", swarm.interval_ms)),
+            duration_ms=_durations_ms(swarm, draw),
+        ),
         count=swarm.fault_count,
         targets=targets,
     )

@@ -49,7 +49,7 @@ ENOUGH = Lack()
 class Limits:
     """What a shortage came to when it was made: ``memory`` (bytes) and ``pids`` of a node, the
     numbers of ``files`` of each process; 0: not limited. The node's next life is to have the same:
-    a machine has what it has, whatever a process that has just begun needs of it."""
+    a machine has what it has, also when a process that has just begun needs more."""
 
     memory: int = 0
     pids: int = 0
@@ -213,7 +213,7 @@ class Life:
         return round(self._now.memory_left_mib + (limit - self.limits.memory) / MIB, 1)
 
     def _processes_left(self) -> int:
-        """0 as well as long as whatever forks has not taken them all."""
+        """0 as well as long as the process that forks has not taken them all."""
         limit = self._groups.pids_limit()
         if limit is None or limit == self._before.get("pids", limit):
             return 0

@@ -63,7 +63,7 @@ class Processes(Part, Protocol):
         ...
 
     async def power_off(self, node: str) -> None:
-        """Cut the machine's power, whatever its process does; returns when it is dark.
+        """Cut the machine's power, in any state of its process; returns when it is dark.
 
         What was not synced may be lost or torn, and its peers hear nothing, no reset either.
         """

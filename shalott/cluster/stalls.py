@@ -1,7 +1,7 @@
 """What stands still that should not: the harness itself, or what it runs besides the nodes.
 
 A harness that does not run for a while (SIGSTOP, a suspended machine, no CPU, a long garbage
-collection) answers nobody, and what it measures meanwhile is its own absence. Such times become
+collection) gives no answers, and what it measures meanwhile is its own absence. Such times become
 rows of the history (harness/run/watchdog.py), so that they are not charged to the system
 (checkers/runs/stalls.py).
 """

@@ -76,7 +76,7 @@ class FailsOver(Protocol):
         """What an operator does whose master is down: another node takes its place.
 
         A node that he restarts for it is put into ``restarted`` before he does: that it ended is
-        his doing, whatever becomes of it. Raises ClientError.
+        his doing, also if it fails. Raises ClientError.
         """
         ...
 
@@ -93,7 +93,7 @@ class NodesDiffer(Protocol):
     """Of systems whose nodes do not all host the same."""
 
     def hosted_ports(self, node: str) -> Sequence[str]:
-        """The names of the ports that somebody listens on at a node."""
+        """The names of the ports that a service listens on at a node."""
         ...
 
 
@@ -108,7 +108,7 @@ class MendsPartitions(Protocol):
 
     @property
     def wants_mending(self) -> bool:
-        """Whether the plan says that somebody does."""
+        """Whether the plan says that one does."""
         ...
 
     async def mend_partition(self, cluster: Cluster) -> Sequence[str]:
@@ -228,7 +228,7 @@ class ChangesMembers(Protocol):
     """A System whose nodes leave its cluster and join it, as an operator has it.
 
     The nodes of a plan stay what they are. One that left is a machine that is there and does not
-    belong to the cluster; it joins again under its name, with an empty disk. Nobody waits for a
+    belong to the cluster; it joins again under its name, with an empty disk. No step waits for a
     node that is ``left_out``: neither ``await_settled`` nor who heals a run.
     """
 

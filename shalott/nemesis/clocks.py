@@ -105,7 +105,7 @@ async def _read(ctx: FaultContext, node: str) -> float:
 
 
 def _unread(ctx: FaultContext, node: str) -> Callable[[], Awaitable[bool]]:
-    """Whether nobody can read its clock, for only a running node could."""
+    """Whether its clock can't be read, as only a running node's can be."""
 
     async def is_unread() -> bool:
         if not is_rough(ctx):

@@ -4,8 +4,8 @@ A record's functions (record.py) get it with the action. It is all that they may
 
 - ``cluster`` and ``system``: to act on nodes and links, and to ask what runs there;
 - ``processes``, ``cuts``, ``client_cuts`` and ``settings``: the same with overlapping faults taken
-  into account. Whoever stops a node, cuts a link or sets a link, a clock or a disk goes through
-  these, or the end of one fault would undo another one;
+  into account. A fault that stops a node, cuts a link or sets a link, a clock or a disk goes
+  through these, or the end of one fault would undo another one;
 - ``rng``: random streams of the action's own, so that a replay draws the same;
 - ``wait_ms``: waiting that ends early when the run is over; ``now_ns``: the history's clock.
 """
@@ -39,7 +39,7 @@ class FaultContext:
 
     ``errors``: what the backend did not do; with any, the fault counts as unproved. ``refused``:
     what the system did not do for an operator, and why; that is no error of the fault, and checkers
-    judge it. ``left``: what ``inject`` leaves for ``heal``, by whatever names they agree on.
+    judge it. ``left``: what ``inject`` leaves for ``heal``, by names that they agree on.
     ``took_hold_ns``: when it took hold, if ``inject`` went on after that. ``told``: what the
     fault's row says besides, by name. ``queues``: the workload's.
     """

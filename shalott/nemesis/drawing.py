@@ -126,7 +126,7 @@ def _check(
 
 
 def _weighted(kinds: Mapping[str, float], rng: Stream) -> str | None:
-    """A kind by weight, whatever the mapping's order; None if none has any."""
+    """A kind by weight, in any order of the mapping; None if none has any."""
     names = sorted(name for name, weight in kinds.items() if weight > 0)
     if not names:
         return None

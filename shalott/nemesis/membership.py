@@ -5,7 +5,7 @@ others have forgotten; it may join again under its name, as a new and empty memb
 
 - ``replace-node``: a node is killed, forgotten by the others and given an empty disk when the fault
   begins; when it ends it is let in, and started. (``wipe`` does not tell the others.)
-- ``remove-node``: a node is stopped in order and forgotten, for good: nothing heals it, nobody
+- ``remove-node``: a node is stopped in order and forgotten, for good: nothing heals it, no operator
   waits for it, and it is not started at the run's end.
 - ``add-node``: the node that was removed joins, with an empty disk.
 
@@ -166,7 +166,7 @@ def running_checks(ctx: FaultContext, action: FaultAction) -> list[Check]:
 
 
 def _moot(ctx: FaultContext, by: str, node: str) -> Callable[[], Awaitable[bool]]:
-    """Whether another fault keeps ``by`` from knowing: it is down, or cut off from somebody."""
+    """Whether another fault keeps ``by`` from knowing: it is down, or cut off from another node."""
 
     async def is_moot() -> bool:
         links = [link for other in ctx.nodes for link in ((by, other), (other, by))]

@@ -75,7 +75,7 @@ async def _fail_over(ctx: FaultContext, action: FaultAction) -> None:
         try:
             await system.fail_over(ctx.cluster, old, restarted)
         except ClientError as error:
-            ctx.refused = f"nobody took the place of {old}: {error}"
+            ctx.refused = f"no node took the place of {old}: {error}"
         if restarted:
             ctx.told["restarted"] = restarted
 

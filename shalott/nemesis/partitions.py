@@ -111,7 +111,7 @@ BRIDGE = _shape(
 )
 ISOLATE_MASTER = _shape(
     "partition-isolate-master",
-    "the master of a queue alone, whoever it is by then",
+    "the master of a queue alone, the node that it is by then",
     lambda nodes, hit, rng: grudges.isolate(nodes, hit),
     target="master",
 )

@@ -140,7 +140,8 @@ class ProcessStates:
         return True
 
     async def start_all(self) -> None:
-        """Start whatever does not run and was not taken out: no fault wants anything any more."""
+        """Start each node that does not run and was not taken out: no fault wants anything any
+        more."""
         for name, node in self._nodes.items():
             if node.taken_by is not None:
                 continue

@@ -1,6 +1,6 @@
 """Proofs: probes that show that a fault took hold, and that it was healed.
 
-A fault that nobody saw is worth nothing: harnesses have run for years with a partition that never
+A fault that was not seen is worth nothing: harnesses have run for years with a partition that never
 healed, or one that never was. So each is probed until what is expected is seen or a deadline
 passes, and each probe is a row of the history (docs/architecture.md section 6).
 """
@@ -114,7 +114,7 @@ REACH_TIMEOUT_MS = 500
 
 
 def reach_check(ctx: FaultContext, link: Link) -> Check:
-    """Whether bytes arrive, which they must unless somebody has cut the link."""
+    """Whether bytes arrive, which they must unless a fault has cut the link."""
 
     async def look() -> Seen:
         return await ctx.cluster.links.reach(*link, REACH_TIMEOUT_MS)

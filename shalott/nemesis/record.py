@@ -32,7 +32,7 @@ from shalott.nemesis.cuts import Link
 from shalott.nemesis.proofs import Check
 
 # What a fault takes away from a cluster, as far as schedules must know:
-# - nothing: whatever its amount;
+# - nothing: with any amount;
 # - nothing-if-mild: nothing, as long as its amount is one of the mild ones;
 # - contact: a node or a link does not answer while it lasts;
 # - copies: a node's copies of what is replicated, until it has synchronised again.
@@ -97,7 +97,7 @@ class FaultRecord:
     What it does:
         ``inject`` makes it, ``heal`` ends it and is harmless where it was not made. ``effective``
         and ``healed`` are the checks that prove either, as far as they can be made at the time.
-        ``effects``: what it does to the nodes that it hits, for whoever judges the run
+        ``effects``: what it does to the nodes that it hits, for checkers that judge the run
         (core/fault_effects.py). ``obstacle``: why it would change nothing if it came now;
         "" if it would.
         ``may_exit``: a node may end its own process because of it, and is started when it ends.

@@ -63,7 +63,7 @@ def _check_leaving(
 
 
 def check_actions(actions: Sequence[FaultAction], nodes: Sequence[str]) -> None:
-    """Refuse what no run can do with these faults, whatever its world. Raises UsageError."""
+    """Refuse what no run can do with these faults, in any world. Raises UsageError."""
     spoilt: dict[str, int] = {}
     for action in actions:
         if not FAULTS.has(action.kind):

@@ -68,7 +68,7 @@ def _shortage_check(ctx: FaultContext, node: str) -> Check:
         return as_data(ctx.settings.shortage(node))
 
     async def is_gone() -> bool:
-        """Nobody runs short where nobody runs."""
+        """A node that does not run is not short of anything."""
         return await ctx.processes.is_gone(node)
 
     return Check(node, f"shortage {node}", look, expected, agrees=_agree, moot=is_gone)

@@ -82,7 +82,7 @@ async def _give_back(ctx: FaultContext, action: FaultAction, node: str) -> None:
 
 
 async def _why_unsettled(ctx: FaultContext, node: str) -> str:
-    """ "" once the cluster has settled, which takes every node; else why nobody goes further."""
+    """ "" once the cluster has settled, which takes every node; else why the next node waits."""
     if await ctx.system.await_settled(ctx.cluster, ctx.queues, SETTLED_WITHIN_MS):
         return ""
     within_s = SETTLED_WITHIN_MS // 1000

@@ -6,9 +6,9 @@ wait for its end, heal it, prove that. What a kind of fault does is in its recor
 nothing here knows one kind from another. Cancelling ``run`` only tells the tasks that it is over;
 they still undo what they did, and ``heal`` waits for them. A fault that could not be proved, or
 that the backend could not make, says so in its row, and makes the run unknown
-(checkers/runs/stats.py). What the system refused to do for an operator took no effect, whatever a
-probe saw of its nodes. A node that ended its own process because its disk failed is no error: it is
-started when the fault ends, and the row says so.
+(checkers/runs/stats.py). What the system refused to do for an operator took no effect, also if a
+probe saw one on its nodes. A node that ended its own process because its disk failed is no error:
+it is started when the fault ends, and the row says so.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A backend has one setting for each of them, and the last one stands. So each fau
 its own and removes it when it ends, and what the backend is told is their sum: delays, offsets and
 drifts add, the narrowest link throttles, each fault loses its share of what the others let through,
 and of what runs short the least is left.
-Removing them in whatever order leaves what the rest add up to; removing the last restores.
+Removing them in any order leaves what the rest add up to; removing the last restores.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def check_trigger(action: FaultAction, nodes: Sequence[str]) -> None:
         raise UsageError(f"fault {action.id} waits for {when.node}, which is no node of the plan")
     if when.kind == "observed" and when.what not in OBSERVED:
         raise UsageError(
-            f"fault {action.id} waits for {when.what!r}, which nobody can observe: choose one of"
+            f"fault {action.id} waits for {when.what!r}, which can't be observed: choose one of"
             f" {', '.join(OBSERVED)}"
         )
     if when.kind == "event" and not when.what:

@@ -32,7 +32,7 @@ Observe = Callable[[str], Awaitable[Mapping[str, Any]]]  # {} if the node can't 
 @dataclass(frozen=True, slots=True)
 class Fired:
     """What a trigger was waiting for, and how it was noticed. ``late_ms``: it happened at most so
-    long before; None where nobody can tell."""
+    long before; None where it is unknown."""
 
     node: str
     what: str
@@ -141,7 +141,7 @@ class TriggerWatch:
 
     async def _syncs(self, trigger: Trigger) -> Fired | None:
         """Of several disks the first one counts. A real disk's answer takes a moment, in which its
-        node goes on; nobody measures how long."""
+        node goes on; how long is not measured."""
         cluster = self._cluster
         late_ms = 0.0 if isinstance(cluster.files, TellsEventsAtOnce) else None
         if cluster.parts.disks is None:

@@ -228,7 +228,7 @@ def test_an_operator_gives_a_killed_masters_place_to_another_node(alone: bool) -
         assert s.system.operated == ["fail over n2", *([] if alone else ["rejoin n2"])]
         row = s.fault()
         assert row["proved_effective"] is not alone and row["proved_healed"] is True
-        refused = "nobody took the place of n2: there is no slave"
+        refused = "no node took the place of n2: there is no slave"
         assert row.get("refused") == (refused if alone else None)
         assert row["restarted"] == ["n3"]  # whom he restarted in vain, too
 

@@ -369,7 +369,7 @@ def test_a_schedule_waits_as_far_as_it_is_told_to() -> None:
 def test_what_can_not_happen_is_refused_before_boot() -> None:
     for when, says in (
         (Trigger(kind="syncs", node="n9"), "waits for n9, which is no node"),
-        (Trigger(kind="observed", what="rain"), "which nobody can observe: choose one of master"),
+        (Trigger(kind="observed", what="rain"), "which can't be observed: choose one of master"),
         (Trigger(kind="event"), "name its kind"),
         (Trigger(kind="observed", what="master", role="x"), "only a trigger of kind event"),
     ):

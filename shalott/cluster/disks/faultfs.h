@@ -59,7 +59,7 @@ struct inode {
     uint32_t references;           /* of directories, of the log of names, of handles, of lookups */
     uint32_t links;                /* names in the cache */
     uint32_t opens;
-    bool stale; /* known before the last power loss: whatever is asked of it fails */
+    bool stale; /* known before the last power loss: each request fails */
     struct inode *successor;
     mode_t mode;
     uid_t uid;

@@ -5,7 +5,7 @@ Volumes outlive a restart, addresses outlive everything. The host talks to the c
 addresses directly, so nothing is published. Links are cut in the host's bridge, or inside the
 nodes where that is out of reach (firewall.py); a pause is the engine's freezer; a kill is SIGKILL
 to all of the container. Everything carries the run's labels, and teardown removes what carries
-them, whatever was or wasn't finished.
+them, also after a boot that broke off.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A chain of our own (SHALOTT_PACKETS) in the INPUT of each shaped node gives the packets of named
 senders to a queue, which the packet engine serves (packet_engine.py). The rule lets everything pass
-while nobody serves the queue, so an engine that ends leaves a whole network. The chain goes with
-the container. The engine goes with the harness, and its command line says whose it is, for
+while no process serves the queue, so an engine that ends leaves a whole network. The chain goes
+with the container. The engine goes with the harness, and its command line says whose it is, for
 ``sweep_engines``.
 """
 

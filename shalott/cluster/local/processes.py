@@ -44,7 +44,7 @@ class NodeProcess:
         self.pid = process.pid
         self.start_ticks = start_ticks(process.pid) or 0
         self.paused = False
-        self.end_asked = False  # by whoever started it
+        self.end_asked = False  # by the harness
 
     async def wait(self) -> NodeStatus:
         """Its status when it has ended."""

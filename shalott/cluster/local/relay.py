@@ -179,7 +179,7 @@ class RelayedConnection:
         try:
             await loop.create_connection(lambda: Far(self), *(self._target.host, self._target.port))
         except OSError:
-            self.abort()  # nobody listens there: the dialler sees its connection reset
+            self.abort()  # no server listens there: the dialler sees its connection reset
 
     def joined(self, far: asyncio.Transport) -> None:
         assert self.near is not None
@@ -324,7 +324,7 @@ class Source(Protocol):
 
 
 class DirectedLink:
-    """All that is sent from one node to another, over whatever connection."""
+    """All that is sent from one node to another, over all connections."""
 
     def __init__(self) -> None:
         self.is_cut = False

@@ -2,9 +2,9 @@
 
 The relays are the network between the nodes of a local cluster. In the harness's own process a
 harness that is busy, or stopped, would be a slow network that no plan asked for. Here they run
-whatever the harness does. Orders come over stdin (relay_messages.py) and are carried out one after
-the other, but probes, which take their time; the end of stdin is the end of the process. It also
-watches itself, and says when it could not run.
+also while the harness is busy or stopped. Orders come over stdin (relay_messages.py) and are
+carried out one after the other, but probes, which take their time; the end of stdin is the end of
+the process. It also watches itself, and says when it could not run.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class SimEventLog:
 class Machine:
     """``wall_ns`` is the true wall clock. ``on_exit`` is told when the program ended by itself.
 
-    ``node`` is whatever the program puts there while it runs, for looks that only a simulation
+    ``node`` is what the program puts there while it runs, for looks that only a simulation
     allows.
     """
 

@@ -72,7 +72,8 @@ class AgentLink:
         return await self.in_thread(self._connect)
 
     def _connect(self) -> Connection:
-        self.connection = Connection(self.host)  # here, so that it is closed whoever is cancelled
+        # Here, so that it is closed though the caller is cancelled.
+        self.connection = Connection(self.host)
         return self.connection
 
     async def in_thread(self, function: Callable[[], T]) -> T:

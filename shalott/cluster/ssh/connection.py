@@ -1,6 +1,6 @@
 """Connection: one SSH transport to a host, over which everything goes in channels of its own.
 
-paramiko blocks, so whatever is here is called from threads. TCP_NODELAY is set: without it a
+paramiko blocks, so all that is here is called from threads. TCP_NODELAY is set: without it a
 command waits for a delayed acknowledgement, 48 ms in place of 2.5. A host key that is not known is
 refused, and never added.
 """
@@ -43,7 +43,7 @@ class Unreachable(HarnessError):
 
 
 class Connection:
-    """Raises UsageError for what the user can mend (a key, a host key), Unreachable if nobody
+    """Raises UsageError for what the user can mend (a key, a host key), Unreachable if no server
     answers."""
 
     def __init__(self, host: HostPlan) -> None:

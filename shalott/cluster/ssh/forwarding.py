@@ -78,7 +78,7 @@ class Forwards:
             self._writers.pop(writer, None)
 
     def _dial(self, number: int) -> paramiko.Channel:
-        """Raises HarnessError without a connection, SSHException if nobody listens."""
+        """Raises HarnessError without a connection, SSHException if no program listens."""
         connection = self._link.connection
         if connection is None:
             raise HarnessError("there is no connection now")

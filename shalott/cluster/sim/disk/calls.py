@@ -111,7 +111,7 @@ class CallLine:
 
     def kill(self, fate: Stream) -> None:
         """The callers died: the first few calls happen, the next may be cut off, the rest never
-        began. Nobody is told."""
+        began. No caller is told."""
         line, self._line = self._line, []
         self._busy_until_ns = 0
         reached = True

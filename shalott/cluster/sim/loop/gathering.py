@@ -44,7 +44,7 @@ class _Gathering(asyncio.Future[list[Any]]):
         self._left -= 1
         if self.done():
             if not child.cancelled():
-                child.exception()  # retrieved: nobody is told that it was not
+                child.exception()  # retrieved, or the loop would complain that it was not
             return
         if not self._return_exceptions:
             error = _error_of(child)
@@ -82,7 +82,7 @@ def gather(*awaitables: Awaitable[Any], return_exceptions: bool = False) -> asyn
     for each in awaitables:
         if each not in children:
             child = children[each] = asyncio.ensure_future(each)
-            if child is not each:  # nobody else can see to it
+            if child is not each:  # no other code can see to it
                 child._log_destroy_pending = False  # type: ignore[attr-defined]
     return _Gathering([children[each] for each in awaitables], loop, return_exceptions)
 

@@ -412,7 +412,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         self.call_exception_handler({"message": f"Exception in {what}", "exception": error})
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """To whoever watches over the process; what happens while a run is taken apart is moot."""
+        """To the process's own handler; what happens while a run is taken apart is moot."""
         if self._muted:
             return
         process = self.process

@@ -1,7 +1,7 @@
 """SimProcess: one life of one program on a simulated host.
 
 Every callback of the loop belongs to a process, found in the context that asyncio hands on from
-task to task, so nobody has to say so. What a process's callbacks do when it is paused (they wait)
+task to task, so no code has to say so. What a process's callbacks do when it is paused (they wait)
 or dead (they never run) is the loop's business; how a life begins and ends is the backend's.
 
 A killed process is frozen, never cancelled: its tasks are kept until the simulation is over, so no

@@ -110,7 +110,7 @@ class Dial:
         self.connected.set_result(client)
 
     def _tell(self, what: str, listener: Listener | None) -> None:
-        """Note in the trace what arrived, and whether somebody listens."""
+        """Note in the trace what arrived, and whether a program listens."""
         met = "nobody" if listener is None else "a full backlog" if listener.is_full else "listener"
         way = f"{self._out.source}:{self._local[1]} -> {self._host}:{self._remote[1]}"
         self._loop.trace.event(self._loop.now_ns, f"{way} {what}, {met}")

@@ -257,7 +257,7 @@ class Lane:
             segment.handle = self._loop.call_at_ns(at_ns, arrive, segment)
 
     def drop_wire(self) -> bool:
-        """Nobody is there to read it. Whether there was any."""
+        """No program is there to read it. Whether there was any."""
         return self._drop(list(self.wire))
 
     def _drop(self, segments: Iterable[Segment]) -> bool:

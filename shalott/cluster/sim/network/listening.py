@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 class Listener:
-    """One bound port. ``pending``: connections whose handshake is done and that nobody accepted."""
+    """One bound port. ``pending``: connections whose handshake is done and that no program
+    accepted."""
 
     __slots__ = ("_backlog", "address", "listening", "pending", "process", "server")
 

@@ -2,7 +2,7 @@
 
 Host names resolve to addresses of their own, 127.0.0.1 is every host's own. A program's host is the
 one that its process is named after; code that belongs to no process runs on ``localhost``. Faults
-are directed and cuts are counted. Losing power silences a host: whatever its kernel held is gone,
+are directed and cuts are counted. Losing power silences a host: all that its kernel held is gone,
 and peers learn of it only from the reset that they get when it is back.
 """
 
@@ -88,7 +88,7 @@ class SimNetwork:
                     self.unbind(listener)
 
     def process_died(self, process: SimProcess, *, reset: bool) -> None:
-        """``reset``: its kernel lives and tells the peers. Else nobody hears, as on power loss."""
+        """``reset``: its kernel lives and tells the peers. Else no peer hears, as on power loss."""
         for number, one in list(self._sockets.get(process, {}).items()):
             if one.transport is not None:
                 one.transport.freeze()

@@ -33,7 +33,7 @@ SIGNS = {FIN: "FIN", RESET: "reset", OPEN: "ACK of the handshake"}
 class Socket:
     """One end. ``peer`` is the other, ``lane`` leads there and ``back`` is the link from there.
 
-    ``closed``: no program has it any more. ``inbox``: what arrived and nobody has read yet.
+    ``closed``: no program has it any more. ``inbox``: what arrived and was not read yet.
     ``way``: where that comes from and goes to, for the trace.
     """
 
@@ -184,7 +184,7 @@ class Socket:
             self.inbox.append(sign)
 
     def _fail(self, code: int) -> None:
-        """The connection is dead; whoever has it hears of it when he reads, or writes."""
+        """The connection is dead; its owner hears of it when it reads, or writes."""
         self.error = os_error(code)
         self.lane.drop_held()
         transport = self.transport
@@ -236,7 +236,7 @@ class Socket:
             self.shutdown()
 
     def vanish(self) -> None:
-        """Its host lost power, or its process died in silence: nobody is told."""
+        """Its host lost power, or its process died in silence: no peer is told."""
         self._forget()
         self.lane.drop_held()
         self.lane.drop_under_way()
@@ -245,7 +245,7 @@ class Socket:
 
     def _is_alone(self) -> None:
         """What was not read never will be. What has not arrived is sent again, and what waited for
-        room is sent too, until somebody answers."""
+        room is sent too, until the peer answers."""
         lane = self.lane
         lane.recall_under_way()
         lane.drop_wire()

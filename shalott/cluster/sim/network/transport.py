@@ -237,7 +237,7 @@ class SimTransport(asyncio.Transport):
                 self._socket.shutdown()
 
     def freeze(self) -> None:
-        """Its process is dead: nobody is called any more."""
+        """Its process is dead: no protocol is called any more."""
         self._closing = True
         self._lost += 1
         self.buffered.clear()

@@ -2,7 +2,7 @@
 
 Requests and answers are lines of JSON over a Unix socket, to which ``attach`` leads an SSH
 channel. A request has an id; its answer is kept, so that a harness whose connection broke may ask
-again and nothing is done twice. Ends of the node that nobody asked for are told as numbered
+again and nothing is done twice. Ends of the node that were not asked for are told as numbered
 events, and told again to who attaches and has not heard them.
 
 The dead man's switch: each line from the harness renews the lease. When none comes for ``lease_s``
@@ -152,7 +152,7 @@ class Server:
         raise NodeError(f"this agent does not know the request {name}")
 
     def do_hello(self, request: Request) -> Mapping[str, object]:
-        """Whoever attaches says which event it heard last."""
+        """A harness that attaches says which event it heard last."""
         for event in self._events:
             if event["event"] > request["heard"]:
                 self._send(event)

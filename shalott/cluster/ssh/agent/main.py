@@ -126,7 +126,7 @@ def _serve(state: State, keeper: int, ready: int) -> None:
 
 
 def _detach(log: str) -> None:
-    """From the channel, which ends only when nobody holds it."""
+    """From the channel, which ends only when no process holds it."""
     null = os.open(os.devnull, os.O_RDONLY)
     written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for number, source in ((0, null), (1, written), (2, written)):

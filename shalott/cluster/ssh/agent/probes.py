@@ -98,7 +98,7 @@ class Measuring:
         NodeError."""
         one = self._receiving.get(token)
         if one is None:
-            raise NodeError("nobody receives these packets")
+            raise NodeError("no receiver waits for these packets")
         asked_s = time.monotonic()
         while not one.seen.has_all:
             if time.monotonic() - max(one.last_s, asked_s) > hold_s + QUIET_S:

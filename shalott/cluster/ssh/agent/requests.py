@@ -45,7 +45,7 @@ class NodeRequests:
         return prepared
 
     async def do_darken(self, request: Request) -> None:
-        """End the node as a loss of power does: nobody hears of it."""
+        """End the node as a loss of power does: no peer hears of it."""
         firewall.silence(self._state.name, request["peers"], request["ports"])
         self._is_dark = True
         await self._node.kill()
@@ -145,7 +145,7 @@ class LinkRequests:
         return found
 
     def do_shape(self, request: Request) -> None:
-        """Put queues of ours on a device, or take them away; somebody else's queues stay."""
+        """Put queues of ours on a device, or take them away; other programs' queues stay."""
         device = request["device"]
         if device not in self._state.devices:
             words = _run(["tc", "qdisc", "show", "dev", device, "root"]).split()

@@ -183,7 +183,7 @@ class FaultDisk:
         """Flip a bit in each of so many stored bytes; returns how many it could be.
 
         ``pattern``: of the paths of files, as shells have it. ``others``: the disks of the other
-        nodes, within which rot stays a minority (cluster/rot.py); None: rot without bounds.
+        nodes, within which rot stays a minority (cluster/corruption.py); None: rot without bounds.
         """
         own = await self._copies()
         paths = list(own.files)

@@ -62,7 +62,7 @@ def _shortage_and_status_checks(ctx: FaultContext, action: FaultAction) -> list[
 
 def _shortage_check(ctx: FaultContext, node: str) -> Check:
     async def look() -> Seen:
-        return as_data(await ctx.cluster.shortage(node))  # type: ignore[attr-defined]
+        return as_data(await ctx.cluster.resources.seen(node))
 
     def expected() -> Seen:
         return as_data(ctx.settings.shortage(node))

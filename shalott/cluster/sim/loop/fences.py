@@ -12,12 +12,12 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from shalott.cluster.sim.loop.errors import SimFence
 
 if TYPE_CHECKING:
-    from shalott.cluster.sim.loop.loop import SimLoop
+    from shalott.cluster.sim.loop.processes import SimProcess
 
 INSTEAD: Mapping[str, str] = {
     "run_in_executor": "simulated programs have no threads: await something of this loop",
@@ -94,10 +94,16 @@ for _name in INSTEAD:
     setattr(Fenced, _name, _fence(_name))
 
 
+class RunsProcesses(Protocol):
+    """A loop that knows whose callback it runs."""
+
+    process: SimProcess | None
+
+
 class _Watch:
     """The loop that is running; the audit hook, which can't be removed, asks for it."""
 
-    loop: SimLoop | None = None
+    loop: RunsProcesses | None = None
     installed = False
 
 
@@ -114,7 +120,7 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
 
 
 @contextlib.contextmanager
-def watching(loop: SimLoop) -> Iterator[None]:
+def watching(loop: RunsProcesses) -> Iterator[None]:
     """While it lasts, fenced processes of ``loop`` can't open files, sockets or subprocesses."""
     if not _Watch.installed:
         sys.addaudithook(_audit)
@@ -127,7 +133,7 @@ def watching(loop: SimLoop) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def lowered(loop: SimLoop) -> Iterator[None]:
+def lowered(loop: RunsProcesses) -> Iterator[None]:
     """For the simulation's own work done in the middle of a process's callback."""
     process, loop.process = loop.process, None
     try:

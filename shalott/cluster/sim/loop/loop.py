@@ -24,12 +24,10 @@ from contextvars import Context, copy_context
 from heapq import heapify, heappop, heappush
 from typing import Any, NoReturn, Protocol, TypeVar
 
-import msgspec
-
 from shalott.cluster.sim.loop.errors import SimDeadlock, SimLivelock, SimTimeLimit
 from shalott.cluster.sim.loop.fences import Fenced, watching
 from shalott.cluster.sim.loop.gathering import pinned
-from shalott.cluster.sim.loop.processes import PROCESS, SimProcess
+from shalott.cluster.sim.loop.processes import PROCESS, SimHandle, SimProcess
 from shalott.cluster.sim.loop.tasks import SimFuture, SimTask
 from shalott.cluster.sim.loop.trace import CHUNK_WORDS, Trace, describe_callback
 
@@ -62,39 +60,6 @@ class Network(Protocol):
     async def getaddrinfo(self, host: str, port: int) -> list[tuple[Any, ...]]: ...
 
     def close(self) -> None: ...
-
-
-class SimHandle(msgspec.Struct, eq=False):
-    """A callback that is ready or set for a time. ``seq`` counts the loop's callbacks.
-
-    It looks like asyncio's TimerHandle. A struct, because one is made for every callback: a
-    constructor in Python would cost as much as the rest of the loop.
-    """
-
-    when_ns: int
-    seq: int
-    process: SimProcess | None
-    _callback: Callable[..., Any]
-    _args: tuple[Any, ...]
-    _context: Context
-    _loop: SimLoop
-    _cancelled: bool = False
-
-    def __repr__(self) -> str:
-        what = "cancelled" if self._cancelled else describe_callback(self._callback)
-        return f"<SimHandle {self.seq} of {self.process}: {what}>"
-
-    def cancelled(self) -> bool:
-        return self._cancelled
-
-    def cancel(self) -> None:
-        if not self._cancelled:
-            self._cancelled = True
-            self._callback = self._args = None  # type: ignore[assignment]
-            self._loop._timers_cancelled += 1
-
-    def when(self) -> float:
-        return self._loop.local_seconds(self.process, self.when_ns)
 
 
 class SimLoop(Fenced, asyncio.BaseEventLoop):

@@ -13,16 +13,60 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import Context, ContextVar
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import msgspec
+
+from shalott.cluster.sim.loop.trace import describe_callback
 
 if TYPE_CHECKING:
     from shalott.cluster.sim.loop.clock import NodeClock
-    from shalott.cluster.sim.loop.loop import SimHandle
 
 PROCESS: ContextVar[SimProcess | None] = ContextVar("process", default=None)
 
 State = Literal["running", "paused", "dead"]
 PRUNE_MIN = 256
+
+
+class _Timers(Protocol):
+    """What a handle needs of its loop."""
+
+    _timers_cancelled: int
+
+    def local_seconds(self, process: SimProcess | None, at_ns: int) -> float: ...
+
+
+class SimHandle(msgspec.Struct, eq=False):
+    """A callback that is ready or set for a time. ``seq`` counts the loop's callbacks.
+
+    It looks like asyncio's TimerHandle. A struct, because one is made for every callback: a
+    constructor in Python would cost as much as the rest of the loop.
+    """
+
+    when_ns: int
+    seq: int
+    process: SimProcess | None
+    _callback: Callable[..., Any]
+    _args: tuple[Any, ...]
+    _context: Context
+    _loop: _Timers
+    _cancelled: bool = False
+
+    def __repr__(self) -> str:
+        what = "cancelled" if self._cancelled else describe_callback(self._callback)
+        return f"<SimHandle {self.seq} of {self.process}: {what}>"
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = self._args = None  # type: ignore[assignment]
+            self._loop._timers_cancelled += 1
+
+    def when(self) -> float:
+        return self._loop.local_seconds(self.process, self.when_ns)
 
 
 class SimProcess:

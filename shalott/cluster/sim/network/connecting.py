@@ -16,8 +16,7 @@ from shalott.cluster.sim.network.addresses import MESSAGES, Address
 from shalott.cluster.sim.network.tcp import Socket
 
 if TYPE_CHECKING:
-    from shalott.cluster.sim.loop.loop import SimHandle
-    from shalott.cluster.sim.loop.processes import SimProcess
+    from shalott.cluster.sim.loop.processes import SimHandle, SimProcess
     from shalott.cluster.sim.network.links import Host
     from shalott.cluster.sim.network.listening import Listener
     from shalott.cluster.sim.network.network import SimNetwork

@@ -25,7 +25,8 @@ import msgspec
 from shalott.cluster.sim.network.links import Link, give_up_after_ns, next_backoff
 
 if TYPE_CHECKING:
-    from shalott.cluster.sim.loop.loop import SimHandle, SimLoop
+    from shalott.cluster.sim.loop.loop import SimLoop
+    from shalott.cluster.sim.loop.processes import SimHandle
     from shalott.cluster.sim.network.tcp import Socket
 
 DATA, FIN, RESET, OPEN = range(4)  # OPEN: the end of the handshake, accepted by the listener

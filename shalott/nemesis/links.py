@@ -1,8 +1,8 @@
 """Link faults: they delay, lose, throttle or spoil what the links of a node carry.
 
 Proved by asking where it works (the kernel's queues, the packet engine, the relay, the simulated
-link) what is in force and, in a world that can, by sending packets to see what becomes of them
-(packet_proofs.py). What overlapping faults add up to is in settings.py.
+link) what is in force and, in a world that can, by sending packets to see what becomes of them.
+What overlapping faults add up to is in settings.py.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import pytest
 
 from shalott.cluster import faketime
 from shalott.cluster.cluster import Cluster
-from shalott.cluster.docker import backend as docker_backend
+from shalott.cluster.docker import clocks as docker_clocks
 from shalott.cluster.docker.backend import DockerCluster, DockerOptions
 from shalott.cluster.docker.clocks import ContainerClocks
 from shalott.cluster.docker.container_nodes import ContainerNodes
@@ -123,7 +123,7 @@ def test_a_clock_file_that_is_not_read_is_found_out(monkeypatch: pytest.MonkeyPa
     def elsewhere(config_dir: str) -> dict[str, str]:
         return {**real(config_dir), "FAKETIME_TIMESTAMP_FILE": f"{config_dir}/another"}
 
-    monkeypatch.setattr(docker_backend, "clock_environment", elsewhere)
+    monkeypatch.setattr(docker_clocks, "environment", elsewhere)
     recorder = MemoryRecorder()
     cluster = DockerCluster(NODES, fresh_run_id(), DockerOptions(clocks=True))
     asyncio.run(run_faults(cluster, recorder, of_kind("clock-jump", 5000, duration_ms=500)))

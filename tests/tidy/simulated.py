@@ -39,7 +39,7 @@ FILES = tuple(
     for path in (
         *(
             f"shalott/cluster/{part}"
-            for part in ("cluster", "http", "links", "nodes", "parts", "system", "waiting")
+            for part in ("cluster", "cut_counts", "http", "nodes", "parts", "system", "waiting")
         ),
         *(
             f"shalott/core/{part}"

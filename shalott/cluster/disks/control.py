@@ -241,8 +241,8 @@ class FaultDisk:
 
 
 class _Copies:
-    """A disk as the atlas sees it; see ``cluster.rot.Rotting``. Many programs name their files
-    after their node: those of two nodes are copies of each other all the same."""
+    """A disk as the atlas sees it; see ``cluster.corruption.Rotting``. Many programs name their
+    files after their node: those of two nodes are copies of each other all the same."""
 
     def __init__(self, node: str, found: DurableFiles) -> None:
         self.files = found.files

@@ -140,7 +140,8 @@ bool faults_await_syncs(uint64_t count, bool hold, double timeout_ms)
     return made;
 }
 
-/* -- Bits of stored bytes flip. How many, and in which files, the harness decides: cluster/corruption.py. */
+/* -- Bits of stored bytes flip. The harness decides how many, and in which files:
+ * cluster/corruption.py. */
 struct candidates {
     struct inode **inodes;
     uint64_t *sizes;

@@ -2,7 +2,7 @@
 
 A recipe is a directory with a Dockerfile: one of our own under cluster/images, by its name, or a
 plug-in's, by its absolute path; the directory's own name is then the recipe's.
-A recipe of Java jars has a pom and is of one release: "rocketmq:5.3.3" (jars.py brings them).
+A recipe of Java jars has a pom and is of one release: "rocketmq:5.3.3" (Maven brings them).
 A recipe's tag is a hash of its files, its base image and the versions that it pins, so an
 unchanged project finds its image by name and builds nothing. ``broker`` is a thin layer over
 ``python``: a change of the broker's source redoes that layer alone. The base image needs no

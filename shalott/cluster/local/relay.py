@@ -2,7 +2,7 @@
 
 For each ordered pair of nodes and each port there is a listener; the source dials it instead of
 the destination, so the listener knows who talks to whom. A connection has two lanes, one on each
-direction's link (cluster/local/links.py). A new connection needs both directions, as TCP's
+direction's link (``DirectedLink``). A new connection needs both directions, as TCP's
 handshake does: while either is cut, it is accepted by the kernel but goes nowhere until both are
 mended. All relays of a cluster run in a process of their own (relay_process.py).
 

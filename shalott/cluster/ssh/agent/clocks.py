@@ -96,7 +96,7 @@ class NodeClock:
             raise NodeError("another run has set this host's clock already")
         _, boot, wall = self._host.read()
         self._state.true_ns = wall - boot
-        write_state(self._state)  # first, so that an undoing knows of it
+        write_state(self._state)  # first, so that it is known when all is undone
 
     def _set_host(self, offset_ms: float) -> None:
         assert self._state.true_ns is not None

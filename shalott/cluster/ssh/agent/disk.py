@@ -27,7 +27,7 @@ async def mount(state: State, program: str, options: Sequence[str]) -> None:
         *("serve", "--backing", data, "--mount", data, "--socket", str(_socket(state))),
         *("--source", f"shalott:{state.owner}", "--with-pid", str(os.getpid()), *options),
     ]
-    state.mounts = [*state.mounts, data]  # first, so that an undoing knows of it
+    state.mounts = [*state.mounts, data]  # first, so that it is known when all is undone
     write_state(state)
     said = place_of(state.name) / "disk.log"
     server = _launch([program, *words], said)

@@ -1,9 +1,9 @@
-"""What the node is short of on this host (cluster/lives.py): it has control groups of its own, and
-perhaps a small /tmp in memory that lies over the host's for its processes alone.
+"""What the node is short of on this host (cluster/kernel_limits.py): it has control groups of its
+own, and perhaps a small /tmp in memory that lies over the host's for its processes alone.
 
 The groups' names say whose they are and which node's, as several hosts may be one machine. They are
 there from before the first start to the end of the run, and what was made is written down first
-(state.py), so an undoing removes it: the agent, its keeper, or a sweep.
+(state.py), so that each of these can remove it: the agent, its keeper, or a sweep.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Resources:
     def prepare(self, small_tmp: bool) -> None:
         """Before the node is started. Raises NodeError."""
         self._state.groups = [group_of(self._state)]
-        write_state(self._state)  # first, so that an undoing knows of it
+        write_state(self._state)  # first, so that it is known when all is undone
         try:
             self._groups = own_groups(group_of(self._state))
         except HarnessError as error:

@@ -7,7 +7,6 @@ A role (master, mirrors, ...) is known only when the fault fires; then the runne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import msgspec
 
@@ -28,7 +27,7 @@ def draw_member(name: str, nodes: Sequence[str], rng: Stream) -> FaultRecord:
     return rng.choice([record for record in found if record.least_nodes <= len(nodes)])
 
 
-def draw_parameters(record: FaultRecord, stream_of: Callable[[str], Stream]) -> dict[str, Any]:
+def draw_parameters(record: FaultRecord, stream_of: Callable[[str], Stream]) -> dict[str, object]:
     """A value for each field of the record's struct, each from the field's own stream."""
     drawn = {name: stream_of(name).choice(choices) for name, choices in record.choices.items()}
     return to_plan(make_parameters(record.parameters, drawn))

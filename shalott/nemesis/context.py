@@ -56,7 +56,7 @@ class FaultContext:
     refused: str = ""
     errors: list[str] = field(default_factory=list)
     left: dict[str, Any] = field(default_factory=dict)
-    told: dict[str, Any] = field(default_factory=dict)
+    told: dict[str, object] = field(default_factory=dict)
     queues: tuple[str, ...] = ()
     took_hold_ns: int | None = None
 
@@ -69,7 +69,7 @@ class FaultContext:
         """The action's random stream of that name, from its beginning."""
         return Stream(action.seed, name)
 
-    async def at_once(self, steps: Iterable[Coroutine[Any, Any, None]]) -> None:
+    async def at_once(self, steps: Iterable[Coroutine[object, object, None]]) -> None:
         """Do all steps at once; what fails is noted in ``errors``, and the others go on."""
         for outcome in await asyncio.gather(*steps, return_exceptions=True):
             if isinstance(outcome, BaseException):

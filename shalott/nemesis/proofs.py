@@ -171,9 +171,9 @@ def within(least: float, share: float = 0) -> Callable[[Seen, Seen], bool]:
     return agrees
 
 
-def as_data(struct: msgspec.Struct) -> dict[str, Any]:
+def as_data(struct: msgspec.Struct) -> dict[str, object]:
     """A setting as a check's row shows it."""
-    data: dict[str, Any] = msgspec.to_builtins(struct)
+    data: dict[str, object] = msgspec.to_builtins(struct)
     return data
 
 
@@ -181,6 +181,6 @@ def as_data(struct: msgspec.Struct) -> dict[str, Any]:
 _ALWAYS_SAID = ("delay_ms", "rate_bytes_s", "loss")
 
 
-def shape_data(shape: LinkShape) -> dict[str, Any]:
+def shape_data(shape: LinkShape) -> dict[str, object]:
     """A link's shape as a check's row shows it."""
     return {name: value for name, value in as_data(shape).items() if value or name in _ALWAYS_SAID}

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -116,7 +116,7 @@ class FaultRecord:
     asks: tuple[type, ...] = ()
     amount: Amount | None = None
     parameters: type[msgspec.Struct] = NoParameters
-    choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    choices: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     must_tell: Mapping[str, str] = field(default_factory=dict)
     target: str | None = None
     one: str = "one"

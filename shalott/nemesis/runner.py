@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -220,7 +220,7 @@ class NemesisRunner:
         self.in_force.remove(fault.text)
         log.info("fault %d ended: %s", fault.action.id, fault.text)
 
-    def _given_up(self, fault: _Fault) -> dict[str, Any]:
+    def _given_up(self, fault: _Fault) -> dict[str, object]:
         """Which of the fault's nodes ended themselves meanwhile, and which needed a new disk."""
         codes = {
             node: self._processes.exit_codes(node)[before:]
@@ -231,7 +231,7 @@ class NemesisRunner:
             for node, before in fault.replaced_before.items()
             if self._processes.disks_replaced(node) > before
         ]
-        found: dict[str, Any] = {
+        found: dict[str, object] = {
             "exited": {node: list(code) for node, code in codes.items() if code}
         }
         return found | ({"replaced": replaced} if replaced else {})
@@ -272,7 +272,7 @@ class NemesisRunner:
         """The action with the time when its trigger fired; Skipped if it did not. The row of the
         history begins with the waiting."""
         text = trigger_text(when)
-        extra: dict[str, Any] = {
+        extra: dict[str, object] = {
             "fault": action.id,
             "waits_for": text,
             "within_ms": when.within_ms,
@@ -320,12 +320,12 @@ class NemesisRunner:
         self._resolved[action.id] = action
         return action
 
-    async def _observe_all(self) -> dict[str, Mapping[str, Any]]:
+    async def _observe_all(self) -> dict[str, Mapping[str, object]]:
         nodes = self._cluster.nodes
         answers = await asyncio.gather(*(self._observe(node) for node in nodes))
         return dict(zip(nodes, answers, strict=True))
 
-    async def _observe(self, node: str) -> Mapping[str, Any]:
+    async def _observe(self, node: str) -> Mapping[str, object]:
         """{} if it can't be asked."""
         try:
             async with asyncio.timeout(OBSERVE_TIMEOUT_S):
@@ -404,7 +404,7 @@ class NemesisRunner:
             return not self._over.is_set()
         return False
 
-    async def _unless_over(self, awaitable: Coroutine[Any, Any, T]) -> tuple[bool, T | None]:
+    async def _unless_over(self, awaitable: Coroutine[object, object, T]) -> tuple[bool, T | None]:
         """Whether it ended before the run, and its result."""
         task = asyncio.create_task(awaitable)
         over = asyncio.create_task(self._over.wait())
@@ -422,8 +422,8 @@ def _planned_drifts(plan: Plan) -> dict[str, float]:
     return {clock.node: clock.drift_ppm for clock in plan.sim.clocks} if plan.sim else {}
 
 
-def _extra(action: FaultAction) -> dict[str, Any]:
-    told: dict[str, Any] = {"amount": action.amount} if action.amount else {}
+def _extra(action: FaultAction) -> dict[str, object]:
+    told: dict[str, object] = {"amount": action.amount} if action.amount else {}
     if action.parameters:
         told["parameters"] = action.parameters
     if action.when is not msgspec.UNSET:

@@ -26,7 +26,7 @@ from shalott.core.plan import Trigger
 EVENTS_EVERY_MS = 50
 OBSERVE_EVERY_MS = 100
 
-Observe = Callable[[str], Awaitable[Mapping[str, Any]]]  # {} if the node can't be asked
+Observe = Callable[[str], Awaitable[Mapping[str, object]]]  # {} if the node can't be asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Matcher:
         self._running[group] = is_so
         return _words("a synchronisation runs", group) if is_so and not before else ""
 
-    def _shrinks(self, whose: tuple[str, ...], group: str, members: list[Any]) -> str:
+    def _shrinks(self, whose: tuple[str, ...], group: str, members: list[object]) -> str:
         before, now = self._sets.get(whose, ()), tuple(map(str, members))
         self._sets[whose] = now
         gone = "+".join(sorted(member for member in before if member not in now))
@@ -202,7 +202,7 @@ class _Waiting:
         assert self._fired is not None
         return self._fired
 
-    def _at_once(self, node: str, event: Mapping[str, Any]) -> None:
+    def _at_once(self, node: str, event: Mapping[str, object]) -> None:
         self._count(node, self._matcher.of_event(node, event), "an event, at once", 0.0)
 
     def _count(self, node: str, what: str, noticed_by: str, late_ms: float | None) -> None:
@@ -260,7 +260,7 @@ class _Lines:
     _is_found: bool = False
     _rest: bytes = b""
 
-    def add(self, more: bytes | None) -> list[dict[str, Any]]:
+    def add(self, more: bytes | None) -> list[dict[str, object]]:
         """The events whose lines are whole now. What is there when the node can be looked into for
         the first time is old, and None says that it can't be now."""
         if more is None:
@@ -273,7 +273,7 @@ class _Lines:
         found = []
         for line in whole:
             try:
-                found.append(msgspec.json.decode(line, type=dict[str, Any]))
+                found.append(msgspec.json.decode(line, type=dict[str, object]))
             except msgspec.DecodeError:
                 continue  # a torn line: a node that was killed left it
         return found

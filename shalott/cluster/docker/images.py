@@ -24,7 +24,6 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import docker
 import docker.errors
@@ -291,7 +290,7 @@ async def _build(engine: Engine, recipe: Recipe, tag: str, files: Mapping[str, b
         raise BootFailed(f"the image {recipe.name} can't be built: {output[-2000:].strip()}")
 
 
-def _progress(name: str, line: Mapping[str, Any], output: str) -> str:
+def _progress(name: str, line: Mapping[str, object], output: str) -> str:
     text = str(line.get("stream") or line.get("error") or "")
     if (sentence := build_step(name, text)) is not None:
         log.info("%s", text.strip())

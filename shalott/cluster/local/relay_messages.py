@@ -6,7 +6,7 @@ answered is in force. What the relays' process says unasked has no number.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -44,7 +44,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stall: tuple[float, float] | None = None
 
 
-def encode_line(message: Any) -> bytes:
+def encode_line(message: object) -> bytes:
     return msgspec.json.encode(message) + b"\n"
 
 

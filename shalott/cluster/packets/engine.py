@@ -169,13 +169,13 @@ class Engine:
                 for line in lines:
                     self._say(self.carry_out(json.loads(line)))
 
-    def _say(self, answer: Mapping[str, Any]) -> None:
+    def _say(self, answer: Mapping[str, object]) -> None:
         line = json.dumps(answer).encode() + b"\n"
         while line:
             line = line[os.write(self._out, line) :]
 
 
-def _as_data(shape: Shape) -> Mapping[str, Any]:
+def _as_data(shape: Shape) -> Mapping[str, object]:
     return {name: getattr(shape, name) for name in PacketShape.__dataclass_fields__}
 
 

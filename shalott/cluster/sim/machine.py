@@ -28,7 +28,7 @@ OUTPUT_LINES = 20_000  # kept of one node's log
 _encode = msgspec.json.Encoder().encode
 
 # One life of what runs on a machine: (machine, its process, "please stop") -> exit code.
-Program = Callable[["Machine", SimProcess, asyncio.Event], Coroutine[Any, Any, int]]
+Program = Callable[["Machine", SimProcess, asyncio.Event], Coroutine[object, object, int]]
 
 
 class SimEventLog:
@@ -137,7 +137,7 @@ class Machine:
         self.exit_code = exit_code
         self.ended.set()
 
-    def _unhandled(self, context: dict[str, Any]) -> None:
+    def _unhandled(self, context: dict[str, object]) -> None:
         """An exception that no task of the node retrieved: on a real node a line in its log."""
         error = context.get("exception")
         sentence = f"{context.get('message', 'unhandled')}: {error!r}"

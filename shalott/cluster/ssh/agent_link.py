@@ -47,7 +47,7 @@ class AgentLink:
         host: HostPlan,
         lease_s: float,
         threads: ThreadPoolExecutor,
-        on_event: Callable[[Mapping[str, Any]], None],
+        on_event: Callable[[Mapping[str, object]], None],
     ) -> None:
         self.node = node
         self.host = host
@@ -91,7 +91,7 @@ class AgentLink:
         await asyncio.to_thread(wait, list(self._calls), SETTLED_WITHIN_S)
         self._calls.clear()
 
-    async def open(self, opening: str, attaching: str, settings: Mapping[str, Any]) -> None:
+    async def open(self, opening: str, attaching: str, settings: Mapping[str, object]) -> None:
         """Start the agent and attach. Raises HarnessError."""
         self._attaching = attaching
         await self._attach(opening, json.dumps(settings).encode() + b"\n")
@@ -104,7 +104,7 @@ class AgentLink:
             raise HarnessError(self._over)
         identity = str(next(self._serial))
         line = json.dumps({"id": identity, "do": do, **fields}).encode() + b"\n"
-        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._pending[identity] = line, answered
         try:
             await self._send(line)

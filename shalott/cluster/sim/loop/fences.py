@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from shalott.cluster.sim.loop.errors import SimFence
 
@@ -71,7 +71,7 @@ AUDITED: Mapping[str, str] = {
 
 
 def _fence(name: str) -> Callable[..., NoReturn]:
-    def fenced(self: asyncio.AbstractEventLoop, *args: Any, **kwargs: Any) -> NoReturn:
+    def fenced(self: asyncio.AbstractEventLoop, *args: object, **kwargs: object) -> NoReturn:
         raise SimFence(f"{name} is not there in a simulation: {INSTEAD[name]}")
 
     fenced.__name__ = name
@@ -84,7 +84,7 @@ class Fenced:
     _refusing = True
 
     @staticmethod
-    def _refuse(unsupported: Mapping[str, Any]) -> None:
+    def _refuse(unsupported: Mapping[str, object]) -> None:
         for name, value in unsupported.items():
             if value:
                 raise SimFence(f"{name}={value!r} is not there in a simulation's connections")
@@ -107,7 +107,7 @@ class _Watch:
     installed = False
 
 
-def _audit(event: str, args: tuple[Any, ...]) -> None:
+def _audit(event: str, args: tuple[object, ...]) -> None:
     loop = _Watch.loop
     if loop is None:
         return

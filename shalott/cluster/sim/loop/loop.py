@@ -57,7 +57,7 @@ class Network(Protocol):
         start_serving: bool,
     ) -> asyncio.AbstractServer: ...
 
-    async def getaddrinfo(self, host: str, port: int) -> list[tuple[Any, ...]]: ...
+    async def getaddrinfo(self, host: str, port: int) -> list[tuple[object, ...]]: ...
 
     def close(self) -> None: ...
 
@@ -121,8 +121,8 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self,
         when: float,
-        callback: Callable[..., Any],
-        *args: Any,
+        callback: Callable[..., object],
+        *args: object,
         context: Context | None = None,
     ) -> SimHandle:
         process = self.process
@@ -134,8 +134,8 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
     def call_later(  # type: ignore[override]
         self,
         delay: float,
-        callback: Callable[..., Any],
-        *args: Any,
+        callback: Callable[..., object],
+        *args: object,
         context: Context | None = None,
     ) -> SimHandle:
         process = self.process
@@ -150,8 +150,8 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
     def call_at_ns(
         self,
         when_ns: int,
-        callback: Callable[..., Any],
-        *args: Any,
+        callback: Callable[..., object],
+        *args: object,
         process: SimProcess | None = None,
     ) -> SimHandle:
         """Run the callback at a global time, in the base context of ``process``."""
@@ -168,8 +168,8 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
     def _set_timer(
         self,
         when_ns: int,
-        callback: Callable[..., Any],
-        args: tuple[Any, ...],
+        callback: Callable[..., object],
+        args: tuple[object, ...],
         context: Context | None,
     ) -> SimHandle:
         if self._closed:
@@ -188,7 +188,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         return handle
 
     def call_soon(  # type: ignore[override]
-        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+        self, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> SimHandle:
         if self._closed:
             self._check_closed()
@@ -206,13 +206,13 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
 
     def create_future(self) -> SimFuture[Any]:
         self._objects += 1
-        future: SimFuture[Any] = SimFuture(loop=self)
+        future: SimFuture[object] = SimFuture(loop=self)
         future.number = self._objects
         return future
 
     def create_task(  # type: ignore[override]
         self,
-        coro: Coroutine[Any, Any, T],
+        coro: Coroutine[object, object, T],
         *,
         name: str | None = None,
         context: Context | None = None,
@@ -234,7 +234,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         protocol_factory: Callable[[], asyncio.BaseProtocol],
         host: str,
         port: int,
-        **unsupported: Any,
+        **unsupported: object,
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         self._refuse(unsupported)
         assert self.network is not None
@@ -248,7 +248,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         *,
         backlog: int = 100,
         start_serving: bool = True,
-        **unsupported: Any,
+        **unsupported: object,
     ) -> asyncio.AbstractServer:
         self._refuse(unsupported)
         assert self.network is not None
@@ -256,7 +256,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
             protocol_factory, host, port, backlog=backlog, start_serving=start_serving
         )
 
-    async def getaddrinfo(self, host: str, port: int, **hints: Any) -> Any:  # type: ignore[override]
+    async def getaddrinfo(self, host: str, port: int, **hints: object) -> object:  # type: ignore[override]
         assert self.network is not None
         return await self.network.getaddrinfo(host, port)
 
@@ -275,7 +275,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
 
     # -- running -----------------------------------------------------------------------------------
 
-    def run(self, main: Coroutine[Any, Any, T], process: SimProcess) -> T:
+    def run(self, main: Coroutine[object, object, T], process: SimProcess) -> T:
         """Run ``main`` as ``process`` to its end; then the simulation is over and taken apart.
 
         The garbage collector rests meanwhile: when it runs depends on what the interpreter did
@@ -291,7 +291,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
             if collecting:
                 gc.enable()
 
-    def run_part(self, main: Coroutine[Any, Any, T], process: SimProcess) -> T:
+    def run_part(self, main: Coroutine[object, object, T], process: SimProcess) -> T:
         """Run ``main`` to its end, in a simulation that goes on afterwards with the next part."""
         with watching(self), pinned():
             task = self.create_task(main, name="main", context=process.context)
@@ -376,7 +376,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         what = describe_callback(handle._callback)
         self.call_exception_handler({"message": f"Exception in {what}", "exception": error})
 
-    def call_exception_handler(self, context: dict[str, Any]) -> None:
+    def call_exception_handler(self, context: dict[str, object]) -> None:
         """To the process's own handler; what happens while a run is taken apart is moot."""
         if self._muted:
             return

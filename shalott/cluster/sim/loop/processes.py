@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import Context, ContextVar
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
@@ -46,8 +46,8 @@ class SimHandle(msgspec.Struct, eq=False):
     when_ns: int
     seq: int
     process: SimProcess | None
-    _callback: Callable[..., Any]
-    _args: tuple[Any, ...]
+    _callback: Callable[..., object]
+    _args: tuple[object, ...]
     _context: Context
     _loop: _Timers
     _cancelled: bool = False
@@ -92,7 +92,7 @@ class SimProcess:
         *,
         fenced: bool = True,
         clock: NodeClock | None = None,
-        on_exception: Callable[[dict[str, Any]], None] | None = None,
+        on_exception: Callable[[dict[str, object]], None] | None = None,
     ) -> None:
         self.name = name
         self.incarnation = incarnation
@@ -101,7 +101,7 @@ class SimProcess:
         self.on_exception = on_exception  # told of what no task of the process retrieved
         self.state: State = "running"
         self.parked: list[SimHandle] = []
-        self.tasks: list[asyncio.Task[Any]] = []  # in order of creation; some may be done
+        self.tasks: list[asyncio.Task[object]] = []  # in order of creation; some may be done
         self._prune_at = PRUNE_MIN
         self.context = Context()
         self.context.run(PROCESS.set, self)
@@ -109,7 +109,7 @@ class SimProcess:
     def __repr__(self) -> str:
         return f"{self.name}#{self.incarnation}"
 
-    def keep(self, task: asyncio.Task[Any]) -> None:
+    def keep(self, task: asyncio.Task[object]) -> None:
         """Hold on to an unfinished task. Done ones are let go when the list has doubled."""
         self.tasks.append(task)
         if len(self.tasks) >= self._prune_at:

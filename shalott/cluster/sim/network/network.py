@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shalott.cluster.nodes import LinkShape
 from shalott.cluster.sim.network.addresses import Address, cannot_bind, stream_info, unknown_name
@@ -203,7 +203,7 @@ class SimNetwork:
             await asyncio.sleep(0)
         return server
 
-    async def getaddrinfo(self, host: str | None, port: int) -> list[tuple[Any, ...]]:
+    async def getaddrinfo(self, host: str | None, port: int) -> list[tuple[object, ...]]:
         address = self._resolve(LOOPBACK if host is None else host)
         return [stream_info((address, port))]
 

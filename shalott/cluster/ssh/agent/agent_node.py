@@ -183,7 +183,7 @@ class Node:
         self._data.mkdir()
         give_to(self._data, self._user)
 
-    def status(self) -> Mapping[str, Any]:
+    def status(self) -> Mapping[str, object]:
         if self.pid is not None:
             return {"state": "paused" if self.is_paused else "running", "pid": self.pid}
         if not self._lives:
@@ -206,7 +206,7 @@ class Node:
         command: Sequence[str],
         timeout_s: float,
         environment: Mapping[str, str] | None = None,
-    ) -> Mapping[str, Any]:
+    ) -> Mapping[str, object]:
         """Run an administration program beside the node, with what it prints kept apart.
         ``environment``: the node's, if it is not told."""
         path = place_of(self._state.name) / f"command-{len(self._commands)}-{os.urandom(4).hex()}"

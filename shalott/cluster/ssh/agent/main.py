@@ -23,7 +23,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from shalott.cluster.forking import main as fork_without_end
 from shalott.cluster.ssh.agent.agent_server import Server
@@ -205,6 +204,6 @@ def _first_line() -> bytes:
     return line
 
 
-def _say(message: Any) -> None:
+def _say(message: object) -> None:
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()

@@ -13,7 +13,6 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from shalott.cluster.packets.numbered import (
     BATCH,
@@ -93,7 +92,7 @@ class Measuring:
                 if number % BATCH == BATCH - 1:
                     await asyncio.sleep(pause_s(count))
 
-    async def seen(self, token: str, hold_s: float) -> Mapping[str, Any]:
+    async def seen(self, token: str, hold_s: float) -> Mapping[str, object]:
         """What came, when nothing more comes. ``hold_s``: how long a packet may be held. Raises
         NodeError."""
         one = self._receiving.get(token)

@@ -81,7 +81,7 @@ class Resources:
         except HarnessError as error:
             raise NodeError(str(error)) from error
 
-    async def seen(self) -> Mapping[str, Any]:
+    async def seen(self) -> Mapping[str, object]:
         """What the kernel says. Raises NodeError."""
         try:
             return asdict(await self._lives.seen(NODE, self._node.pid))

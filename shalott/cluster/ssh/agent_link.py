@@ -23,6 +23,7 @@ import paramiko
 from shalott.cluster.ssh.connection import Connection, Unreachable
 from shalott.cluster.ssh.inventory import title_of
 from shalott.core.errors import HarnessError, UsageError
+from shalott.core.json_value import JsonObject
 from shalott.core.plan import HostPlan
 
 log = logging.getLogger("shalott.cluster.ssh")
@@ -91,7 +92,7 @@ class AgentLink:
         await asyncio.to_thread(wait, list(self._calls), SETTLED_WITHIN_S)
         self._calls.clear()
 
-    async def open(self, opening: str, attaching: str, settings: Mapping[str, object]) -> None:
+    async def open(self, opening: str, attaching: str, settings: JsonObject) -> None:
         """Start the agent and attach. Raises HarnessError."""
         self._attaching = attaching
         await self._attach(opening, json.dumps(settings).encode() + b"\n")

@@ -32,6 +32,7 @@ from shalott.cluster.ssh.programs import check_program, command_line, entry_of, 
 from shalott.cluster.ssh.sweep import agent_command, end_run, sweep_host
 from shalott.cluster.ssh.upload import put_agent, put_broker, put_disk_program
 from shalott.core.errors import HarnessError
+from shalott.core.json_value import JsonObject
 from shalott.core.plan import SshPlan
 
 log = logging.getLogger("shalott.cluster.ssh")
@@ -139,7 +140,7 @@ class SshHosts:
         agent = run.agents[node] = await link.in_thread(lambda: put_agent(connection, facts))
         for sentence in await link.in_thread(lambda: sweep_host(connection, facts, agent)):
             log.info("%s", sentence)
-        settings = {
+        settings: JsonObject = {
             "name": run.name(node),
             "run": run.run_id,
             "owner": str(this_process()),

@@ -21,9 +21,9 @@ import sys
 import time
 from pathlib import Path
 
-from shalott.cluster.base import LinkShape
 from shalott.cluster.docker.namespaces import in_namespace, run_in_namespace
 from shalott.cluster.docker.packets import PacketEngine, chain_script
+from shalott.cluster.nodes import LinkShape
 from shalott.cluster.owner import this_process
 from shalott.cluster.packets.messages import Source
 

@@ -19,8 +19,8 @@ from typing import Any
 import h11
 import msgspec
 
-from shalott.cluster.base import Endpoint
 from shalott.cluster.http import exchange
+from shalott.cluster.nodes import Endpoint
 from shalott.core.errors import ClientError, Definite, Indefinite, Unreachable
 from shalott.core.op import Completion, Invocation
 

@@ -7,9 +7,9 @@ import msgspec
 
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import FaultAction
-from shalott.nemesis.checks import status_checks
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.processes import release
+from shalott.nemesis.proofs import status_checks
 from shalott.nemesis.record import FaultRecord
 
 

@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from shalott.cluster.base import Cluster, NodeSpec, Topology
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.nodes import NodeSpec, Topology
 from shalott.cluster.systems.record import Profile, SystemRecord
 from shalott.cluster.systems.settling import Observation, await_nodes
 from shalott.core.errors import (
@@ -43,7 +44,7 @@ class EtcdParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EtcdSystem:
-    """See ``cluster.base.System``."""
+    """See ``cluster.system.System``."""
 
     name = "etcd"
     ports: Mapping[str, int] = {"client": 2379, "peer": 2380}

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from shalott.cluster.base import Cluster, NodeSpec, Topology
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.nodes import NodeSpec, Topology
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.machine import Machine, Program
 from shalott.cluster.systems.record import Profile, Search, SystemRecord
@@ -30,7 +31,7 @@ class ToyParameters(msgspec.Struct, frozen=True):
 
 
 class ToySystem:
-    """See ``cluster.base.System``."""
+    """See ``cluster.system.System``."""
 
     name = "toy-register"
     ports: Mapping[str, int] = {"client": 2379}

@@ -18,7 +18,7 @@ import msgspec
 from shalott.broker.base.disk import Disk, OsDisk
 from shalott.broker.base.http_api import Request, Response, json_response
 from shalott.broker.base.http_server import ManagementServer
-from shalott.cluster.base import Endpoint
+from shalott.cluster.nodes import Endpoint
 from shalott.core.errors import ClientError
 from shalott_etcd.client import ask
 

@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from shalott.cluster.base import Endpoint
 from shalott.cluster.http import Management, Response
+from shalott.cluster.nodes import Endpoint
 from shalott.core.errors import ClientError, Definite, Indefinite, Unreachable
 from shalott.core.op import Completion, Invocation
 

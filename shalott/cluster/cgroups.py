@@ -74,7 +74,7 @@ class Groups:
     is_unified: bool
 
     def processes(self) -> list[int]:
-        """Whatever runs in them."""
+        """The processes that run in them."""
         return [int(word) for word in self._read("pids", "cgroup.procs").split()]
 
     # -- what is in force; None: no limit
@@ -99,7 +99,7 @@ class Groups:
     # -- what is taken
 
     def memory_in_use(self) -> int:
-        """Bytes, without pages of files that nobody has looked at lately: the kernel takes those
+        """Bytes, without pages of files that were not read lately: the kernel takes those
         away before it lets anybody go short."""
         name = "memory.current" if self.is_unified else "memory.usage_in_bytes"
         idle = "inactive_file" if self.is_unified else "total_inactive_file"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from shalott.cluster.base import Cluster
+from shalott.cluster.cluster import Cluster
 from shalott.core.errors import HarnessError
 
 PINS = "pins.pref"
@@ -24,7 +24,9 @@ async def installed_packages(
     Raises HarnessError: there is none of them, or no dpkg.
     """
     shape = r"${Package} ${Version} ${db:Status-Status}\n"
-    done = await cluster.run_command(node, ("dpkg-query", "-W", "-f", shape, *names), TIMEOUT_MS)
+    done = await cluster.processes.run_command(
+        node, ("dpkg-query", "-W", "-f", shape, *names), TIMEOUT_MS
+    )
     # One unknown name makes the exit code 1; the others are told nevertheless.
     rows = [line.split() for line in done.output.splitlines()]
     found = {row[0]: row[1] for row in rows if len(row) == 3 and row[2] == "installed"}

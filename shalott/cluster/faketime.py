@@ -1,8 +1,8 @@
 """libfaketime: a C library's wall clock tells another time than the kernel's.
 
 A program that is started with it preloaded (0.9.10, Debian's libfaketime) reads an offset from a
-file at every call; whoever has its machine writes that file. Only the wall clock is touched:
-libfaketime hangs Python 3.11 when it is told to change the monotonic one.
+file at every call; the harness or the agent of its host writes that file. Only the wall clock is
+touched: libfaketime hangs Python 3.11 when it is told to change the monotonic one.
 
 It works by the dynamic linker: a program without one, or one that asks the kernel by itself as Go
 does, reads the true time (``check_program``).
@@ -22,7 +22,7 @@ READINGS = 20
 PT_INTERP = 3
 GO_MARK = b"\xff Go buildinf:"
 
-# Beside each other: the machine's monotonic clock, which nobody touches, and the wall clock that
+# Beside each other: the machine's monotonic clock, which is never touched, and the wall clock that
 # the node sees. The narrowest of several pairs counts.
 READ = f"""
 import time
@@ -67,7 +67,7 @@ def wall_beside_monotonic_ns() -> int:
 def check_program(content: bytes) -> str:
     """Why libfaketime does nothing to it; "" if it does. ``content``: of the executable file."""
     if content[:4] != b"\x7fELF":
-        return ""  # a script: its interpreter is somebody's choice, and seen by the proof
+        return ""  # a script: its interpreter may be any; the proof sees it
     if GO_MARK in content:
         return "is a Go program, which reads the clock without the C library"
     if PT_INTERP not in _segments(content):

@@ -2,7 +2,7 @@
 
 ``python -I -S forking.py PID DIRECTORY...``: enters the process namespace of PID and the control
 groups of those directories, and forks children that only wait. What the kernel refuses is tried
-again, so that whatever becomes free is taken. It ends when its standard input does, also if the
+again, so that all that becomes free is taken. It ends when its standard input does, also if the
 harness is gone, or with the node's first process; its children end before it, and it waits for
 them: a process namespace ends only when all that died in it were waited for.
 """
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> None:
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
-    signal.signal(signal.SIGCHLD, lambda *_: None)  # or nobody is woken
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # or the wait is not woken
     child = os.fork()  # the namespace is its children's, not its own
     if child == 0:
         signal.set_wakeup_fd(-1)

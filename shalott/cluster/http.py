@@ -3,7 +3,7 @@
 One connection a request: nodes are killed, paused and cut off all the time, and a fresh
 connection has no past. What went wrong is said in the client's terms: ``Definite`` when the
 request certainly did nothing (refused, never sent, or answered with 4xx), ``Indefinite`` when
-nobody knows.
+it is unknown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import h11
 import msgspec
 
-from shalott.cluster.base import Endpoint
+from shalott.cluster.nodes import Endpoint
 from shalott.core.errors import Definite, Indefinite
 
 BODY_BYTES_MAX = 64 * 1024 * 1024  # a listing of many queues; anything longer is a mistake
@@ -61,7 +61,7 @@ class Management:
         await self._checked("DELETE", path, None)
 
     async def request(self, method: str, path: str, body: Any = None) -> Response:
-        """Any answer, whatever its status. Raises ClientError if there is none."""
+        """Any answer, of any status. Raises ClientError if there is none."""
         content = b"" if body is None else msgspec.json.encode(body)
         token = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
         headers = [

@@ -60,7 +60,7 @@ def liveness(owner: Owner) -> Liveness:
 
 
 def runs(pid: int, started_ticks: int) -> bool:
-    """Whether this very process runs: the same id with another start time is somebody else's."""
+    """Whether this very process runs: the same id with another start time is another process's."""
     return process_state(pid) not in ("", "Z", "X") and start_ticks(pid) == started_ticks
 
 

@@ -5,7 +5,7 @@ that: three brokers of RocketMQ 5.3.3 that yield their CPUs in a loop (ReputMess
 ordinary process that wanted 10 ms off both of them for 2.6 s, and one of the real-time class for 9
 ms, in the same run. So the harness's threads are of that class while a run lasts, where the system
 allows it (root or CAP_SYS_NICE). Its children are not: a node that it starts is an ordinary
-process. The kernel leaves 5 % of each CPU to ordinary ones whatever it does
+process. The kernel leaves 5 % of each CPU to ordinary ones in any case
 (sched_rt_runtime_us).
 
 It runs on hosts too: Python 3.9 and its library alone.
@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-PRIORITY = 1  # the least of the class: whatever else is real-time here comes first
+PRIORITY = 1  # the least of the class: all else that is real-time here comes first
 NICENESS = -10  # as nice(1) counts, where the class is not to be had
 THREADS = Path("/proc/self/task")
 
@@ -94,3 +94,8 @@ def _threads() -> list[int]:
         return [int(path.name) for path in THREADS.iterdir()]
     except OSError:  # a system without /proc
         return []
+
+
+# -- What counts as standing still, for who watches here and for what runs on other hosts.
+STALL_S = 0.3  # less is no stall: loaded machines are often as late
+TICK_S = 0.05  # how often a watchdog looks

@@ -1,7 +1,7 @@
 """What stands still that should not: the harness itself, or what it runs besides the nodes.
 
 A harness that does not run for a while (SIGSTOP, a suspended machine, no CPU, a long garbage
-collection) answers nobody, and what it measures meanwhile is its own absence. Such times become
+collection) gives no answers, and what it measures meanwhile is its own absence. Such times become
 rows of the history (harness/run/watchdog.py), so that they are not charged to the system
 (checkers/runs/stalls.py).
 """
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
-from shalott.cluster.ticks import STALL_S as STALL_S
-from shalott.cluster.ticks import TICK_S as TICK_S
+from shalott.cluster.precedence import STALL_S as STALL_S
+from shalott.cluster.precedence import TICK_S as TICK_S
 
 # - stopped: the process did not run, and did not want to (SIGSTOP, a debugger)
 # - starved: it wanted to run, and had no CPU: others had it

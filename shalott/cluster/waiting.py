@@ -1,4 +1,4 @@
-"""Waiting for what has to be asked again and again, because it tells nobody when it changes.
+"""Waiting for what has to be asked again and again, because it does not tell when it changes.
 
 tenacity asks. Deadlines and pauses are in the event loop's time, which is virtual in a simulation:
 tenacity's own ``stop_after_delay`` reads the machine's clock.

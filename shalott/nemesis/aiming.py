@@ -7,7 +7,6 @@ A role (master, mirrors, ...) is known only when the fault fires; then the runne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import msgspec
 
@@ -16,6 +15,8 @@ from shalott.core.plan import FaultAction
 from shalott.core.rng import Stream
 from shalott.nemesis.record import FaultRecord, members
 from shalott.nemesis.targets import draw_nodes, is_role, is_single
+
+RESTART_JITTER_MS = 3000  # within which nodes start that were all down
 
 
 def draw_member(name: str, nodes: Sequence[str], rng: Stream) -> FaultRecord:
@@ -26,7 +27,7 @@ def draw_member(name: str, nodes: Sequence[str], rng: Stream) -> FaultRecord:
     return rng.choice([record for record in found if record.least_nodes <= len(nodes)])
 
 
-def draw_parameters(record: FaultRecord, stream_of: Callable[[str], Stream]) -> dict[str, Any]:
+def draw_parameters(record: FaultRecord, stream_of: Callable[[str], Stream]) -> dict[str, object]:
     """A value for each field of the record's struct, each from the field's own stream."""
     drawn = {name: stream_of(name).choice(choices) for name, choices in record.choices.items()}
     return to_plan(make_parameters(record.parameters, drawn))
@@ -39,7 +40,6 @@ def aim(
     rng: Stream,
     *,
     atlas: str,
-    restart_jitter_ms: int,
 ) -> FaultAction:
     """Resolve nodes and links. ``atlas``: the only node for faults that do not heal."""
     target = draft.target
@@ -58,7 +58,7 @@ def aim(
         target=target,
         nodes=hit,
         links=links,
-        jitter_ms=restart_jitter_ms if record.hits_all else 0,
+        jitter_ms=RESTART_JITTER_MS if record.hits_all else 0,
     )
 
 

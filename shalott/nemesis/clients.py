@@ -14,13 +14,12 @@ from contextlib import suppress
 
 import msgspec
 
-from shalott.cluster.base import ports_of
-from shalott.cluster.told import CLIENTS
+from shalott.cluster.nodes import CLIENTS
+from shalott.cluster.system import ports_of
 from shalott.core.plan import FaultAction
-from shalott.nemesis.checks import living, reach_check
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.cuts import Link
-from shalott.nemesis.proofs import Check, Seen
+from shalott.nemesis.proofs import Check, Seen, living, reach_check
 from shalott.nemesis.record import FaultRecord
 
 CONNECT_TIMEOUT_S = 0.5

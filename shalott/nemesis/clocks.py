@@ -13,12 +13,10 @@ from typing import Annotated
 
 import msgspec
 
-from shalott.cluster.base import ReadsClocksRoughly
 from shalott.core.errors import HarnessError
 from shalott.core.plan import FaultAction
-from shalott.nemesis.checks import within
 from shalott.nemesis.context import FaultContext
-from shalott.nemesis.proofs import PROBE_INTERVAL_S, Check, Seen
+from shalott.nemesis.proofs import PROBE_INTERVAL_S, Check, Seen, within
 from shalott.nemesis.record import Amount, FaultRecord
 from shalott.nemesis.weaker import as_kind
 
@@ -61,11 +59,11 @@ def _drift_checks(ctx: FaultContext, action: FaultAction) -> list[Check]:
 
 
 def drift_check(ctx: FaultContext, node: str) -> Check:
-    is_rough = isinstance(ctx.cluster, ReadsClocksRoughly)
+    rough = is_rough(ctx)
 
     async def look() -> Seen:
         first_ms, first_told_ms, first_ns = await _read(ctx, node), told_ms(), ctx.now_ns()
-        await asyncio.sleep(ROUGH_SKEW_SPAN_S if is_rough else SKEW_SPAN_S)
+        await asyncio.sleep(ROUGH_SKEW_SPAN_S if rough else SKEW_SPAN_S)
         last_ms, last_told_ms, last_ns = await _read(ctx, node), told_ms(), ctx.now_ns()
         # Other faults may set the clock meanwhile; what is left is how it runs.
         unexplained_ms = (last_ms - first_ms) - (last_told_ms - first_told_ms)
@@ -78,9 +76,14 @@ def drift_check(ctx: FaultContext, node: str) -> Check:
     def drift() -> Seen:
         return round(ctx.settings.drift_ppm(node), 1)
 
-    least_ppm = ROUGH_SKEW_TOLERANCE_PPM if is_rough else SKEW_TOLERANCE_PPM
+    least_ppm = ROUGH_SKEW_TOLERANCE_PPM if rough else SKEW_TOLERANCE_PPM
     agrees = within(least_ppm, SKEW_TOLERANCE)
     return Check(node, f"drift {node}", look, drift, agrees=agrees, moot=_unread(ctx, node))
+
+
+def is_rough(ctx: FaultContext) -> bool:
+    """Whether clocks are read from outside, of running nodes only."""
+    return ctx.cluster.clocks.error_ms > 0
 
 
 async def _read(ctx: FaultContext, node: str) -> float:
@@ -91,21 +94,21 @@ async def _read(ctx: FaultContext, node: str) -> float:
     """
     for _ in range(FAILED_READINGS):
         try:
-            return await ctx.cluster.clock_offset_ms(node)
+            return await ctx.cluster.clocks.offset_ms(node)
         except HarnessError:
             if await _unread(ctx, node)():
                 return 0.0
-            if not isinstance(ctx.cluster, ReadsClocksRoughly):
+            if not is_rough(ctx):
                 raise
             await asyncio.sleep(PROBE_INTERVAL_S)
-    return await ctx.cluster.clock_offset_ms(node)
+    return await ctx.cluster.clocks.offset_ms(node)
 
 
 def _unread(ctx: FaultContext, node: str) -> Callable[[], Awaitable[bool]]:
-    """Whether nobody can read its clock, for only a running node could."""
+    """Whether its clock can't be read, as only a running node's can be."""
 
     async def is_unread() -> bool:
-        if not isinstance(ctx.cluster, ReadsClocksRoughly):
+        if not is_rough(ctx):
             return False
         return await ctx.processes.is_gone(node)
 
@@ -124,8 +127,8 @@ def _offset_check(ctx: FaultContext, node: str) -> Check:
         return round(ctx.settings.offset_ms(node), 3)
 
     error_ms = OFFSET_TOLERANCE_MS
-    if isinstance(ctx.cluster, ReadsClocksRoughly):
-        error_ms = ctx.cluster.clock_error_ms
+    if is_rough(ctx):
+        error_ms = ctx.cluster.clocks.error_ms
     agrees = within(error_ms)
     return Check(node, f"clock {node}", look, offset, agrees=agrees, moot=_unread(ctx, node))
 

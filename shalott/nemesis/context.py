@@ -4,8 +4,8 @@ A record's functions (record.py) get it with the action. It is all that they may
 
 - ``cluster`` and ``system``: to act on nodes and links, and to ask what runs there;
 - ``processes``, ``cuts``, ``client_cuts`` and ``settings``: the same with overlapping faults taken
-  into account. Whoever stops a node, cuts a link or sets a link, a clock or a disk goes through
-  these, or the end of one fault would undo another one;
+  into account. A fault that stops a node, cuts a link or sets a link, a clock or a disk goes
+  through these, or the end of one fault would undo another one;
 - ``rng``: random streams of the action's own, so that a replay draws the same;
 - ``wait_ms``: waiting that ends early when the run is over; ``now_ns``: the history's clock.
 """
@@ -18,7 +18,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from shalott.cluster.base import Cluster, System
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.system import System
 from shalott.core.errors import HarnessError, MissingCapability
 from shalott.core.plan import FaultAction
 from shalott.core.rng import Stream
@@ -38,7 +39,7 @@ class FaultContext:
 
     ``errors``: what the backend did not do; with any, the fault counts as unproved. ``refused``:
     what the system did not do for an operator, and why; that is no error of the fault, and checkers
-    judge it. ``left``: what ``inject`` leaves for ``heal``, by whatever names they agree on.
+    judge it. ``left``: what ``inject`` leaves for ``heal``, by names that they agree on.
     ``took_hold_ns``: when it took hold, if ``inject`` went on after that. ``told``: what the
     fault's row says besides, by name. ``queues``: the workload's.
     """
@@ -55,7 +56,7 @@ class FaultContext:
     refused: str = ""
     errors: list[str] = field(default_factory=list)
     left: dict[str, Any] = field(default_factory=dict)
-    told: dict[str, Any] = field(default_factory=dict)
+    told: dict[str, object] = field(default_factory=dict)
     queues: tuple[str, ...] = ()
     took_hold_ns: int | None = None
 
@@ -68,7 +69,7 @@ class FaultContext:
         """The action's random stream of that name, from its beginning."""
         return Stream(action.seed, name)
 
-    async def at_once(self, steps: Iterable[Coroutine[Any, Any, None]]) -> None:
+    async def at_once(self, steps: Iterable[Coroutine[object, object, None]]) -> None:
         """Do all steps at once; what fails is noted in ``errors``, and the others go on."""
         for outcome in await asyncio.gather(*steps, return_exceptions=True):
             if isinstance(outcome, BaseException):

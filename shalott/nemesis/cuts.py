@@ -1,7 +1,7 @@
 """Which links the faults in force have cut, so that overlapping partitions compose.
 
-A backend counts cuts (cluster/base.py): a link that two faults have cut passes again when both have
-mended it. What a fault has cut is known here, so that its end mends that and nothing else.
+A backend counts cuts (cluster/parts.py): a link that two faults have cut passes again when both
+have mended it. What a fault has cut is known here, so that its end mends that and nothing else.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from shalott.cluster.base import Cluster
-from shalott.cluster.told import CutsClients
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.parts import CutsClients
 from shalott.core.errors import MissingCapability
 
 Link = tuple[str, str]  # source, destination: directed
@@ -29,7 +29,7 @@ class CountedCuts:
 
     async def cut(self, fault: int, links: Sequence[Link]) -> None:
         """Cut links for a fault. Raises HarnessError."""
-        await self._cluster.cut(links)
+        await self._cluster.links.cut(links)
         self._by_fault[fault] = (*self._by_fault.get(fault, ()), *links)
         self._counts.update(links)
 
@@ -37,7 +37,7 @@ class CountedCuts:
         """Mend all that the fault has cut. Harmless if that is nothing. Raises HarnessError."""
         links = self._by_fault.get(fault, ())
         if links:
-            await self._cluster.mend(links)
+            await self._cluster.links.mend(links)
             del self._by_fault[fault]
             self._counts.subtract(links)
 
@@ -77,8 +77,9 @@ class ClientCuts:
         await self._of_cluster().set_client_cuts(self.in_force, self.ports)
 
     def _of_cluster(self) -> CutsClients:
-        if not isinstance(self._cluster, CutsClients):
+        links = self._cluster.links
+        if not isinstance(links, CutsClients):
             raise MissingCapability(
                 f"the {self._cluster.backend} cluster can't part clients from nodes"
             )
-        return self._cluster
+        return links

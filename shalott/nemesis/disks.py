@@ -13,12 +13,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from shalott.core.plan import FaultAction
-from shalott.nemesis.checks import as_data, status_checks
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.process_states import How
-from shalott.nemesis.proofs import Check, Seen
+from shalott.nemesis.proofs import Check, Seen, as_data, status_checks
 from shalott.nemesis.record import Amount, FaultRecord, Step
 from shalott.nemesis.weaker import as_kind
 
@@ -64,7 +63,7 @@ def _disk_and_status_checks(ctx: FaultContext, action: FaultAction) -> list[Chec
 
 def disk_check(ctx: FaultContext, node: str) -> Check:
     async def look() -> Seen:
-        return as_data(await ctx.cluster.disk_faults(node))
+        return as_data(await ctx.cluster.disks.faults(node))
 
     def faults() -> Seen:
         return as_data(ctx.settings.disk(node))

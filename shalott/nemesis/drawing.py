@@ -17,6 +17,7 @@ no bounds but the atlas of faults that do not heal: several nodes, overlapping, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -25,13 +26,23 @@ from shalott.core.plan import FaultAction
 from shalott.core.rng import Stream, stream_key
 from shalott.nemesis.aiming import aim, draw_atlas, draw_member, draw_parameters, renumbered
 from shalott.nemesis.record import FaultRecord, check_nemesis, members
-from shalott.nemesis.schedule import MIN_CALM_MS, RESTART_JITTER_MS, TAIL_MS
+from shalott.nemesis.schedule import MIN_CALM_MS, TAIL_MS
 from shalott.nemesis.targets import check_target, is_single
 
 Promise = Literal["one-at-a-time", "one-or-all", "anything"]
 PROMISES: tuple[Promise, ...] = ("one-at-a-time", "one-or-all", "anything")
 BEGIN_SHARE = 0.4  # of faults that come one at a time each begins within so much of its slot
 STEP_MS = 100  # times are round numbers, for who reads and who shrinks them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slots:
+    """How the load's time is cut: slots of ``interval_ms`` after ``quiet_ms``, with a fault in each
+    that lasts between the two ``duration_ms``."""
+
+    quiet_ms: int = 2000
+    interval_ms: int = 8000
+    duration_ms: tuple[int, int] = (500, 5000)
 
 
 def draw_faults(
@@ -41,12 +52,9 @@ def draw_faults(
     time_limit_ms: int,
     kinds: Mapping[str, float],
     promise: Promise,
-    quiet_ms: int = 2000,
-    interval_ms: int = 8000,
-    duration_ms: tuple[int, int] = (500, 5000),
+    slots: Slots = Slots(),
     count: int | None = None,
     targets: Sequence[str] = ("one", "one", "master"),
-    restart_jitter_ms: int = RESTART_JITTER_MS,
 ) -> tuple[FaultAction, ...]:
     """The seed's faults, in order of time; () if nothing has a weight.
 
@@ -54,10 +62,10 @@ def draw_faults(
     ``count`` actions, the first ones; one for each slot that has room for it otherwise. Raises
     UsageError for what can't be drawn, or what the promise rules out.
     """
-    _check(nodes, kinds, promise, interval_ms, duration_ms, targets)
+    _check(nodes, kinds, promise, slots, targets)
     drawn: list[FaultAction] = []
     end_ms = time_limit_ms - TAIL_MS
-    for number, slot_ms in enumerate(range(quiet_ms, end_ms, interval_ms)):
+    for number, slot_ms in enumerate(range(slots.quiet_ms, end_ms, slots.interval_ms)):
         name = _weighted(kinds, Stream(seed, "faults", number, "kind"))
         if name is None or (count is not None and number >= count):
             break
@@ -65,7 +73,7 @@ def draw_faults(
         record = draw_member(name, nodes, rng)
         alone = promise != "anything" and not record.is_calm
         when = Stream(seed, "faults", number, "when")
-        at_ms, lasts_ms = _times(when, slot_ms, end_ms, interval_ms, duration_ms, alone=alone)
+        at_ms, lasts_ms = _times(when, slot_ms, end_ms, slots, alone=alone)
         if lasts_ms <= 0:
             continue
         draft = FaultAction(
@@ -81,8 +89,7 @@ def draw_faults(
             seed=stream_key(seed, "faults", number, "firing") >> 1,
             settle=alone,
         )
-        atlas, jitter_ms = draw_atlas(seed, nodes), restart_jitter_ms
-        drawn.append(aim(draft, record, nodes, rng, atlas=atlas, restart_jitter_ms=jitter_ms))
+        drawn.append(aim(draft, record, nodes, rng, atlas=draw_atlas(seed, nodes)))
     drawn.sort(key=lambda action: (action.at_ms, action.kind))
     return tuple(renumbered(drawn))
 
@@ -91,8 +98,7 @@ def _check(
     nodes: Sequence[str],
     kinds: Mapping[str, float],
     promise: str,
-    interval_ms: int,
-    duration_ms: tuple[int, int],
+    slots: Slots,
     targets: Sequence[str],
 ) -> None:
     if promise not in PROMISES:
@@ -110,15 +116,17 @@ def _check(
             raise UsageError(
                 f"the target {target} may be several nodes, which the promise {promise} rules out"
             )
-    least_ms, most_ms = duration_ms
+    least_ms, most_ms = slots.duration_ms
     if not targets or not 0 < least_ms <= most_ms:
         raise UsageError("faults need a target, and durations above 0, the shorter one first")
-    if interval_ms < 2 * MIN_CALM_MS:
-        raise UsageError(f"faults must be at least {2 * MIN_CALM_MS} ms apart, not {interval_ms}")
+    if slots.interval_ms < 2 * MIN_CALM_MS:
+        raise UsageError(
+            f"faults must be at least {2 * MIN_CALM_MS} ms apart, not {slots.interval_ms}"
+        )
 
 
 def _weighted(kinds: Mapping[str, float], rng: Stream) -> str | None:
-    """A kind by weight, whatever the mapping's order; None if none has any."""
+    """A kind by weight, in any order of the mapping; None if none has any."""
     names = sorted(name for name, weight in kinds.items() if weight > 0)
     if not names:
         return None
@@ -134,16 +142,15 @@ def _times(
     rng: Stream,
     slot_ms: int,
     end_ms: int,
-    interval_ms: int,
-    duration_ms: tuple[int, int],
+    slots: Slots,
     *,
     alone: bool,
 ) -> tuple[int, int]:
     """(begin, length); a length of 0 if there is no room for it."""
     share = BEGIN_SHARE if alone else 1.0
-    at_ms = slot_ms + _round(rng.random() * share * interval_ms)
-    lasts_ms = _round(rng.between(*duration_ms))
-    limit_ms = min(end_ms, slot_ms + interval_ms - MIN_CALM_MS) if alone else end_ms
+    at_ms = slot_ms + _round(rng.random() * share * slots.interval_ms)
+    lasts_ms = _round(rng.between(*slots.duration_ms))
+    limit_ms = min(end_ms, slot_ms + slots.interval_ms - MIN_CALM_MS) if alone else end_ms
     return at_ms, min(max(lasts_ms, 1), limit_ms - at_ms)
 
 

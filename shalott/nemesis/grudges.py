@@ -50,7 +50,7 @@ def isolate(nodes: Sequence[str], isolated: Iterable[str]) -> Links:
     apart = tuple(isolated)
     rest = [node for node in nodes if node not in apart]
     if not rest:
-        raise UsageError(f"isolating {'+'.join(apart)} leaves nobody to isolate them from")
+        raise UsageError(f"isolating {'+'.join(apart)} leaves no node to isolate them from")
     return split((apart, rest))
 
 

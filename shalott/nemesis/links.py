@@ -1,27 +1,29 @@
 """Link faults: they delay, lose, throttle or spoil what the links of a node carry.
 
 Proved by asking where it works (the kernel's queues, the packet engine, the relay, the simulated
-link) what is in force and, in a world that can, by sending packets to see what becomes of them
-(packet_proofs.py). What overlapping faults add up to is in settings.py.
+link) what is in force and, in a world that can, by sending packets to see what becomes of them.
+What overlapping faults add up to is in settings.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import msgspec
 
-from shalott.cluster.base import Capability, LinkShape, MeasuresPackets
+from shalott.cluster.capabilities import Capability
+from shalott.cluster.nodes import LinkShape
+from shalott.cluster.parts import MeasuresPackets
+from shalott.core.errors import HarnessError
 from shalott.core.parameters import NoParameters
 from shalott.core.plan import FaultAction
-from shalott.nemesis.checks import living, moot, shape_data
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.cuts import Link
 from shalott.nemesis.grudges import touching
-from shalott.nemesis.packet_proofs import packets_check
 from shalott.nemesis.partitions import one_direction
-from shalott.nemesis.proofs import Check, Seen
+from shalott.nemesis.proofs import Check, Seen, as_data, living, moot, shape_data
 from shalott.nemesis.record import Amount, FaultRecord, Takes
 from shalott.nemesis.weaker import as_kind
 
@@ -51,14 +53,14 @@ def _healed(ctx: FaultContext, action: FaultAction) -> list[Check]:
 
 def _checks(ctx: FaultContext, links: Sequence[Link]) -> list[Check]:
     shapes = [_shape_check(ctx, link) for link in links]
-    if not isinstance(ctx.cluster, MeasuresPackets):
+    if not isinstance(ctx.cluster.links, MeasuresPackets):
         return shapes
-    return [*shapes, *(packets_check(ctx, ctx.cluster, link) for link in links)]
+    return [*shapes, *(packets_check(ctx, ctx.cluster.links, link) for link in links)]
 
 
 def _shape_check(ctx: FaultContext, link: Link) -> Check:
     async def look() -> Seen:
-        return shape_data(await ctx.cluster.link_shape(*link))
+        return shape_data(await ctx.cluster.links.shape_of(*link))
 
     def shape() -> Seen:
         return shape_data(ctx.settings.shape(link))
@@ -81,6 +83,14 @@ def _one_direction_as(other: FaultRecord, action: FaultAction) -> Iterator[Fault
         yield from as_kind(msgspec.structs.replace(action, links=way), other)
 
 
+@dataclass(frozen=True, slots=True)
+class _Shrinks:
+    """How a fault of both directions, and that of one, are shrunk: in this order."""
+
+    strength: tuple[int, int]
+    weaker: Sequence[tuple[FaultRecord, FaultRecord]] = ()
+
+
 def _both(
     name: str,
     summary: str,
@@ -89,14 +99,11 @@ def _both(
     amount: Amount,
     *,
     takes: Takes,
-    strength: tuple[int, int],
-    weaker: Sequence[tuple[FaultRecord, FaultRecord]] = (),
+    shrinks: _Shrinks,
     parameters: type[msgspec.Struct] = NoParameters,
 ) -> tuple[FaultRecord, FaultRecord]:
-    """The fault of both directions, and that of what a node sends.
-
-    ``strength`` and ``weaker`` are in this order too.
-    """
+    """The fault of both directions, and that of what a node sends."""
+    weaker, strength = shrinks.weaker, shrinks.strength
 
     async def inject(ctx: FaultContext, action: FaultAction) -> None:
         told = msgspec.convert(action.parameters, Related)
@@ -155,7 +162,7 @@ DELAY, DELAY_ONE_WAY = _both(
     lambda ms, _: LinkShape(delay_ms=ms),
     Amount("ms", (10, 50, 200, 1_000, 3_000), mild=3, least=0.001, most=600_000),
     takes="nothing-if-mild",
-    strength=(12, 10),
+    shrinks=_Shrinks((12, 10)),
 )
 LOSS, LOSS_ONE_WAY = _both(
     "loss",
@@ -164,8 +171,7 @@ LOSS, LOSS_ONE_WAY = _both(
     lambda probability, related: LinkShape(loss=probability, correlation=related),
     Amount("probability", (0.01, 0.05, 0.2, 0.5), mild=2, least=0.0001, most=1),
     takes="nothing-if-mild",
-    strength=(22, 20),
-    weaker=((DELAY, DELAY_ONE_WAY),),
+    shrinks=_Shrinks((22, 20), weaker=((DELAY, DELAY_ONE_WAY),)),
     parameters=Related,
 )
 CLOG, CLOG_ONE_WAY = _both(
@@ -175,8 +181,7 @@ CLOG, CLOG_ONE_WAY = _both(
     lambda rate, _: LinkShape(rate_bytes_s=int(rate)),
     Amount("bytes/s", (20_000, 2_000, 200), least=1, most=1_000_000_000),
     takes="contact",
-    strength=(26, 24),
-    weaker=((DELAY, DELAY_ONE_WAY),),
+    shrinks=_Shrinks((26, 24), weaker=((DELAY, DELAY_ONE_WAY),)),
 )
 
 JITTER, JITTER_ONE_WAY = _both(
@@ -186,7 +191,7 @@ JITTER, JITTER_ONE_WAY = _both(
     lambda ms, related: LinkShape(jitter_ms=ms, correlation=related),
     Amount("ms", (10, 50, 200, 1_000), mild=3, least=0.001, most=600_000),
     takes="nothing-if-mild",
-    strength=(8, 6),
+    shrinks=_Shrinks((8, 6)),
     parameters=Related,
 )
 DUPLICATE, DUPLICATE_ONE_WAY = _both(
@@ -196,7 +201,7 @@ DUPLICATE, DUPLICATE_ONE_WAY = _both(
     lambda probability, related: LinkShape(duplicate=probability, correlation=related),
     Amount("probability", (0.02, 0.1, 0.5), mild=3, least=0.0001, most=1),
     takes="nothing",
-    strength=(9, 7),
+    shrinks=_Shrinks((9, 7)),
     parameters=Related,
 )
 REORDER, REORDER_ONE_WAY = _both(
@@ -206,8 +211,7 @@ REORDER, REORDER_ONE_WAY = _both(
     lambda probability, related: LinkShape(reorder=probability, correlation=related),
     Amount("probability", (0.05, 0.25, 0.5), mild=3, least=0.0001, most=1),
     takes="nothing",
-    strength=(15, 13),
-    weaker=((JITTER, JITTER_ONE_WAY),),
+    shrinks=_Shrinks((15, 13), weaker=((JITTER, JITTER_ONE_WAY),)),
     parameters=Related,
 )
 CORRUPT, CORRUPT_ONE_WAY = _both(
@@ -217,8 +221,7 @@ CORRUPT, CORRUPT_ONE_WAY = _both(
     lambda probability, related: LinkShape(corrupt=probability, correlation=related),
     Amount("probability", (0.02, 0.1, 0.3), mild=2, least=0.0001, most=1),
     takes="nothing-if-mild",
-    strength=(25, 23),
-    weaker=((DELAY, DELAY_ONE_WAY), (LOSS, LOSS_ONE_WAY)),
+    shrinks=_Shrinks((25, 23), weaker=((DELAY, DELAY_ONE_WAY), (LOSS, LOSS_ONE_WAY))),
     parameters=Related,
 )
 RATE, RATE_ONE_WAY = _both(
@@ -228,8 +231,7 @@ RATE, RATE_ONE_WAY = _both(
     lambda rate, _: LinkShape(rate_bytes_s=int(rate)),
     Amount("bytes/s", (10_000_000, 1_000_000, 100_000), mild=2, least=1, most=1_000_000_000),
     takes="nothing-if-mild",
-    strength=(18, 16),
-    weaker=((DELAY, DELAY_ONE_WAY),),
+    shrinks=_Shrinks((18, 16), weaker=((DELAY, DELAY_ONE_WAY),)),
 )
 
 FAULTS = (
@@ -237,3 +239,100 @@ FAULTS = (
     *(JITTER, JITTER_ONE_WAY, DUPLICATE, DUPLICATE_ONE_WAY, REORDER, REORDER_ONE_WAY),
     *(CORRUPT, CORRUPT_ONE_WAY, RATE, RATE_ONE_WAY),
 )
+
+
+# -- Proving link faults by packets: numbered ones are sent over a link, and what became of them
+# must
+# be what the faults in force want.
+#
+# What a fault does with a probability is proved when it was seen once, and proved healed when it
+# was
+# not seen any more. Enough packets are sent that it should be seen a few times. A link that a
+# partition has cut, that is narrow, or that other faults keep changing carries no packets that
+# prove
+# anything.
+FAILED_LOOKS = 3
+UNSTEADY_LOOKS = 2  # after so many the link is left to the proof of its shape
+LEAST_COUNT, MOST_COUNT = 20, 1000
+EXPECTED_HITS = 8
+LATE_MS = 25.0  # a packet may be so late on a busy machine, and so may the clock that it is read by
+LATE_SHARE = 0.5  # and by so much of what it is late by
+SPREAD_SHARE = 0.3  # of a jitter, that a few dozen packets show at least
+
+
+def packets_check(ctx: FaultContext, links: MeasuresPackets, link: Link) -> Check:
+    """What becomes of packets, beside the shape that the faults add up to."""
+    is_down = moot(ctx, link)
+    unsteady = 0  # looks during which other faults changed the link
+    failed = 0  # looks that failed: a node that is just being killed is not down yet
+
+    async def proves_nothing() -> bool:
+        is_narrow = bool(ctx.settings.shape(link).rate_bytes_s)
+        return ctx.cuts.is_cut(link) or is_narrow or await is_down()
+
+    async def is_moot() -> bool:
+        return unsteady >= UNSTEADY_LOOKS or await proves_nothing()
+
+    async def look() -> Seen:
+        nonlocal unsteady, failed
+        shape = ctx.settings.shape(link)
+        if await proves_nothing():
+            return {}
+        try:
+            seen = await links.measure(*link, packets_for(shape))
+        except HarnessError:
+            failed += 1
+            if failed < FAILED_LOOKS or await is_down():
+                return {}
+            raise
+        if shape != ctx.settings.shape(link) or await proves_nothing():
+            unsteady += 1
+            return {}
+        return as_data(seen)
+
+    def shape() -> Seen:
+        return shape_data(ctx.settings.shape(link))
+
+    text = f"packets {link[0]}->{link[1]}"
+    return Check(link[0], text, look, shape, agrees=packets_agree, moot=is_moot)
+
+
+def packets_for(shape: LinkShape) -> int:
+    """How many packets show what the shape does."""
+    rare = [p for p in (shape.loss, shape.duplicate, shape.reorder, shape.corrupt) if p]
+    wanted = int(EXPECTED_HITS / min(rare)) if rare else LEAST_COUNT
+    return max(LEAST_COUNT, min(wanted, MOST_COUNT))
+
+
+def packets_agree(seen: Seen, expected: Seen) -> bool:
+    """Whether what became of the packets (``PacketsSeen``) is what the shape does."""
+    assert isinstance(seen, dict) and isinstance(expected, dict)
+    if not seen:
+        return False
+    lost = seen["sent"] - seen["arrived"] - seen["corrupted"]
+    happened = {
+        "loss": lost > 0,
+        "duplicate": seen["duplicated"] > 0,
+        "corrupt": seen["corrupted"] > 0,
+    }
+    # A damaged packet that is doubled counts twice, so little can be said of the lost.
+    both = expected.get("corrupt", 0) and expected.get("duplicate", 0)
+    told = ("duplicate", "corrupt") if both else ("loss", "duplicate", "corrupt")
+    if any(happened[name] != bool(expected.get(name, 0)) for name in told):
+        return False
+    moves = bool(expected.get("reorder", 0) or expected.get("jitter_ms", 0))
+    if expected.get("reorder", 0) and not seen["overtaken"]:
+        return False
+    if seen["overtaken"] and not moves:
+        return False
+    return seen["arrived"] == 0 or _times_agree(seen, expected)
+
+
+def _times_agree(seen: dict[str, Any], expected: dict[str, Any]) -> bool:
+    delay_ms, jitter_ms = expected.get("delay_ms", 0), expected.get("jitter_ms", 0)
+    least_ms, most_ms = seen["least_ms"], seen["most_ms"]
+    if least_ms < 0.95 * delay_ms:
+        return False
+    if least_ms > delay_ms + jitter_ms + LATE_MS + LATE_SHARE * delay_ms:
+        return False
+    return not jitter_ms or most_ms - least_ms >= SPREAD_SHARE * jitter_ms

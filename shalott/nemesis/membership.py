@@ -5,7 +5,7 @@ others have forgotten; it may join again under its name, as a new and empty memb
 
 - ``replace-node``: a node is killed, forgotten by the others and given an empty disk when the fault
   begins; when it ends it is let in, and started. (``wipe`` does not tell the others.)
-- ``remove-node``: a node is stopped in order and forgotten, for good: nothing heals it, nobody
+- ``remove-node``: a node is stopped in order and forgotten, for good: nothing heals it, no operator
   waits for it, and it is not started at the run's end.
 - ``add-node``: the node that was removed joins, with an empty disk.
 
@@ -13,7 +13,7 @@ A node is given an empty disk only when a member says that it was forgotten: who
 its name, and has forgotten what it acknowledged, must not be taken for who it was.
 
 Proved by the status of the process, and by asking every other running node who belongs to the
-cluster (``ChangesMembers``, cluster/base.py). What the system does not do for the operator is no
+cluster (``ChangesMembers``, cluster/system.py). What the system does not do for the operator is no
 error of the fault: it stands in the fault's row (``refused``), and the node comes back as it was.
 """
 
@@ -22,14 +22,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
-from shalott.cluster.base import ChangesMembers
+from shalott.cluster.system import ChangesMembers
 from shalott.core.errors import ClientError
 from shalott.core.plan import FaultAction
-from shalott.nemesis.checks import status_checks
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.process_states import How
 from shalott.nemesis.processes import KILL, LANE, STOP, WIPE
-from shalott.nemesis.proofs import Check, Seen
+from shalott.nemesis.proofs import Check, Seen, status_checks
 from shalott.nemesis.record import FaultRecord
 from shalott.nemesis.weaker import as_kind
 
@@ -167,7 +166,7 @@ def running_checks(ctx: FaultContext, action: FaultAction) -> list[Check]:
 
 
 def _moot(ctx: FaultContext, by: str, node: str) -> Callable[[], Awaitable[bool]]:
-    """Whether another fault keeps ``by`` from knowing: it is down, or cut off from somebody."""
+    """Whether another fault keeps ``by`` from knowing: it is down, or cut off from another node."""
 
     async def is_moot() -> bool:
         links = [link for other in ctx.nodes for link in ((by, other), (other, by))]
@@ -206,7 +205,7 @@ async def _replace(ctx: FaultContext, action: FaultAction) -> None:
     async def replace() -> None:
         await _leave(ctx, action, "kill")
         if not ctx.refused:
-            await ctx.cluster.wipe(node)
+            await ctx.cluster.files.wipe(node)
             ctx.left["is out"] = True
 
     await ctx.at_once([replace()])
@@ -275,7 +274,7 @@ async def _add(ctx: FaultContext, action: FaultAction) -> None:
     (node,) = action.nodes or ()
 
     async def add() -> None:
-        await ctx.cluster.wipe(node)
+        await ctx.cluster.files.wipe(node)
         if await _admit(ctx, action, node):
             await ctx.processes.put_back(node)
             await _await_running(ctx, node)

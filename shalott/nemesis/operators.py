@@ -1,19 +1,20 @@
-"""Operators' faults: a node is lost, and somebody does what only some systems can be asked to do.
+"""Operators' faults: a node is lost, and an operator does what only some systems can be asked to
+do.
 
-Each asks the ``System`` for a protocol that not every system has (cluster/base.py), and a plan for
-a system without it is refused before boot. What a system that has it does not do when it is asked
-is no error of the fault: it stands in the fault's row (``refused``), for checkers to judge.
+Each asks the ``System`` for a protocol that not every system has (cluster/system.py), and a plan
+for a system without it is refused before boot. What a system that has it does not do when it is
+asked is no error of the fault: it stands in the fault's row (``refused``), for checkers to judge.
 """
 
 from __future__ import annotations
 
-from shalott.cluster.base import DeclaresQueues, FailsOver, TakesReports
+from shalott.cluster.system import DeclaresQueues, FailsOver, TakesReports
 from shalott.core.errors import ClientError
 from shalott.core.plan import FaultAction
-from shalott.nemesis.checks import status_checks
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.process_states import How
 from shalott.nemesis.processes import LANE, release
+from shalott.nemesis.proofs import status_checks
 from shalott.nemesis.record import FaultRecord
 
 MIRRORED_WITHIN_MS = 1000
@@ -74,7 +75,7 @@ async def _fail_over(ctx: FaultContext, action: FaultAction) -> None:
         try:
             await system.fail_over(ctx.cluster, old, restarted)
         except ClientError as error:
-            ctx.refused = f"nobody took the place of {old}: {error}"
+            ctx.refused = f"no node took the place of {old}: {error}"
         if restarted:
             ctx.told["restarted"] = restarted
 

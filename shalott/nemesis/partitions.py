@@ -12,10 +12,9 @@ import msgspec
 
 from shalott.core.plan import FaultAction
 from shalott.nemesis import grudges
-from shalott.nemesis.checks import living, reach_check
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.cuts import Link
-from shalott.nemesis.proofs import Check
+from shalott.nemesis.proofs import Check, living, reach_check
 from shalott.nemesis.record import FaultRecord, LinksOf
 
 
@@ -112,7 +111,7 @@ BRIDGE = _shape(
 )
 ISOLATE_MASTER = _shape(
     "partition-isolate-master",
-    "the master of a queue alone, whoever it is by then",
+    "the master of a queue alone, the node that it is by then",
     lambda nodes, hit, rng: grudges.isolate(nodes, hit),
     target="master",
 )

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from shalott.cluster.base import Cluster
+from shalott.cluster.cluster import Cluster
 
 log = logging.getLogger("shalott.nemesis")
 
@@ -140,12 +140,13 @@ class ProcessStates:
         return True
 
     async def start_all(self) -> None:
-        """Start whatever does not run and was not taken out: no fault wants anything any more."""
+        """Start each node that does not run and was not taken out: no fault wants anything any
+        more."""
         for name, node in self._nodes.items():
             if node.taken_by is not None:
                 continue
             async with node.lock:
-                status = await self._cluster.status(name)
+                status = await self._cluster.processes.status(name)
                 if status.state == "running" and node.is_rotten:
                     await self._replace_if_unusable(name, node)
                 elif status.state not in ("running", "absent"):
@@ -164,7 +165,7 @@ class ProcessStates:
         """Notice that a node has ended by itself."""
         if node.state == "down":
             return
-        status = await self._cluster.status(name)
+        status = await self._cluster.processes.status(name)
         if status.state == "exited":
             log.info("%s gave itself up with exit code %s", name, status.exit_code)
             node.state, node.gave_up = "down", True
@@ -174,7 +175,7 @@ class ProcessStates:
     async def _bring(self, name: str, node: _Node, wanted: State, down_by: DownBy) -> None:
         if wanted == "down" and down_by == "power" and not node.is_dark:
             # Also where the process is gone already: what it had not synced goes now.
-            await self._cluster.power_off(name)
+            await self._cluster.processes.power_off(name)
             node.state, node.is_dark = "down", True
             self.changes += 1
             return
@@ -182,20 +183,21 @@ class ProcessStates:
             return
         if node.state == "paused":
             # A paused process neither hears SIGTERM nor can every backend kill it.
-            await self._cluster.resume(name)
+            await self._cluster.processes.resume(name)
             node.state = "running"
         if node.state == "down":
             await self._start(name, node)
         if wanted == "down":
-            stop = self._cluster.stop if down_by == "stop" else self._cluster.kill
+            processes = self._cluster.processes
+            stop = processes.stop if down_by == "stop" else processes.kill
             await stop(name)
         elif wanted == "paused":
-            await self._cluster.pause(name)
+            await self._cluster.processes.pause(name)
         node.state = wanted
         self.changes += 1
 
     async def _start(self, name: str, node: _Node) -> None:
-        await self._cluster.start(name)
+        await self._cluster.processes.start(name)
         node.state, node.gave_up, node.is_dark = "running", False, False
         if node.is_rotten and not node.is_excused:
             await self._replace_if_unusable(name, node)
@@ -203,13 +205,13 @@ class ProcessStates:
     async def _replace_if_unusable(self, name: str, node: _Node) -> None:
         """Give a node that ends by itself when it reads its disk an empty one."""
         deadline_s = asyncio.get_running_loop().time() + SERVE_TIMEOUT_S
-        while (await self._cluster.status(name)).state != "exited":
+        while (await self._cluster.processes.status(name)).state != "exited":
             if await self._serves(name) or asyncio.get_running_loop().time() > deadline_s:
                 return
             await asyncio.sleep(LOOK_INTERVAL_S)
         log.info("%s can't use its corrupted disk: it gets an empty one", name)
-        node.exit_codes.append((await self._cluster.status(name)).exit_code)
-        await self._cluster.wipe(name)
-        await self._cluster.start(name)
+        node.exit_codes.append((await self._cluster.processes.status(name)).exit_code)
+        await self._cluster.files.wipe(name)
+        await self._cluster.processes.start(name)
         node.is_rotten = False
         node.disks_replaced += 1

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from shalott.core.plan import Effect, FaultAction
-from shalott.nemesis.checks import status_checks
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.process_states import DownBy, How
+from shalott.nemesis.proofs import status_checks
 from shalott.nemesis.record import FaultRecord, Step
 from shalott.nemesis.weaker import as_kind, on_one_node, without_jitter
 
@@ -44,7 +44,7 @@ async def _withdraw(ctx: FaultContext, action: FaultAction, node: str, delay_ms:
 async def _wipe(ctx: FaultContext, action: FaultAction) -> None:
     async def kill_and_wipe(node: str) -> None:
         await ctx.processes.demand(action.id, node, "kill")
-        await ctx.cluster.wipe(node)
+        await ctx.cluster.files.wipe(node)
 
     await ctx.at_once(kill_and_wipe(node) for node in action.nodes or ())
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from shalott.cluster.base import Capability
+from shalott.cluster.capabilities import Capability
 from shalott.core.doors import Door, door_of_records
 from shalott.core.errors import UsageError
 from shalott.core.parameters import NoParameters
@@ -31,7 +31,7 @@ from shalott.nemesis.cuts import Link
 from shalott.nemesis.proofs import Check
 
 # What a fault takes away from a cluster, as far as schedules must know:
-# - nothing: whatever its amount;
+# - nothing: with any amount;
 # - nothing-if-mild: nothing, as long as its amount is one of the mild ones;
 # - contact: a node or a link does not answer while it lasts;
 # - copies: a node's copies of what is replicated, until it has synchronised again.
@@ -73,7 +73,8 @@ class FaultRecord:
 
     What it needs:
         ``needs``: capabilities of the world. ``asks``: protocols that the ``System`` object must
-        have (cluster/base.py: FailsOver, ...). A plan whose fault lacks any is refused before boot.
+        have (cluster/system.py: FailsOver, ...). A plan whose fault lacks any is refused before
+        boot.
     What is drawn:
         ``amount``: one number. ``parameters``: a struct of what else it can be told
         (core/parameters.py); a plan stores its fields in ``FaultAction.parameters``.
@@ -95,8 +96,8 @@ class FaultRecord:
     What it does:
         ``inject`` makes it, ``heal`` ends it and is harmless where it was not made. ``effective``
         and ``healed`` are the checks that prove either, as far as they can be made at the time.
-        ``effects``: what it does to the nodes that it hits, for whoever judges the run
-        (core/plan.py). ``obstacle``: why it would change nothing if it came now;
+        ``effects``: what it does to the nodes that it hits, for checkers that judge the run
+        (core/fault_effects.py). ``obstacle``: why it would change nothing if it came now;
         "" if it would.
         ``may_exit``: a node may end its own process because of it, and is started when it ends.
     How it is shrunk:
@@ -114,7 +115,7 @@ class FaultRecord:
     asks: tuple[type, ...] = ()
     amount: Amount | None = None
     parameters: type[msgspec.Struct] = NoParameters
-    choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    choices: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     must_tell: Mapping[str, str] = field(default_factory=dict)
     target: str | None = None
     one: str = "one"

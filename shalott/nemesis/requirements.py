@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from shalott.cluster.base import Capability, ChangesMembers, System
+from shalott.cluster.capabilities import Capability
+from shalott.cluster.system import ChangesMembers, System
 from shalott.core.errors import UsageError
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import FaultAction
@@ -40,8 +41,8 @@ def check_system(actions: Sequence[FaultAction], system: System, nodes: Sequence
         names = " and ".join(dict.fromkeys(kinds))
         raise UsageError(
             f"the system {system.name} can't be asked for {names}: it does not offer"
-            f" {protocol.__name__} (cluster/base.py); choose another --nemesis, or a --system that"
-            " does"
+            f" {protocol.__name__} (shalott/cluster/system.py); choose another --nemesis, or a"
+            " --system that does"
         )
     if isinstance(system, ChangesMembers):
         _check_leaving(actions, system, nodes)
@@ -62,7 +63,7 @@ def _check_leaving(
 
 
 def check_actions(actions: Sequence[FaultAction], nodes: Sequence[str]) -> None:
-    """Refuse what no run can do with these faults, whatever its world. Raises UsageError."""
+    """Refuse what no run can do with these faults, in any world. Raises UsageError."""
     spoilt: dict[str, int] = {}
     for action in actions:
         if not FAULTS.has(action.kind):

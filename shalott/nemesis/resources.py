@@ -11,17 +11,17 @@ machine, its connections and its other processes go on, unlike those of a paused
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Annotated
 
 import msgspec
 
-from shalott.cluster.base import Capability, DiskFaults
-from shalott.cluster.resources import Shortage
+from shalott.cluster.capabilities import Capability
+from shalott.cluster.nodes import DiskFaults, Shortage
 from shalott.core.plan import Effect, FaultAction
 from shalott.nemesis import clocks, disks
-from shalott.nemesis.checks import as_data, status_checks
 from shalott.nemesis.context import FaultContext
-from shalott.nemesis.proofs import Check, Seen
+from shalott.nemesis.proofs import Check, Seen, as_data, status_checks
 from shalott.nemesis.record import Amount, FaultRecord, Step, Takes
 from shalott.nemesis.weaker import as_kind
 
@@ -61,13 +61,13 @@ def _shortage_and_status_checks(ctx: FaultContext, action: FaultAction) -> list[
 
 def _shortage_check(ctx: FaultContext, node: str) -> Check:
     async def look() -> Seen:
-        return as_data(await ctx.cluster.shortage(node))  # type: ignore[attr-defined]
+        return as_data(await ctx.cluster.resources.seen(node))
 
     def expected() -> Seen:
         return as_data(ctx.settings.shortage(node))
 
     async def is_gone() -> bool:
-        """Nobody runs short where nobody runs."""
+        """A node that does not run is not short of anything."""
         return await ctx.processes.is_gone(node)
 
     return Check(node, f"shortage {node}", look, expected, agrees=_agree, moot=is_gone)
@@ -88,7 +88,6 @@ def _shortage(
     takes: Takes,
     strength: int,
     amount: Amount | None = None,
-    is_single: bool = False,
 ) -> FaultRecord:
     may_exit = effect == "starves"
     return FaultRecord(
@@ -101,7 +100,6 @@ def _shortage(
         healed=_shortage_and_status_checks,
         effects=(effect,),
         amount=amount,
-        is_single=is_single,
         takes=takes,
         lane=LANE,
         may_exit=may_exit,
@@ -162,15 +160,17 @@ STOPPED = _shortage(
     takes="contact",
     strength=30,
 )
-MEMORY = _shortage(
-    "memory-limit",
-    "a node may take only so much memory more; beyond it the kernel ends a process",
-    lambda size_mib: Shortage(memory_left_mib=size_mib),
-    needs="limit-memory",
-    effect="starves",
-    takes="copies",
-    strength=45,
-    amount=Amount("MiB", (64, 16, 1), least=1, most=1 << 20),
+MEMORY = replace(
+    _shortage(
+        "memory-limit",
+        "a node may take only so much memory more; beyond it the kernel ends a process",
+        lambda size_mib: Shortage(memory_left_mib=size_mib),
+        needs="limit-memory",
+        effect="starves",
+        takes="copies",
+        strength=45,
+        amount=Amount("MiB", (64, 16, 1), least=1, most=1 << 20),
+    ),
     is_single=True,
 )
 

@@ -16,17 +16,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType
+from dataclasses import replace
 
 import msgspec
 
-from shalott.cluster.base import Capability, ChangesImages
-from shalott.core.parameters import NoParameters
 from shalott.core.plan import FaultAction
-from shalott.nemesis.checks import status_check, status_checks
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.processes import LANE, STOP
-from shalott.nemesis.proofs import Check, Seen
+from shalott.nemesis.proofs import Check, Seen, status_check, status_checks
 from shalott.nemesis.record import FaultRecord
 from shalott.nemesis.weaker import as_kind, on_one_node
 
@@ -63,7 +60,7 @@ async def _take(ctx: FaultContext, action: FaultAction, node: str, meanwhile: Wh
     seen[node] = False
     ctx.told["rolled"] = list(seen)
     await ctx.processes.demand(action.id, node, "stop")
-    seen[node] = (await ctx.cluster.status(node)).state == "exited"
+    seen[node] = (await ctx.cluster.processes.status(node)).state == "exited"
     await meanwhile(ctx, action, node)
 
 
@@ -85,7 +82,7 @@ async def _give_back(ctx: FaultContext, action: FaultAction, node: str) -> None:
 
 
 async def _why_unsettled(ctx: FaultContext, node: str) -> str:
-    """ "" once the cluster has settled, which takes every node; else why nobody goes further."""
+    """ "" once the cluster has settled, which takes every node; else why the next node waits."""
     if await ctx.system.await_settled(ctx.cluster, ctx.queues, SETTLED_WITHIN_MS):
         return ""
     within_s = SETTLED_WITHIN_MS // 1000
@@ -98,9 +95,6 @@ def _rolling(
     *,
     meanwhile: While = _no_change,
     looks: Looks = _no_look,
-    needs: tuple[Capability, ...] = (),
-    parameters: type[msgspec.Struct] = NoParameters,
-    must_tell: Mapping[str, str] = MappingProxyType({}),
     weaker: Callable[[FaultAction], Iterable[FaultAction]],
     strength: int,
 ) -> FaultRecord:
@@ -127,13 +121,11 @@ def _rolling(
     return FaultRecord(
         name=name,
         summary=summary,
-        needs=("stop", *needs),
+        needs=("stop",),
         inject=inject,
         heal=heal,
         effective=effective,
         healed=healed,
-        parameters=parameters,
-        must_tell=must_tell,
         effects=("ends-processes", "in-order"),
         target="all",
         one_by_one=True,
@@ -182,21 +174,16 @@ def images_told(actions: Iterable[FaultAction]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(told))
 
 
-def _images(ctx: FaultContext) -> ChangesImages:
-    assert isinstance(ctx.cluster, ChangesImages), "a cluster that can upgrade changes images"
-    return ctx.cluster
-
-
 async def _change_image(ctx: FaultContext, action: FaultAction, node: str) -> None:
     image = image_told(action)
-    ctx.left["wanted"] = await _images(ctx).image_id(image)
+    ctx.left["wanted"] = await ctx.cluster.images.find(image)
     if ctx.processes.state(node) == "down":
-        await _images(ctx).change_image(node, image)
+        await ctx.cluster.images.change(node, image)
 
 
 def _image_look(ctx: FaultContext, action: FaultAction, node: str) -> list[Check]:
     async def look() -> Seen:
-        return await _images(ctx).made_from(node)
+        return await ctx.cluster.images.made_from(node)
 
     return [Check(node, f"image {node}", look, lambda: str(ctx.left.get("wanted", "")))]
 
@@ -205,16 +192,18 @@ def _weaker_upgrade(action: FaultAction) -> Iterator[FaultAction]:
     yield from as_kind(action, ROLLING_RESTART)
 
 
-ROLLING_UPGRADE = _rolling(
-    "rolling-upgrade",
-    "the same, and each node comes back from another image (--upgrade-to), for good",
-    meanwhile=_change_image,
-    looks=_image_look,
-    needs=("upgrade",),
+ROLLING_UPGRADE = replace(
+    _rolling(
+        "rolling-upgrade",
+        "the same, and each node comes back from another image (--upgrade-to), for good",
+        meanwhile=_change_image,
+        looks=_image_look,
+        weaker=_weaker_upgrade,
+        strength=48,
+    ),
+    needs=("stop", "upgrade"),
     parameters=Upgrading,
     must_tell={"to": "--upgrade-to"},
-    weaker=_weaker_upgrade,
-    strength=48,
 )
 
 FAULTS = (ROLLING_RESTART, ROLLING_UPGRADE)

@@ -6,9 +6,9 @@ wait for its end, heal it, prove that. What a kind of fault does is in its recor
 nothing here knows one kind from another. Cancelling ``run`` only tells the tasks that it is over;
 they still undo what they did, and ``heal`` waits for them. A fault that could not be proved, or
 that the backend could not make, says so in its row, and makes the run unknown
-(checkers/runs/stats.py). What the system refused to do for an operator took no effect, whatever a
-probe saw of its nodes. A node that ended its own process because its disk failed is no error: it is
-started when the fault ends, and the row says so.
+(checkers/runs/stats.py). What the system refused to do for an operator took no effect, also if a
+probe saw one on its nodes. A node that ended its own process because its disk failed is no error:
+it is started when the fault ends, and the row says so.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from shalott.cluster.base import Cluster, System
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.system import System
 from shalott.core.errors import ClientError, HarnessError
 from shalott.core.history import Recorder
 from shalott.core.op import NEMESIS, Completion, Invocation
@@ -219,7 +220,7 @@ class NemesisRunner:
         self.in_force.remove(fault.text)
         log.info("fault %d ended: %s", fault.action.id, fault.text)
 
-    def _given_up(self, fault: _Fault) -> dict[str, Any]:
+    def _given_up(self, fault: _Fault) -> dict[str, object]:
         """Which of the fault's nodes ended themselves meanwhile, and which needed a new disk."""
         codes = {
             node: self._processes.exit_codes(node)[before:]
@@ -230,7 +231,7 @@ class NemesisRunner:
             for node, before in fault.replaced_before.items()
             if self._processes.disks_replaced(node) > before
         ]
-        found: dict[str, Any] = {
+        found: dict[str, object] = {
             "exited": {node: list(code) for node, code in codes.items() if code}
         }
         return found | ({"replaced": replaced} if replaced else {})
@@ -273,7 +274,7 @@ class NemesisRunner:
         """The action with the time when its trigger fired; Skipped if it did not. The row of the
         history begins with the waiting."""
         text = trigger_text(when)
-        extra: dict[str, Any] = {
+        extra: dict[str, object] = {
             "fault": action.id,
             "waits_for": text,
             "within_ms": when.within_ms,
@@ -323,12 +324,12 @@ class NemesisRunner:
         self._resolved[action.id] = action
         return action
 
-    async def _observe_all(self) -> dict[str, Mapping[str, Any]]:
+    async def _observe_all(self) -> dict[str, Mapping[str, object]]:
         nodes = self._cluster.nodes
         answers = await asyncio.gather(*(self._observe(node) for node in nodes))
         return dict(zip(nodes, answers, strict=True))
 
-    async def _observe(self, node: str) -> Mapping[str, Any]:
+    async def _observe(self, node: str) -> Mapping[str, object]:
         """{} if it can't be asked."""
         try:
             async with asyncio.timeout(OBSERVE_TIMEOUT_S):
@@ -407,7 +408,7 @@ class NemesisRunner:
             return not self._over.is_set()
         return False
 
-    async def _unless_over(self, awaitable: Coroutine[Any, Any, T]) -> tuple[bool, T | None]:
+    async def _unless_over(self, awaitable: Coroutine[object, object, T]) -> tuple[bool, T | None]:
         """Whether it ended before the run, and its result."""
         task = asyncio.create_task(awaitable)
         over = asyncio.create_task(self._over.wait())
@@ -425,8 +426,8 @@ def _planned_drifts(plan: Plan) -> dict[str, float]:
     return {clock.node: clock.drift_ppm for clock in plan.sim.clocks} if plan.sim else {}
 
 
-def _extra(action: FaultAction) -> dict[str, Any]:
-    told: dict[str, Any] = {"amount": action.amount} if action.amount else {}
+def _extra(action: FaultAction) -> dict[str, object]:
+    told: dict[str, object] = {"amount": action.amount} if action.amount else {}
     if action.parameters:
         told["parameters"] = action.parameters
     if action.when is not msgspec.UNSET:

@@ -17,6 +17,7 @@ skips them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from shalott.core.errors import UsageError
@@ -28,7 +29,17 @@ from shalott.nemesis.targets import check_target, is_single
 
 MIN_CALM_MS = 1000  # between two faults of one lane
 TAIL_MS = 500  # between the last fault's end and the end of the load
-RESTART_JITTER_MS = 3000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rhythm:
+    """When faults come: the first after ``quiet_ms``, then one every ``interval_ms`` for
+    ``duration_ms``, each a little longer or shorter: by up to ``jitter`` of it."""
+
+    quiet_ms: int = 2000
+    interval_ms: int = 10000
+    duration_ms: int = 5000
+    jitter: float = 0.25
 
 
 def make_schedule(
@@ -36,26 +47,20 @@ def make_schedule(
     nemeses: Sequence[str],
     nodes: Sequence[str],
     time_limit_ms: int,
-    quiet_ms: int = 2000,
-    interval_ms: int = 10000,
-    duration_ms: int = 5000,
+    rhythm: Rhythm = Rhythm(),
     targets: str = "one",
     seed: int = 0,
-    jitter: float = 0.25,
-    restart_jitter_ms: int = RESTART_JITTER_MS,
 ) -> tuple[FaultAction, ...]:
     """Every fault of a run, in order of time. Raises UsageError for what can't be scheduled."""
     wanted = [name for name in dict.fromkeys(nemeses) if name != "none"]
-    _check(wanted, nodes, interval_ms, duration_ms, targets, jitter)
+    _check(wanted, nodes, rhythm, targets)
     drawn: list[FaultAction] = []
     settle = is_single(targets) and all(_takes_at_most_one(name) for name in wanted)
     for lane in _lanes(wanted):
         timing = _times(
             Stream(seed, "nemesis", lane[0], "times"),
-            range_ms=(quiet_ms, time_limit_ms - TAIL_MS),
-            interval_ms=interval_ms,
-            duration_ms=duration_ms,
-            jitter=jitter,
+            until_ms=time_limit_ms - TAIL_MS,
+            rhythm=rhythm,
         )
         for number, (at_ms, lasts_ms) in enumerate(timing):
             key = ("nemesis", lane[0], number)
@@ -73,29 +78,22 @@ def make_schedule(
                 settle=settle and record.takes_one,
             )
             atlas = targets if targets in nodes else draw_atlas(seed, nodes)
-            jitter_ms = restart_jitter_ms
-            drawn.append(aim(draft, record, nodes, rng, atlas=atlas, restart_jitter_ms=jitter_ms))
+            drawn.append(aim(draft, record, nodes, rng, atlas=atlas))
     if wanted and not drawn:
         raise UsageError(
-            f"a time limit of {time_limit_ms} ms leaves no room for a fault of {duration_ms} ms "
-            f"after {quiet_ms} ms of quiet: raise the limit or shorten the faults"
+            f"a time limit of {time_limit_ms} ms leaves no room for a fault of"
+            f" {rhythm.duration_ms} ms after {rhythm.quiet_ms} ms of quiet: raise the limit or"
+            " shorten the faults"
         )
     drawn.sort(key=lambda action: (action.at_ms, action.kind))
     return tuple(renumbered(drawn))
 
 
-def _check(
-    wanted: Sequence[str],
-    nodes: Sequence[str],
-    interval_ms: int,
-    duration_ms: int,
-    targets: str,
-    jitter: float,
-) -> None:
+def _check(wanted: Sequence[str], nodes: Sequence[str], rhythm: Rhythm, targets: str) -> None:
     for name in wanted:
         check_nemesis(name, "none")
     check_target(targets, nodes)
-    if interval_ms <= 0 or duration_ms <= 0 or not 0 <= jitter < 1:
+    if rhythm.interval_ms <= 0 or rhythm.duration_ms <= 0 or not 0 <= rhythm.jitter < 1:
         raise UsageError(
             "a nemesis needs an interval and a duration above 0, and a jitter in [0, 1)"
         )
@@ -119,27 +117,20 @@ def _lanes(wanted: Sequence[str]) -> list[tuple[str, ...]]:
     return [*alone, *(tuple(names) for names in lanes.values())]
 
 
-def _times(
-    rng: Stream,
-    *,
-    range_ms: tuple[int, int],
-    interval_ms: int,
-    duration_ms: int,
-    jitter: float,
-) -> Iterator[tuple[int, int]]:
+def _times(rng: Stream, *, until_ms: int, rhythm: Rhythm) -> Iterator[tuple[int, int]]:
     """(begin, length) of one lane's faults, the last of them shortened by no more than jitter."""
-    begin_ms, end_ms = range_ms
+    duration_ms, jitter = rhythm.duration_ms, rhythm.jitter
 
     def varied(length_ms: float) -> float:
         return length_ms * rng.between(1 - jitter, 1 + jitter)
 
-    at_ms = begin_ms + jitter * rng.random() * interval_ms
+    at_ms = rhythm.quiet_ms + jitter * rng.random() * rhythm.interval_ms
     while True:
         lasts_ms = int(varied(duration_ms))
-        room_ms = end_ms - int(at_ms)
+        room_ms = until_ms - int(at_ms)
         if room_ms < lasts_ms:
             lasts_ms = room_ms if room_ms >= duration_ms * (1 - jitter) else 0
         if lasts_ms <= 0:
             return
         yield int(at_ms), lasts_ms
-        at_ms += max(varied(interval_ms), lasts_ms + MIN_CALM_MS)
+        at_ms += max(varied(rhythm.interval_ms), lasts_ms + MIN_CALM_MS)

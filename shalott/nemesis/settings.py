@@ -4,7 +4,7 @@ A backend has one setting for each of them, and the last one stands. So each fau
 its own and removes it when it ends, and what the backend is told is their sum: delays, offsets and
 drifts add, the narrowest link throttles, each fault loses its share of what the others let through,
 and of what runs short the least is left.
-Removing them in whatever order leaves what the rest add up to; removing the last restores.
+Removing them in any order leaves what the rest add up to; removing the last restores.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from shalott.cluster.base import SOUND_DISK, Cluster, DiskFaults, LinkShape, ShapesPackets
-from shalott.cluster.resources import LimitsResources, Shortage
-from shalott.core.errors import HarnessError
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.nodes import SOUND_DISK, DiskFaults, LinkShape, Shortage
 
 Link = tuple[str, str]
 
@@ -42,7 +41,6 @@ class OverlappingSettings:
         self._now_ns = now_ns
         self._drifts = dict(drifts or {})
         self._shapes: dict[Link, dict[int, LinkShape]] = {}
-        self._spoilt: dict[Link, None] = {}  # links that a fault has spoilt once
         self._clocks: dict[str, dict[int, ClockSetting]] = {}
         self._bases: dict[str, ClockSetting] = {}  # clocks as they were before any fault
         self._disks: dict[str, dict[int, DiskFaults]] = {}
@@ -91,7 +89,7 @@ class OverlappingSettings:
             if node not in self._bases:
                 drift = self._drifts.get(node, 0.0)
                 was_wrong = node in self._drifts
-                ahead_ms = await self._cluster.clock_offset_ms(node) if was_wrong else 0.0
+                ahead_ms = await self._cluster.clocks.offset_ms(node) if was_wrong else 0.0
                 self._bases[node] = ClockSetting(ahead_ms, drift, self._now_ns())
             setting = ClockSetting(offset_ms, drift_ppm, self._now_ns())
             self._clocks.setdefault(node, {})[fault] = setting
@@ -123,36 +121,19 @@ class OverlappingSettings:
                 await self._set_shortage(node)
 
     async def _set_shape(self, link: Link) -> None:
-        sum_ = self.shape(link)
-        if link in self._spoilt or spoils_packets(sum_):
-            self._spoilt[link] = None
-            if not isinstance(self._cluster, ShapesPackets):
-                raise HarnessError("this cluster can't do to single packets what a fault asks for")
-            await self._cluster.shape_packets(*link, sum_)
-            return
-        await self._cluster.shape(
-            *link, delay_ms=sum_.delay_ms, rate_bytes_s=sum_.rate_bytes_s, loss=sum_.loss
-        )
+        await self._cluster.links.shape(*link, self.shape(link))
 
     async def _set_clock(self, node: str) -> None:
-        await self._cluster.set_clock(
+        await self._cluster.clocks.set(
             node, offset_ms=self.offset_ms(node), drift_ppm=self.drift_ppm(node)
         )
 
     async def _set_disk(self, node: str) -> None:
         faults = self.disk(node)
-        await self._cluster.set_disk(node, None if faults == SOUND_DISK else faults)
+        await self._cluster.disks.set(node, None if faults == SOUND_DISK else faults)
 
     async def _set_shortage(self, node: str) -> None:
-        if not isinstance(self._cluster, LimitsResources):
-            raise HarnessError("this cluster can't make a node short of anything")
-        await self._cluster.set_shortage(node, self.shortage(node))
-
-
-def spoils_packets(shape: LinkShape) -> bool:
-    """Whether it takes a ``ShapesPackets`` to make it."""
-    plain = LinkShape(delay_ms=shape.delay_ms, rate_bytes_s=shape.rate_bytes_s, loss=shape.loss)
-    return shape != plain
+        await self._cluster.resources.set(node, self.shortage(node))
 
 
 def add_shapes(shapes: Collection[LinkShape]) -> LinkShape:

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from shalott.cluster.base import Capability, System
-from shalott.cluster.told import TellsSynchronisations, WritesEvents
+from shalott.cluster.capabilities import Capability
+from shalott.cluster.system import System, TellsSynchronisations, WritesEvents
 from shalott.core.errors import UsageError
 from shalott.core.parameters import parse_duration_ms
 from shalott.core.plan import FaultAction, Trigger
@@ -122,7 +122,7 @@ def check_trigger(action: FaultAction, nodes: Sequence[str]) -> None:
         raise UsageError(f"fault {action.id} waits for {when.node}, which is no node of the plan")
     if when.kind == "observed" and when.what not in OBSERVED:
         raise UsageError(
-            f"fault {action.id} waits for {when.what!r}, which nobody can observe: choose one of"
+            f"fault {action.id} waits for {when.what!r}, which can't be observed: choose one of"
             f" {', '.join(OBSERVED)}"
         )
     if when.kind == "event" and not when.what:

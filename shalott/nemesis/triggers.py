@@ -17,21 +17,22 @@ from typing import Any
 
 import msgspec
 
-from shalott.cluster.base import Cluster, System, group_names
-from shalott.cluster.told import CountsSyncs, ReadsDataFiles, TellsEventsAtOnce, WritesEvents
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.parts import ReadsDataFiles, TellsEventsAtOnce
+from shalott.cluster.system import System, WritesEvents, group_names
 from shalott.core.errors import HarnessError
 from shalott.core.plan import Trigger
 
 EVENTS_EVERY_MS = 50
 OBSERVE_EVERY_MS = 100
 
-Observe = Callable[[str], Awaitable[Mapping[str, Any]]]  # {} if the node can't be asked
+Observe = Callable[[str], Awaitable[Mapping[str, object]]]  # {} if the node can't be asked
 
 
 @dataclass(frozen=True, slots=True)
 class Fired:
     """What a trigger was waiting for, and how it was noticed. ``late_ms``: it happened at most so
-    long before; None where nobody can tell."""
+    long before; None where it is unknown."""
 
     node: str
     what: str
@@ -104,7 +105,7 @@ class Matcher:
         self._running[group] = is_so
         return _words("a synchronisation runs", group) if is_so and not before else ""
 
-    def _shrinks(self, whose: tuple[str, ...], group: str, members: list[Any]) -> str:
+    def _shrinks(self, whose: tuple[str, ...], group: str, members: list[object]) -> str:
         before, now = self._sets.get(whose, ()), tuple(map(str, members))
         self._sets[whose] = now
         gone = "+".join(sorted(member for member in before if member not in now))
@@ -140,15 +141,16 @@ class TriggerWatch:
 
     async def _syncs(self, trigger: Trigger) -> Fired | None:
         """Of several disks the first one counts. A real disk's answer takes a moment, in which its
-        node goes on; nobody measures how long."""
+        node goes on; how long is not measured."""
         cluster = self._cluster
-        late_ms = 0.0 if isinstance(cluster, TellsEventsAtOnce) else None
-        if not isinstance(cluster, CountsSyncs):
+        late_ms = 0.0 if isinstance(cluster.files, TellsEventsAtOnce) else None
+        if cluster.parts.disks is None:
             raise HarnessError(f"the {cluster.backend} cluster can't wait for syncs")
         nodes = [trigger.node] if trigger.node else cluster.nodes
         tasks = {
             node: asyncio.create_task(
-                cluster.await_syncs(node, trigger.count, trigger.within_ms), name=f"syncs of {node}"
+                cluster.disks.await_syncs(node, trigger.count, trigger.within_ms),
+                name=f"syncs of {node}",
             )
             for node in nodes
         }
@@ -183,16 +185,16 @@ class _Waiting:
         self._done = asyncio.Event()
 
     async def fired(self) -> Fired:
-        cluster, system = self._cluster, self._system
-        if isinstance(system, WritesEvents) and isinstance(cluster, TellsEventsAtOnce):
-            stop = cluster.watch_events(self._at_once)
+        files, system = self._cluster.files, self._system
+        if isinstance(system, WritesEvents) and isinstance(files, TellsEventsAtOnce):
+            stop = files.watch_events(self._at_once)
             try:
                 await self._look("the first look", None)
                 await self._done.wait()
             finally:
                 stop()
-        elif isinstance(system, WritesEvents) and isinstance(cluster, ReadsDataFiles):
-            await self._follow(cluster, system.events_file)
+        elif isinstance(system, WritesEvents) and isinstance(files, ReadsDataFiles):
+            await self._follow(files, system.events_file)
         elif self._trigger.kind == "event":
             raise HarnessError(f"events of {system.name} can't be read here while it runs")
         else:
@@ -200,7 +202,7 @@ class _Waiting:
         assert self._fired is not None
         return self._fired
 
-    def _at_once(self, node: str, event: Mapping[str, Any]) -> None:
+    def _at_once(self, node: str, event: Mapping[str, object]) -> None:
         self._count(node, self._matcher.of_event(node, event), "an event, at once", 0.0)
 
     def _count(self, node: str, what: str, noticed_by: str, late_ms: float | None) -> None:
@@ -229,17 +231,17 @@ class _Waiting:
             since_ns = asked_ns
             await self._pause(OBSERVE_EVERY_MS)
 
-    async def _follow(self, cluster: ReadsDataFiles, path: str) -> None:
+    async def _follow(self, data: ReadsDataFiles, path: str) -> None:
         how = f"the file of events, read every {EVENTS_EVERY_MS} ms"
         files = {node: _Lines() for node in self._nodes}
         for node, lines in files.items():
-            lines.add(await _read(cluster, node, path, 0))
+            lines.add(await _read(data, node, path, 0))
         since_ns = self._now_ns()
         await self._look("the first look", None)
         while not self._done.is_set():
             now_ns = self._now_ns()
             for node, lines in files.items():
-                for event in lines.add(await _read(cluster, node, path, lines.offset)):
+                for event in lines.add(await _read(data, node, path, lines.offset)):
                     what = self._matcher.of_event(node, event)
                     self._count(node, what, how, (self._now_ns() - since_ns) / 1e6)
             since_ns = now_ns
@@ -258,7 +260,7 @@ class _Lines:
     _is_found: bool = False
     _rest: bytes = b""
 
-    def add(self, more: bytes | None) -> list[dict[str, Any]]:
+    def add(self, more: bytes | None) -> list[dict[str, object]]:
         """The events whose lines are whole now. What is there when the node can be looked into for
         the first time is old, and None says that it can't be now."""
         if more is None:
@@ -271,15 +273,15 @@ class _Lines:
         found = []
         for line in whole:
             try:
-                found.append(msgspec.json.decode(line, type=dict[str, Any]))
+                found.append(msgspec.json.decode(line, type=dict[str, object]))
             except msgspec.DecodeError:
                 continue  # a torn line: a node that was killed left it
         return found
 
 
-async def _read(cluster: ReadsDataFiles, node: str, path: str, offset: int) -> bytes | None:
+async def _read(data: ReadsDataFiles, node: str, path: str, offset: int) -> bytes | None:
     """None of a node that can't be looked into now."""
     try:
-        return await cluster.read_data(node, path, offset)
+        return await data.read(node, path, offset)
     except HarnessError:
         return None

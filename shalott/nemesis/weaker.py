@@ -7,7 +7,6 @@ amounts and parameters, fewer nodes, fewer links. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
@@ -74,14 +73,14 @@ def _smaller_parameters(action: FaultAction, record: FaultRecord) -> Iterator[Fa
             yield replace(action, parameters={**to_plan(parameters), name: value})
 
 
-def _drawn(action: FaultAction, record: FaultRecord) -> list[tuple[Any, tuple[Any, ...]]]:
+def _drawn(action: FaultAction, record: FaultRecord) -> list[tuple[object, tuple[object, ...]]]:
     """Each value that a schedule draws for such an action, with the choices there are."""
     parameters = make_parameters(record.parameters, action.parameters)
     told = [(getattr(parameters, name), choices) for name, choices in record.choices.items()]
     return [(action.amount, record.amounts), *told] if record.amounts else told
 
 
-def _place(value: Any, choices: tuple[Any, ...]) -> int:
+def _place(value: object, choices: tuple[object, ...]) -> int:
     """Behind the last one for what is none of the choices."""
     return choices.index(value) if value in choices else len(choices)
 

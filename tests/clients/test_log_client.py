@@ -9,8 +9,8 @@ import pytest
 from shalott.broker.rocket.config import parse_address
 from shalott.broker.rocket.processor import puts as outcomes
 from shalott.broker.rocket.remoting.command import Command, ResponseCode, response
-from shalott.clients.rocketmq.log_client import LogClient
 from shalott.clients.rocketmq import log_client
+from shalott.clients.rocketmq.log_client import LogClient
 from shalott.core.errors import Definite, Indefinite, Unreachable
 from shalott.core.message_body import encode_body
 from shalott.core.op import Completion, Invocation

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shalott.cluster.archives import unpack
+from shalott.cluster.node_files import unpack
 
 pytestmark = pytest.mark.unit
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 import docker
 import pytest
 
-from shalott.cluster.base import NodeSpec
 from shalott.cluster.docker.containers import READINGS_MAX, Machine, collect
+from shalott.cluster.nodes import NodeSpec
 
 pytestmark = pytest.mark.unit
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from shalott.cluster.nodes import CLIENTS
+from shalott.cluster.parts import CutsClients, ReadsDataFiles
 from shalott.cluster.sim.backend import SimCluster
-from shalott.cluster.told import CLIENTS, CutsClients, ReadsDataFiles
 from shalott.nemesis.clients import connects
 from tests.world.cluster.backends import World, booted_world
 from tests.world.cluster.fake_system import answers, echoes
@@ -49,19 +50,19 @@ def test_clients_do_not_reach_one_port_and_everything_else_goes_on(
     world: World, links: tuple[tuple[str, str], ...]
 ) -> None:
     cluster = world.cluster
-    assert isinstance(cluster, CutsClients) and "cut-clients" in cluster.capabilities
+    assert isinstance(cluster.links, CutsClients) and "cut-clients" in cluster.capabilities
 
     async def check() -> None:
         assert await reached(world, "n1", "management")
-        await cluster.set_client_cuts(links, ["management"])
-        assert list(await cluster.client_cuts()) == sorted(links)
+        await cluster.links.set_client_cuts(links, ["management"])
+        assert list(await cluster.links.client_cuts()) == sorted(links)
         assert not await reached(world, "n1", "management")
         assert await reached(world, "n1", "cluster"), "its other port"
         assert await reached(world, "n2", "management"), "another node"
         for pair in (("n1", "n2"), ("n2", "n1")):
-            assert await world.cluster.reach(*pair), "the nodes reach each other"
-        await cluster.set_client_cuts((), ["management"])
-        assert list(await cluster.client_cuts()) == []
+            assert await world.cluster.links.reach(*pair), "the nodes reach each other"
+        await cluster.links.set_client_cuts((), ["management"])
+        assert list(await cluster.links.client_cuts()) == []
         assert await answers(world.cluster, "n1")
         assert await echoes(world.cluster, "n1", "n2", held=False)
 
@@ -70,18 +71,18 @@ def test_clients_do_not_reach_one_port_and_everything_else_goes_on(
 
 def test_cuts_of_clients_and_of_nodes_stand_beside_each_other(world: World) -> None:
     cluster = world.cluster
-    assert isinstance(cluster, CutsClients)
+    assert isinstance(cluster.links, CutsClients)
 
     async def check() -> None:
-        await cluster.set_client_cuts([REQUESTS], ["management"])
-        await world.cluster.cut([("n2", "n3")])
+        await cluster.links.set_client_cuts([REQUESTS], ["management"])
+        await world.cluster.links.cut([("n2", "n3")])
         assert not await reached(world, "n1", "management")
-        assert not await world.cluster.reach("n2", "n3", 200)
-        await world.cluster.mend([("n2", "n3")])
-        assert await world.cluster.reach("n2", "n3")
+        assert not await world.cluster.links.reach("n2", "n3", 200)
+        await world.cluster.links.mend([("n2", "n3")])
+        assert await world.cluster.links.reach("n2", "n3")
         assert not await reached(world, "n1", "management"), "a mend of nodes' links is none of it"
         await world.cluster.heal()
-        assert list(await cluster.client_cuts()) == []
+        assert list(await cluster.links.client_cuts()) == []
         assert await answers(world.cluster, "n1")
 
     world.run(check())
@@ -101,14 +102,15 @@ def test_a_file_is_read_while_its_node_runs(
 ) -> None:
     with booted_world(backend, tmp_path_factory.mktemp("work")) as world:
         cluster = world.cluster
-        assert isinstance(cluster, ReadsDataFiles) and "trigger-event" in cluster.capabilities
+        files = cluster.files
+        assert isinstance(files, ReadsDataFiles) and "trigger-event" in cluster.capabilities
 
         async def check() -> None:
             await world.make_whole()
-            whole = await cluster.read_data("n1", "events.jsonl", 0)
+            whole = await files.read("n1", "events.jsonl", 0)
             assert whole.startswith(b"{")
-            assert await cluster.read_data("n1", "events.jsonl", 3) == whole[3:]
-            assert await cluster.read_data("n1", "events.jsonl", len(whole)) == b""
-            assert await cluster.read_data("n1", "nothing.jsonl", 0) == b""
+            assert await files.read("n1", "events.jsonl", 3) == whole[3:]
+            assert await files.read("n1", "events.jsonl", len(whole)) == b""
+            assert await files.read("n1", "nothing.jsonl", 0) == b""
 
         world.run(check())

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from shalott.cluster import faketime
-from shalott.cluster.base import Cluster
-from shalott.cluster.docker import backend as docker_backend
-from shalott.cluster.docker.backend import DockerCluster
-from shalott.cluster.docker.clocks import Clocks
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.docker import clocks as docker_clocks
+from shalott.cluster.docker.backend import DockerCluster, DockerOptions
+from shalott.cluster.docker.clocks import ContainerClocks
+from shalott.cluster.docker.container_nodes import ContainerNodes
 from shalott.cluster.faketime import check_program, file_text
 from shalott.core.errors import MissingCapability, UsageError
 from shalott.nemesis.clocks import FAULTS
@@ -66,11 +68,13 @@ def test_a_drift_is_made_of_small_steps_and_a_heal_ends_it() -> None:
     async def scene() -> None:
         written: list[float] = []
 
-        async def write(node: str, text: str) -> None:
-            written.append(float(text))
+        class WrittenDown(ContainerClocks):
+            async def _write(self, node: str, text: str) -> None:
+                written.append(float(text))
 
-        one = Clocks(write)
-        await one.set("n1", 0, 100_000)
+        links = SimpleNamespace(enters=True)
+        one = WrittenDown(ContainerNodes(NODES, "a-run", keep=False), links, is_wanted=True)
+        await one.set("n1", drift_ppm=100_000)
         await asyncio.sleep(0.2)
         await one.heal()
         assert len(written) > 3 and written[-1] == 0
@@ -98,7 +102,7 @@ async def run_faults(cluster: Cluster, recorder: MemoryRecorder, *actions: Any) 
 @pytest.mark.docker
 def test_clock_faults_are_proved_inside_the_nodes_environment() -> None:
     recorder = MemoryRecorder()
-    cluster = DockerCluster(NODES, fresh_run_id(), clocks=True)
+    cluster = DockerCluster(NODES, fresh_run_id(), DockerOptions(clocks=True))
     amounts = {"clock-skew": 20_000, "clock-jump": -5000, "clock-strobe": 5000}
     actions = [
         of_kind(record.name, amounts[record.name], number=n, at_ms=100, duration_ms=3000, node=node)
@@ -119,9 +123,9 @@ def test_a_clock_file_that_is_not_read_is_found_out(monkeypatch: pytest.MonkeyPa
     def elsewhere(config_dir: str) -> dict[str, str]:
         return {**real(config_dir), "FAKETIME_TIMESTAMP_FILE": f"{config_dir}/another"}
 
-    monkeypatch.setattr(docker_backend, "clock_environment", elsewhere)
+    monkeypatch.setattr(docker_clocks, "environment", elsewhere)
     recorder = MemoryRecorder()
-    cluster = DockerCluster(NODES, fresh_run_id(), clocks=True)
+    cluster = DockerCluster(NODES, fresh_run_id(), DockerOptions(clocks=True))
     asyncio.run(run_faults(cluster, recorder, of_kind("clock-jump", 5000, duration_ms=500)))
     (row,) = recorder.faults()
     assert row["proved_effective"] is False
@@ -133,10 +137,10 @@ def test_nodes_of_other_plans_have_the_hosts_clock_and_pay_nothing() -> None:
         cluster = DockerCluster(NODES[:1], fresh_run_id())
         try:
             await cluster.boot(FakeSystem())
-            said = await cluster.run_command("n1", ["env"])
+            said = await cluster.processes.run_command("n1", ["env"])
             assert "LD_PRELOAD" not in said.output and "FAKETIME" not in said.output
             with pytest.raises(MissingCapability, match="hosts whose nodes were started for it"):
-                await cluster.set_clock("n1", offset_ms=5)
+                await cluster.clocks.set("n1", offset_ms=5)
         finally:
             await cluster.teardown()
 
@@ -152,7 +156,7 @@ class GoSystem(FakeSystem):
     image = str(ETCD)
 
     def node_specs(self, topology: Any) -> Any:
-        from shalott.cluster.base import NodeSpec
+        from shalott.cluster.nodes import NodeSpec
 
         return [NodeSpec(name=n, image=self.image, command=("etcd",)) for n in topology.listen]
 
@@ -160,11 +164,11 @@ class GoSystem(FakeSystem):
 @pytest.mark.docker
 def test_a_go_program_is_refused_before_any_node_starts() -> None:
     async def scene() -> None:
-        cluster = DockerCluster(NODES, fresh_run_id(), clocks=True)
+        cluster = DockerCluster(NODES, fresh_run_id(), DockerOptions(clocks=True))
         try:
             with pytest.raises(UsageError, match="n1 can't have a clock of its own: etcd is a Go"):
                 await cluster.boot(GoSystem())
-            assert (await cluster.status("n1")).state == "absent"
+            assert (await cluster.processes.status("n1")).state == "absent"
         finally:
             await cluster.teardown()
 

@@ -1,4 +1,4 @@
-"""The contract of cluster/base.py, held by every backend alike. The nodes are fake
+"""The contract of cluster/cluster.py, held by every backend alike. The nodes are fake
 (tests/world/cluster/fake_node.py); the faults are real."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from shalott.cluster.base import Cluster, DiskFaults, NodeExit, ignore_exit
-from shalott.cluster.keeping import KeepsMachines
+from shalott.cluster.cluster import Cluster, ignore_exit
+from shalott.cluster.nodes import DiskFaults, LinkShape, NodeExit
 from shalott.cluster.sim.backend import SimCluster
 from tests.world.cluster.backends import READY_MS, World, booted_world
 from tests.world.cluster.fake_system import (
@@ -73,7 +73,7 @@ async def eventually_echoes(world: World, source: str, destination: str, *, held
 def test_every_node_answers_after_boot(world: World) -> None:
     async def check() -> None:
         for node in NODES:
-            assert (await world.cluster.status(node)).state == "running"
+            assert (await world.cluster.processes.status(node)).state == "running"
             assert await answers(world.cluster, node)
 
     world.run(check())
@@ -91,8 +91,8 @@ def test_data_and_address_outlive_a_kill(world: World) -> None:
     async def check() -> None:
         endpoint = world.cluster.endpoint("n1", "cluster")
         before = await starts(world.cluster, "n1")
-        await world.cluster.kill("n1")
-        await world.cluster.start("n1")
+        await world.cluster.processes.kill("n1")
+        await world.cluster.processes.start("n1")
         await world.system.await_ready(world.cluster, ["n1"], READY_MS)
         assert await starts(world.cluster, "n1") == before + 1
         assert world.cluster.endpoint("n1", "cluster") == endpoint
@@ -102,12 +102,12 @@ def test_data_and_address_outlive_a_kill(world: World) -> None:
 
 def test_kill_returns_when_the_process_is_gone(world: World) -> None:
     async def check() -> None:
-        await world.cluster.kill("n2")
-        status = await world.cluster.status("n2")
+        await world.cluster.processes.kill("n2")
+        status = await world.cluster.processes.status("n2")
         assert (status.state, status.exit_code, status.pid) == ("exited", 137, None)
         assert not await answers(world.cluster, "n2")
-        assert not await world.cluster.reach("n1", "n2", CUT_PROBE_MS)
-        assert not await world.cluster.reach("n2", "n1", CUT_PROBE_MS)
+        assert not await world.cluster.links.reach("n1", "n2", CUT_PROBE_MS)
+        assert not await world.cluster.links.reach("n2", "n1", CUT_PROBE_MS)
 
     world.run(check())
 
@@ -115,19 +115,19 @@ def test_kill_returns_when_the_process_is_gone(world: World) -> None:
 def test_killing_a_dead_node_and_starting_a_running_one_change_nothing(world: World) -> None:
     async def check() -> None:
         before = await starts(world.cluster, "n1")
-        await world.cluster.start("n1")
+        await world.cluster.processes.start("n1")
         assert await starts(world.cluster, "n1") == before
-        await world.cluster.kill("n1")
-        await world.cluster.kill("n1")
-        assert (await world.cluster.status("n1")).state == "exited"
+        await world.cluster.processes.kill("n1")
+        await world.cluster.processes.kill("n1")
+        assert (await world.cluster.processes.status("n1")).state == "exited"
 
     world.run(check())
 
 
 def test_stop_is_sigterm(world: World) -> None:
     async def check() -> None:
-        await world.cluster.stop("n3")
-        assert (await world.cluster.status("n3")).exit_code == 128 + 15
+        await world.cluster.processes.stop("n3")
+        assert (await world.cluster.processes.status("n3")).exit_code == 128 + 15
 
     world.run(check())
 
@@ -135,8 +135,8 @@ def test_stop_is_sigterm(world: World) -> None:
 def test_stop_kills_a_node_that_ignores_it(world: World) -> None:
     async def check() -> None:
         await management(world.cluster, "n3").get("/deaf")
-        await world.cluster.stop("n3", timeout_ms=1000)
-        assert (await world.cluster.status("n3")).exit_code == 137
+        await world.cluster.processes.stop("n3", timeout_ms=1000)
+        assert (await world.cluster.processes.status("n3")).exit_code == 137
 
     world.run(check())
 
@@ -144,11 +144,11 @@ def test_stop_kills_a_node_that_ignores_it(world: World) -> None:
 def test_a_paused_node_is_silent_and_goes_on_where_it_was(world: World) -> None:
     async def check() -> None:
         before = await starts(world.cluster, "n2")
-        await world.cluster.pause("n2")
-        assert (await world.cluster.status("n2")).state == "paused"
+        await world.cluster.processes.pause("n2")
+        assert (await world.cluster.processes.status("n2")).state == "paused"
         assert not await answers(world.cluster, "n2")
-        await world.cluster.resume("n2")
-        assert (await world.cluster.status("n2")).state == "running"
+        await world.cluster.processes.resume("n2")
+        assert (await world.cluster.processes.status("n2")).state == "running"
         assert await starts(world.cluster, "n2") == before
 
     world.run(check())
@@ -156,15 +156,15 @@ def test_a_paused_node_is_silent_and_goes_on_where_it_was(world: World) -> None:
 
 def test_a_paused_node_can_be_killed_and_stopped(world: World) -> None:
     async def check() -> None:
-        await world.cluster.pause("n2")
-        await world.cluster.kill("n2")
-        assert (await world.cluster.status("n2")).state == "exited"
+        await world.cluster.processes.pause("n2")
+        await world.cluster.processes.kill("n2")
+        assert (await world.cluster.processes.status("n2")).state == "exited"
         await world.make_whole()
-        await world.cluster.pause("n2")
-        await world.cluster.stop("n2", timeout_ms=5000)
-        assert (await world.cluster.status("n2")).exit_code == 128 + 15
+        await world.cluster.processes.pause("n2")
+        await world.cluster.processes.stop("n2", timeout_ms=5000)
+        assert (await world.cluster.processes.status("n2")).exit_code == 128 + 15
         await world.make_whole()
-        assert (await world.cluster.status("n2")).state == "running"
+        assert (await world.cluster.processes.status("n2")).state == "running"
 
     world.run(check())
 
@@ -173,12 +173,12 @@ def test_a_cut_hangs_connections_and_a_mend_lets_them_go_on(world: World) -> Non
     async def check() -> None:
         both = [("n1", "n2"), ("n2", "n1")]
         assert await echoes(world.cluster, "n1", "n2", held=True)
-        await world.cluster.cut(both)
+        await world.cluster.links.cut(both)
         assert not await echoes(world.cluster, "n1", "n2", held=True), "established"
         assert not await echoes(world.cluster, "n1", "n2"), "new"
         assert await echoes(world.cluster, "n1", "n3"), "others are not hit"
         assert await answers(world.cluster, "n2"), "clients are not hit"
-        await world.cluster.mend(both)
+        await world.cluster.links.mend(both)
         # The node keeps its connection only while it is neither reset nor closed.
         assert await eventually_echoes(world, "n1", "n2", held=True)
         assert await eventually_echoes(world, "n1", "n2", held=False)
@@ -188,67 +188,67 @@ def test_a_cut_hangs_connections_and_a_mend_lets_them_go_on(world: World) -> Non
 
 def test_reach_proves_each_direction_by_itself(world: World) -> None:
     async def check() -> None:
-        assert await world.cluster.reach("n1", "n2")
-        await world.cluster.cut([("n1", "n2")])
-        assert not await world.cluster.reach("n1", "n2", CUT_PROBE_MS)
-        assert await world.cluster.reach("n2", "n1")
+        assert await world.cluster.links.reach("n1", "n2")
+        await world.cluster.links.cut([("n1", "n2")])
+        assert not await world.cluster.links.reach("n1", "n2", CUT_PROBE_MS)
+        assert await world.cluster.links.reach("n2", "n1")
         assert not await echoes(world.cluster, "n1", "n2"), "a round trip needs both ways"
         assert not await echoes(world.cluster, "n2", "n1"), "also from the other side"
-        await world.cluster.mend([("n1", "n2")])
-        assert await world.cluster.reach("n1", "n2")
+        await world.cluster.links.mend([("n1", "n2")])
+        assert await world.cluster.links.reach("n1", "n2")
 
     world.run(check())
 
 
 def test_cuts_are_counted_and_late_mends_do_nothing(world: World) -> None:
     async def check() -> None:
-        await world.cluster.cut([("n1", "n2"), ("n1", "n3")])
-        await world.cluster.cut([("n1", "n2")])
-        await world.cluster.mend([("n1", "n2"), ("n1", "n3")])
-        assert not await world.cluster.reach("n1", "n2", CUT_PROBE_MS)
-        assert await world.cluster.reach("n1", "n3")
-        await world.cluster.mend([("n1", "n2")])
-        assert await world.cluster.reach("n1", "n2")
-        await world.cluster.mend([("n1", "n2")])
-        await world.cluster.cut([("n1", "n2")])
-        assert not await world.cluster.reach("n1", "n2", CUT_PROBE_MS)
+        await world.cluster.links.cut([("n1", "n2"), ("n1", "n3")])
+        await world.cluster.links.cut([("n1", "n2")])
+        await world.cluster.links.mend([("n1", "n2"), ("n1", "n3")])
+        assert not await world.cluster.links.reach("n1", "n2", CUT_PROBE_MS)
+        assert await world.cluster.links.reach("n1", "n3")
+        await world.cluster.links.mend([("n1", "n2")])
+        assert await world.cluster.links.reach("n1", "n2")
+        await world.cluster.links.mend([("n1", "n2")])
+        await world.cluster.links.cut([("n1", "n2")])
+        assert not await world.cluster.links.reach("n1", "n2", CUT_PROBE_MS)
 
     world.run(check())
 
 
 def test_a_cut_outlives_a_restart(world: World) -> None:
     async def check() -> None:
-        await world.cluster.cut([("n1", "n2")])
-        await world.cluster.kill("n2")
-        await world.cluster.start("n2")
+        await world.cluster.links.cut([("n1", "n2")])
+        await world.cluster.processes.kill("n2")
+        await world.cluster.processes.start("n2")
         await world.system.await_ready(world.cluster, ["n2"], READY_MS)
-        assert not await world.cluster.reach("n1", "n2", CUT_PROBE_MS)
-        assert await world.cluster.reach("n2", "n1")
+        assert not await world.cluster.links.reach("n1", "n2", CUT_PROBE_MS)
+        assert await world.cluster.links.reach("n2", "n1")
 
     world.run(check())
 
 
 def test_a_link_can_be_cut_and_mended_while_its_end_is_paused(world: World) -> None:
     async def check() -> None:
-        await world.cluster.pause("n2")
-        assert await world.cluster.reach("n1", "n2"), "a paused node's kernel still receives"
-        await world.cluster.cut([("n1", "n2")])
-        assert not await world.cluster.reach("n1", "n2", CUT_PROBE_MS)
-        await world.cluster.mend([("n1", "n2")])
-        assert await world.cluster.reach("n1", "n2")
+        await world.cluster.processes.pause("n2")
+        assert await world.cluster.links.reach("n1", "n2"), "a paused node's kernel still receives"
+        await world.cluster.links.cut([("n1", "n2")])
+        assert not await world.cluster.links.reach("n1", "n2", CUT_PROBE_MS)
+        await world.cluster.links.mend([("n1", "n2")])
+        assert await world.cluster.links.reach("n1", "n2")
 
     world.run(check())
 
 
 def test_heal_undoes_cuts_and_pauses_but_starts_nothing(world: World) -> None:
     async def check() -> None:
-        await world.cluster.cut([("n1", "n2"), ("n2", "n1"), ("n1", "n2")])
-        await world.cluster.pause("n2")
-        await world.cluster.kill("n3")
+        await world.cluster.links.cut([("n1", "n2"), ("n2", "n1"), ("n1", "n2")])
+        await world.cluster.processes.pause("n2")
+        await world.cluster.processes.kill("n3")
         await world.cluster.heal()
-        assert await world.cluster.reach("n1", "n2")
+        assert await world.cluster.links.reach("n1", "n2")
         assert await answers(world.cluster, "n2", timeout_ms=3000)
-        assert (await world.cluster.status("n3")).state == "exited"
+        assert (await world.cluster.processes.status("n3")).state == "exited"
 
     world.run(check())
 
@@ -259,7 +259,7 @@ def test_a_throttled_link_is_slow_and_heal_restores_it(world: World) -> None:
 
     async def check() -> None:
         quick = await bulk_seconds(world.cluster, "n1", "n2")
-        await world.cluster.shape("n1", "n2", rate_bytes_s=64 * 1024)
+        await world.cluster.links.shape("n1", "n2", LinkShape(rate_bytes_s=64 * 1024))
         # 128 KiB, of which the line may take 32 at once.
         assert await bulk_seconds(world.cluster, "n1", "n2") >= 1.4
         await world.cluster.heal()
@@ -273,12 +273,12 @@ def test_a_delayed_link_delays_what_it_carries(world: World) -> None:
         pytest.skip("this kernel can't delay packets")
 
     async def check() -> None:
-        await world.cluster.shape("n1", "n2", delay_ms=150)
+        await world.cluster.links.shape("n1", "n2", LinkShape(delay_ms=150))
         loop = asyncio.get_running_loop()
         before = loop.time()
         assert await echoes(world.cluster, "n1", "n2")
         assert loop.time() - before >= 0.150
-        await world.cluster.shape("n1", "n2")
+        await world.cluster.links.shape("n1", "n2", LinkShape())
         assert await echoes(world.cluster, "n1", "n2")
 
     world.run(check())
@@ -286,9 +286,9 @@ def test_a_delayed_link_delays_what_it_carries(world: World) -> None:
 
 def test_wipe_removes_a_stopped_nodes_data(world: World) -> None:
     async def check() -> None:
-        await world.cluster.kill("n3")
-        await world.cluster.wipe("n3")
-        await world.cluster.start("n3")
+        await world.cluster.processes.kill("n3")
+        await world.cluster.files.wipe("n3")
+        await world.cluster.processes.start("n3")
         await world.system.await_ready(world.cluster, ["n3"], READY_MS)
         assert await starts(world.cluster, "n3") == 1
 
@@ -297,24 +297,24 @@ def test_wipe_removes_a_stopped_nodes_data(world: World) -> None:
 
 def test_machines_that_are_kept_have_no_past(world: World, tmp_path: Path) -> None:
     cluster = world.cluster
-    if not isinstance(cluster, KeepsMachines):
+    if not cluster.is_reusable:
         pytest.skip("its machines are made anew for each run")
     told: list[NodeExit] = []
 
     async def check() -> None:
         before = [cluster.endpoint(node, "management") for node in NODES]
         cluster.on_exit = told.append
-        await cluster.cut([("n1", "n2"), ("n2", "n1")])
-        await cluster.pause("n2")
-        await cluster.kill("n3")
+        await cluster.links.cut([("n1", "n2"), ("n2", "n1")])
+        await cluster.processes.pause("n2")
+        await cluster.processes.kill("n3")
         await cluster.clear()
-        assert [(await cluster.status(node)).state for node in NODES] == ["exited"] * 3
+        assert [(await cluster.processes.status(node)).state for node in NODES] == ["exited"] * 3
         await cluster.boot_again(FakeSystem())
         await world.system.await_ready(cluster, NODES, READY_MS)
         assert [await starts(cluster, node) for node in NODES] == [1, 1, 1]
         assert [cluster.endpoint(node, "management") for node in NODES] == before
-        assert await cluster.reach("n1", "n2") and await cluster.reach("n2", "n1")
-        await cluster.collect(tmp_path)
+        assert await cluster.links.reach("n1", "n2") and await cluster.links.reach("n2", "n1")
+        await cluster.files.collect(tmp_path)
         # Each said so once, however often it had been started before.
         printed = [(tmp_path / node / "output.log").read_text() for node in NODES]
         assert [text.count(" starts for the") for text in printed] == [1, 1, 1]
@@ -329,9 +329,9 @@ def test_commands_run_in_the_nodes_world_and_end_at_their_timeout(world: World) 
         pytest.skip("a simulated node has no shell")
 
     async def check() -> None:
-        said = await world.cluster.run_command("n1", ["sh", "-c", "echo here; exit 3"])
+        said = await world.cluster.processes.run_command("n1", ["sh", "-c", "echo here; exit 3"])
         assert (said.exit_code, said.output.strip()) == (3, "here")
-        hung = await world.cluster.run_command("n1", ["sleep", "60"], timeout_ms=200)
+        hung = await world.cluster.processes.run_command("n1", ["sleep", "60"], timeout_ms=200)
         assert hung.exit_code == 124
 
     world.run(check())
@@ -339,12 +339,12 @@ def test_commands_run_in_the_nodes_world_and_end_at_their_timeout(world: World) 
 
 def test_collect_brings_output_and_events_of_all_lives(world: World, tmp_path: Path) -> None:
     async def check() -> None:
-        await world.cluster.kill("n1")
-        await world.cluster.start("n1")
+        await world.cluster.processes.kill("n1")
+        await world.cluster.processes.start("n1")
         await world.system.await_ready(world.cluster, ["n1"], READY_MS)
-        assert "n1 starts" in await world.cluster.output("n1")
-        await world.cluster.kill("n2")
-        await world.cluster.collect(tmp_path)
+        assert "n1 starts" in await world.cluster.files.output("n1")
+        await world.cluster.processes.kill("n2")
+        await world.cluster.files.collect(tmp_path)
 
     world.run(check())
     for node in NODES:
@@ -357,12 +357,12 @@ def test_faults_of_many_callers_compose(world: World) -> None:
     async def check() -> None:
         async def flap(link: tuple[str, str]) -> None:
             for _ in range(2):
-                await world.cluster.cut([link])
-                await world.cluster.mend([link])
+                await world.cluster.links.cut([link])
+                await world.cluster.links.mend([link])
 
         links = [(a, b) for a in NODES for b in NODES if a != b]
         await asyncio.gather(*map(flap, links))
-        reached = await asyncio.gather(*(world.cluster.reach(*link) for link in links))
+        reached = await asyncio.gather(*(world.cluster.links.reach(*link) for link in links))
         assert all(reached)
 
     world.run(check())
@@ -378,14 +378,14 @@ def test_an_end_that_nobody_asked_for_is_told_and_no_other(world: World) -> None
     async def check() -> None:
         cluster, told = world.cluster, asyncio.Queue[NodeExit]()
         cluster.on_exit = told.put_nowait
-        await cluster.kill(NODES[0])
-        await cluster.start(NODES[0])
-        await cluster.stop(NODES[1])
+        await cluster.processes.kill(NODES[0])
+        await cluster.processes.start(NODES[0])
+        await cluster.processes.stop(NODES[1])
         await end_from_outside(cluster, NODES[2])
         ended = await asyncio.wait_for(told.get(), BACK_AFTER_S)
         assert (ended.node, ended.exit_code) == (NODES[2], KILLED)
-        await cluster.start(NODES[2])
-        await cluster.kill(NODES[2])
+        await cluster.processes.start(NODES[2])
+        await cluster.processes.kill(NODES[2])
         assert told.empty(), "what the harness does is no news"
         cluster.on_exit = ignore_exit
 
@@ -400,14 +400,14 @@ def test_a_power_loss_leaves_what_was_synced(world: World) -> None:
 
     async def check() -> None:
         before = await starts(world.cluster, "n2")
-        said = await world.cluster.run_command("n2", ["sh", "-c", KEEP.format(data=data)])
+        said = await world.cluster.processes.run_command("n2", ["sh", "-c", KEEP.format(data=data)])
         assert said.exit_code == 0, said
-        await world.cluster.power_off("n2")
-        assert (await world.cluster.status("n2")).state == "exited"
-        await world.cluster.start("n2")
+        await world.cluster.processes.power_off("n2")
+        assert (await world.cluster.processes.status("n2")).state == "exited"
+        await world.cluster.processes.start("n2")
         await world.system.await_ready(world.cluster, ["n2"], READY_MS)
         assert await starts(world.cluster, "n2") == before + 1
-        kept = await world.cluster.run_command("n2", ["cat", f"{data}/kept"])
+        kept = await world.cluster.processes.run_command("n2", ["cat", f"{data}/kept"])
         assert (kept.exit_code, kept.output.strip()) == (0, "kept")
 
     world.run(check())
@@ -422,17 +422,17 @@ def test_disk_faults_are_felt_by_the_nodes_programs_and_healed(world: World) -> 
         """The exit code of a program that writes a new file and syncs it."""
         file = f"of={data}/filled-{next(serial)}"
         words = ["dd", "if=/dev/zero", file, "bs=4096", "count=1", "conv=fsync"]
-        return (await world.cluster.run_command(node, words)).exit_code
+        return (await world.cluster.processes.run_command(node, words)).exit_code
 
     async def check() -> None:
         assert await write("n3") == 0
         for faults in (DiskFaults(full=True), DiskFaults(fail_sync=True)):
-            await world.cluster.set_disk("n3", faults)
-            assert await world.cluster.disk_faults("n3") == faults
+            await world.cluster.disks.set("n3", faults)
+            assert await world.cluster.disks.faults("n3") == faults
             assert await write("n3") != 0
             assert await write("n1") == 0, "others are not hit"
             await world.cluster.heal()
-            assert await world.cluster.disk_faults("n3") == DiskFaults()
+            assert await world.cluster.disks.faults("n3") == DiskFaults()
             assert await write("n3") == 0
 
     world.run(check())
@@ -464,8 +464,8 @@ async def end_from_outside(cluster: Cluster, node: str) -> None:
     """SIGKILL, by somebody else than the cluster."""
     if isinstance(cluster, SimCluster):
         cluster.machines[node].end(KILLED)
-        cluster._exited(cluster.machines[node])
+        cluster.machines[node].on_exit(cluster.machines[node])
         return
-    pid = (await cluster.status(node)).pid
+    pid = (await cluster.processes.status(node)).pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from shalott.cluster.file_limits import FileLimits, read_limit
+from shalott.cluster.kernel_limits import FileLimits, read_limit
 
 pytestmark = pytest.mark.explore  # it starts a process
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from shalott.cluster.base import Endpoint
 from shalott.cluster.http import Management
+from shalott.cluster.nodes import Endpoint
 from shalott.core.errors import Definite, Indefinite
 
 pytestmark = pytest.mark.unit

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shalott.cluster.docker.images import find_recipe
-from shalott.cluster.docker.jars import fetch_jars
+from shalott.cluster.docker.images import fetch_jars, find_recipe
 from shalott.core.errors import BootFailed
 
 pytestmark = pytest.mark.unit

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shalott.cluster.links import LinkCounts
+from shalott.cluster.cut_counts import LinkCounts
 from shalott.cluster.systems.settling import is_known, nodes_to_restart
 
 pytestmark = pytest.mark.unit

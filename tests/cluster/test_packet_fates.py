@@ -7,8 +7,8 @@ import struct
 
 import pytest
 
-from shalott.cluster.base import LinkShape
 from shalott.cluster.docker.packets import chain_script
+from shalott.cluster.nodes import LinkShape
 from shalott.cluster.packets.fates import REORDER_HOLD_MS, Fate, LinkFates, damage
 from shalott.cluster.packets.queue import Packet, _attr, _parse
 

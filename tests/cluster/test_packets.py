@@ -12,16 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from shalott.cluster.base import LinkShape, PacketsSeen
 from shalott.cluster.docker.backend import DockerCluster
+from shalott.cluster.docker.container_links import ContainerLinks
 from shalott.cluster.docker.packet_engine import open_queue
 from shalott.cluster.docker.packets import list_engines, sweep_engines
+from shalott.cluster.nodes import LinkShape, PacketsSeen
 from shalott.cluster.owner import this_process
 from shalott.cluster.packets.engine import Engine
 from shalott.cluster.waiting import wait_until
 from shalott.core.errors import HarnessError
-from shalott.nemesis.checks import shape_data
-from shalott.nemesis.packet_proofs import packets_agree, packets_for
+from shalott.nemesis.links import packets_agree, packets_for
+from shalott.nemesis.proofs import shape_data
 from tests.world.cluster.backends import World, booted_world
 from tests.world.cluster.fake_system import echoes
 
@@ -52,8 +53,13 @@ def docker(world: World) -> DockerCluster:
     return world.cluster
 
 
+def links_of(cluster: DockerCluster) -> ContainerLinks:
+    assert isinstance(cluster.links, ContainerLinks)
+    return cluster.links
+
+
 async def measured(world: World, source: str, destination: str, shape: LinkShape) -> PacketsSeen:
-    return await docker(world).measure_packets(source, destination, packets_for(shape))
+    return await links_of(docker(world)).measure(source, destination, packets_for(shape))
 
 
 def data(seen: PacketsSeen) -> dict[str, float | None]:
@@ -64,15 +70,15 @@ def data(seen: PacketsSeen) -> dict[str, float | None]:
 def test_a_shape_is_measured_on_its_link_and_on_no_other(world: World, shape: LinkShape) -> None:
     async def check() -> None:
         cluster = docker(world)
-        await cluster.shape_packets("n1", "n2", shape)
-        assert await cluster.link_shape("n1", "n2") == shape
+        await cluster.links.shape("n1", "n2", shape)
+        assert await cluster.links.shape_of("n1", "n2") == shape
         seen = await measured(world, "n1", "n2", shape)
         assert packets_agree(data(seen), shape_data(shape)), seen
         for link in (("n2", "n1"), ("n3", "n2")):
             other = await measured(world, *link, LinkShape())
             assert packets_agree(data(other), shape_data(LinkShape())), (link, other)
-        await cluster.shape_packets("n1", "n2", LinkShape())
-        assert await cluster.link_shape("n1", "n2") == LinkShape()
+        await cluster.links.shape("n1", "n2", LinkShape())
+        assert await cluster.links.shape_of("n1", "n2") == LinkShape()
         seen = await measured(world, "n1", "n2", LinkShape())
         assert packets_agree(data(seen), shape_data(LinkShape())), seen
 
@@ -83,10 +89,10 @@ def test_a_shape_is_measured_on_its_link_and_on_no_other(world: World, shape: Li
 def test_a_connection_survives_all_that_happens_to_its_packets(world: World) -> None:
     async def check() -> None:
         shape = LinkShape(delay_ms=5, loss=0.1, duplicate=0.2, reorder=0.2, corrupt=0.1)
-        await docker(world).shape_packets("n1", "n2", shape)
+        await docker(world).links.shape("n1", "n2", shape)
         heard = [await echoes(world.cluster, "n1", "n2", held=True) for _ in range(10)]
         assert any(heard), "late ones time out, but nothing is lost for good"
-        counts = (await docker(world)._links._packets.state(("n1", "n2"))).counts
+        counts = (await links_of(docker(world))._packets.state(("n1", "n2"))).counts
         if counts:  # the engine's
             assert counts["seen"] >= counts["delayed"] > 0
 
@@ -97,13 +103,13 @@ def test_a_connection_survives_all_that_happens_to_its_packets(world: World) -> 
 def test_a_shape_outlives_a_restart_and_probes_of_cuts_pass_it(world: World) -> None:
     async def check() -> None:
         shape = LinkShape(delay_ms=700)
-        await docker(world).shape_packets("n1", "n2", shape)
-        await world.cluster.kill("n2")
-        await world.cluster.start("n2")
-        assert await world.cluster.link_shape("n1", "n2") == shape
+        await docker(world).links.shape("n1", "n2", shape)
+        await world.cluster.processes.kill("n2")
+        await world.cluster.processes.start("n2")
+        assert await world.cluster.links.shape_of("n1", "n2") == shape
         seen = await measured(world, "n1", "n2", shape)
         assert packets_agree(data(seen), shape_data(shape)), seen
-        assert await world.cluster.reach("n1", "n2", 400), "only a cut is a cut"
+        assert await world.cluster.links.reach("n1", "n2", 400), "only a cut is a cut"
 
     world.run(check())
     world.run(world.make_whole())
@@ -112,8 +118,8 @@ def test_a_shape_outlives_a_restart_and_probes_of_cuts_pass_it(world: World) -> 
 def test_an_engine_that_ends_leaves_a_whole_network_and_a_sentence(world: World) -> None:
     async def check() -> None:
         cluster = docker(world)
-        await cluster.shape_packets("n1", "n2", LinkShape(delay_ms=200, loss=0.5))
-        pid = cluster._links._packets._engine.pid
+        await cluster.links.shape("n1", "n2", LinkShape(delay_ms=200, loss=0.5))
+        pid = links_of(cluster)._packets._engine.pid
         if pid is None:
             pytest.skip("this host's kernel has netem")
         os.kill(pid, signal.SIGKILL)
@@ -124,15 +130,15 @@ def test_an_engine_that_ends_leaves_a_whole_network_and_a_sentence(world: World)
             return packets_agree(data(seen), shape_data(plain))
 
         def _measure_plainly(one: DockerCluster) -> PacketsSeen:
-            from shalott.cluster.docker.measuring import measure
+            from shalott.cluster.docker.probes import measure
 
-            pids = one._pids
-            return measure(pids["n1"], pids["n2"], one._addresses["n2"], 20, plain)
+            run = links_of(one)._run
+            return measure(run.pids["n1"], run.pids["n2"], run.addresses["n2"], 20, plain)
 
         assert any([await whole() for _ in range(4)]), "it was dying when it was measured"
         with pytest.raises(HarnessError, match=r"the packet engine ended \(exit code -9\)"):
-            await cluster.link_shape("n1", "n2")
-        await cluster._links._packets.close()
+            await cluster.links.shape_of("n1", "n2")
+        await links_of(cluster)._packets.close()
 
     world.run(check())
     world.run(world.make_whole())
@@ -157,9 +163,9 @@ def test_no_engine_is_left_by_a_killed_harness(tmp_path: Path) -> None:
         return not [pid for pid, _, _ in list_engines() if pid in engines]
 
     assert asyncio.run(wait_until(gone, 5, 0.01))
-    from shalott.harness.run import backends
+    from shalott.harness.run import backends as select
 
-    assert any(run_id in sentence for sentence in backends.sweep_all())
+    assert any(run_id in sentence for sentence in select.sweep_all())
 
 
 def test_the_engine_of_a_dead_harness_is_swept_and_that_of_a_live_one_is_not() -> None:

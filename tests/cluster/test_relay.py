@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from shalott.cluster.base import Endpoint
-from shalott.cluster.local.links import HELD_BYTES_MAX
-from shalott.cluster.local.relay import HOST, Relays
+from shalott.cluster.local.relay import HELD_BYTES_MAX, HOST, Relays
+from shalott.cluster.nodes import Endpoint
 
 pytestmark = pytest.mark.unit
 

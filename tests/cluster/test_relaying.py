@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from shalott.cluster.base import Endpoint
 from shalott.cluster.local.relay import HOST
-from shalott.cluster.local.relaying import RelayProcess
+from shalott.cluster.local.relay_link import RelayProcess
+from shalott.cluster.nodes import Endpoint
 from shalott.cluster.owner import process_state
 from shalott.cluster.stalls import STALL_S, Stall
 from shalott.cluster.waiting import wait_until

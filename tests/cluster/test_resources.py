@@ -11,11 +11,10 @@ import msgspec
 import pytest
 
 from shalott.cluster import forking
-from shalott.cluster.base import NodeExit, NodeSpec, Topology
 from shalott.cluster.cgroups import Hierarchy, groups_of, read_hierarchies
-from shalott.cluster.docker.backend import DockerCluster
-from shalott.cluster.file_limits import FileLimits
-from shalott.cluster.resources import PLENTY, Shortage
+from shalott.cluster.docker.backend import DockerCluster, DockerOptions
+from shalott.cluster.kernel_limits import FileLimits
+from shalott.cluster.nodes import PLENTY, NodeExit, NodeSpec, Shortage, Topology
 from shalott.cluster.waiting import wait_until
 from shalott.core.errors import ClientError, HarnessError
 from tests.cluster.test_clocks import run_faults
@@ -36,7 +35,7 @@ def in_a_container(scene: Scene, system: FakeSystem | None = None) -> None:
     """One node, with a /tmp that can be filled."""
 
     async def play() -> None:
-        cluster = DockerCluster(NODES[:1], fresh_run_id(), small_tmp=True)
+        cluster = DockerCluster(NODES[:1], fresh_run_id(), DockerOptions(small_tmp=True))
         booted = system or FakeSystem()
         try:
             await cluster.boot(booted)
@@ -56,7 +55,7 @@ async def use(cluster: DockerCluster, what: str) -> tuple[int, Any]:
 async def await_shortage(cluster: DockerCluster, shortage: Shortage) -> None:
     async with asyncio.timeout(10):
         while True:
-            if await cluster.shortage("n1") == shortage:
+            if await cluster.resources.seen("n1") == shortage:
                 return
             await asyncio.sleep(0.01)
 
@@ -64,7 +63,7 @@ async def await_shortage(cluster: DockerCluster, shortage: Shortage) -> None:
 @pytest.mark.docker
 def test_every_shortage_is_proved_and_healed() -> None:
     recorder = MemoryRecorder()
-    cluster = DockerCluster(NODES, fresh_run_id(), small_tmp=True)
+    cluster = DockerCluster(NODES, fresh_run_id(), DockerOptions(small_tmp=True))
     actions = [
         of_kind(kind, amount, number=n, at_ms=100, duration_ms=1500, node=NODES[n % 3])
         for n, (kind, amount) in enumerate(KINDS, start=1)
@@ -81,12 +80,12 @@ def test_every_shortage_is_proved_and_healed() -> None:
 @pytest.mark.docker
 def test_a_process_gets_the_share_of_a_cpu_that_is_left_to_it() -> None:
     async def scene(cluster: DockerCluster) -> None:
-        await cluster.set_shortage("n1", Shortage(cpu_percent=10))
-        assert await cluster.shortage("n1") == Shortage(cpu_percent=10)
+        await cluster.resources.set("n1", Shortage(cpu_percent=10))
+        assert await cluster.resources.seen("n1") == Shortage(cpu_percent=10)
         _, took_s = await use(cluster, "cpu")
         assert took_s > 0.5, "0.1 s of CPU at a tenth of one"
-        await cluster.set_shortage("n1", PLENTY)
-        assert await cluster.shortage("n1") == PLENTY
+        await cluster.resources.set("n1", PLENTY)
+        assert await cluster.resources.seen("n1") == PLENTY
 
     in_a_container(scene)
 
@@ -104,19 +103,21 @@ def test_calls_that_ask_for_more_fail_until_it_is_healed(
     shortage: Shortage, what: str, said: str
 ) -> None:
     async def scene(cluster: DockerCluster) -> None:
-        await cluster.set_shortage("n1", shortage)
+        await cluster.resources.set("n1", shortage)
         await await_shortage(cluster, shortage)
         found = [await use(cluster, what) for _ in range(3)]
         assert found[-1][0] == 507 and said in found[-1][1], found
         # A new life of the node's lacks the same, and no other one after the heal.
-        await cluster.kill("n1")
-        await cluster.start("n1")
+        await cluster.processes.kill("n1")
+        await cluster.processes.start("n1")
         await FakeSystem().await_ready(cluster, ["n1"], READY_MS)
         await await_shortage(cluster, shortage)
         await cluster.heal()
-        assert await cluster.shortage("n1") == PLENTY
+        assert await cluster.resources.seen("n1") == PLENTY
         assert (await use(cluster, what))[0] == 200
-        said_by_ps = await cluster.run_command("n1", ["sh", "-c", "ls -d /proc/[0-9]* | wc -l"])
+        said_by_ps = await cluster.processes.run_command(
+            "n1", ["sh", "-c", "ls -d /proc/[0-9]* | wc -l"]
+        )
         assert int(said_by_ps.output) < 8, "what forked has ended and was buried"
 
     in_a_container(scene)
@@ -127,15 +128,15 @@ def test_the_kernel_ends_a_node_that_takes_more_memory_than_is_left_to_it() -> N
     async def scene(cluster: DockerCluster) -> None:
         ended: list[NodeExit] = []
         cluster.on_exit = ended.append
-        await cluster.set_shortage("n1", Shortage(memory_left_mib=16))
-        assert await cluster.shortage("n1") == Shortage(memory_left_mib=16)
+        await cluster.resources.set("n1", Shortage(memory_left_mib=16))
+        assert await cluster.resources.seen("n1") == Shortage(memory_left_mib=16)
         with pytest.raises(ClientError):
             await use(cluster, "memory")
         assert await wait_until(lambda: bool(ended), 10, 0.01)
         assert ended[0].out_of_memory and ended[0].exit_code == 137
-        assert await cluster.shortage("n1") == PLENTY, "nobody runs short where nobody runs"
-        await cluster.set_shortage("n1", PLENTY)
-        await cluster.start("n1")
+        assert await cluster.resources.seen("n1") == PLENTY, "nobody runs short where nobody runs"
+        await cluster.resources.set("n1", PLENTY)
+        await cluster.processes.start("n1")
         await FakeSystem().await_ready(cluster, ["n1"], READY_MS)
         assert (await use(cluster, "memory"))[0] == 200
 
@@ -174,12 +175,12 @@ class Restarting(FakeSystem):
 @pytest.mark.docker
 def test_a_node_that_the_engine_starts_again_lacks_the_same() -> None:
     async def scene(cluster: DockerCluster) -> None:
-        await cluster.set_shortage("n1", Shortage(memory_left_mib=16))
+        await cluster.resources.set("n1", Shortage(memory_left_mib=16))
         with pytest.raises(ClientError):
             await use(cluster, "memory")
         await await_shortage(cluster, Shortage(memory_left_mib=16))
         await cluster.heal()
-        assert await cluster.shortage("n1") == PLENTY
+        assert await cluster.resources.seen("n1") == PLENTY
 
     in_a_container(scene, Restarting())
 
@@ -187,13 +188,13 @@ def test_a_node_that_the_engine_starts_again_lacks_the_same() -> None:
 @pytest.mark.docker
 def test_a_process_that_stands_still_leaves_the_others_running() -> None:
     async def scene(cluster: DockerCluster) -> None:
-        await cluster.set_shortage("n1", Shortage(is_stopped=True))
-        assert await cluster.shortage("n1") == Shortage(is_stopped=True)
+        await cluster.resources.set("n1", Shortage(is_stopped=True))
+        assert await cluster.resources.seen("n1") == Shortage(is_stopped=True)
         assert not await answers(cluster, "n1")
-        assert (await cluster.run_command("n1", ["true"])).exit_code == 0
+        assert (await cluster.processes.run_command("n1", ["true"])).exit_code == 0
         # It can be stopped in order all the same, and its next life does not run either.
-        await cluster.stop("n1")
-        await cluster.start("n1")
+        await cluster.processes.stop("n1")
+        await cluster.processes.start("n1")
         assert not await answers(cluster, "n1")
         await cluster.heal()
         await FakeSystem().await_ready(cluster, ["n1"], READY_MS)
@@ -210,7 +211,7 @@ def test_a_tmp_on_the_hosts_disk_is_not_filled() -> None:
             await cluster.boot(FakeSystem())
             assert "fill-tmp" not in cluster.capabilities
             with pytest.raises(HarnessError, match="the host's is not filled"):
-                await cluster.set_shortage("n1", Shortage(is_tmp_full=True))
+                await cluster.resources.set("n1", Shortage(is_tmp_full=True))
         finally:
             await cluster.teardown()
 

@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from shalott.cluster.base import Cluster, DiskFaults, LinkShape
+from shalott.cluster.cluster import Cluster
 from shalott.cluster.docker.backend import DockerCluster
 from shalott.cluster.local import backend as local_backend
 from shalott.cluster.local.backend import LocalCluster
+from shalott.cluster.nodes import DiskFaults, LinkShape
 from shalott.cluster.packets.shaping import (
     KINDS,
     join_shapes,
@@ -125,11 +126,15 @@ def test_what_a_cluster_was_not_told_that_it_is_wanted_is_not_done(
     async def scene() -> None:
         cluster: Cluster = make(tmp_path)
         assert "clock" not in cluster.capabilities
-        await refuse(cluster.power_off("n1"), "which loses nothing unsynced")
-        await refuse(cluster.set_clock("n1", offset_ms=5), "clock apart from the host's")
-        await refuse(cluster.clock_offset_ms("n1"), "only the simulation can, and containers")
-        await refuse(cluster.set_disk("n1", DiskFaults(full=True)), "make a node's disk fail")
-        await refuse(cluster.disk_faults("n1"), "make a node's disk fail")
+        await refuse(cluster.processes.power_off("n1"), "which loses nothing unsynced")
+        if cluster.parts.clocks is None:
+            with pytest.raises(MissingCapability, match="clock apart from the host's: only the"):
+                _ = cluster.clocks
+        else:
+            await refuse(cluster.clocks.set("n1", offset_ms=5), "clock apart from the host's")
+            await refuse(cluster.clocks.offset_ms("n1"), "only the simulation can, and containers")
+        await refuse(cluster.disks.set("n1", DiskFaults(full=True)), "make a node's disk fail")
+        await refuse(cluster.disks.faults("n1"), "make a node's disk fail")
 
     asyncio.run(scene())
 
@@ -146,6 +151,6 @@ def test_local_nodes_have_disks_that_fail_where_this_user_may_mount_them(
 def test_the_relays_of_the_local_backend_lose_nothing(tmp_path: Path) -> None:
     async def scene() -> None:
         with pytest.raises(MissingCapability, match="the local cluster can't lose packets"):
-            await _local(tmp_path).shape("n1", "n2", loss=0.1)
+            await _local(tmp_path).links.shape("n1", "n2", LinkShape(loss=0.1))
 
     asyncio.run(scene())

@@ -12,16 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from shalott.cluster.base import Cluster, NodeSpec, Topology
+from shalott.cluster.cluster import Cluster
 from shalott.cluster.docker.engine import Engine
 from shalott.cluster.docker.firewall import list_tables
 from shalott.cluster.docker.names import LABEL_RUN, run_token
 from shalott.cluster.docker.sweep import find_remains, sweep_docker
 from shalott.cluster.local.sweep import StartedProcess, end_processes, state_directory
+from shalott.cluster.nodes import NodeSpec, Topology
 from shalott.cluster.owner import process_state, start_ticks
 from shalott.cluster.waiting import wait_until
 from shalott.core.errors import HarnessError
-from shalott.harness.run import backends
+from shalott.harness.run import backends as select
 from tests.world.cluster.backends import READY_MS, fresh_run_id, make
 from tests.world.cluster.fake_system import NODES, FakeSystem, answers
 
@@ -66,18 +67,18 @@ def test_what_a_killed_harness_leaves_is_swept(backend: str, tmp_path: Path) -> 
         word, *pids = harness.stdout.readline().split()
         assert word == "ready"
         try:
-            assert not any(run_id in sentence for sentence in backends.sweep_all()), "it lives"
+            assert not any(run_id in sentence for sentence in select.sweep_all()), "it lives"
             assert all(process_state(int(pid)) for pid in pids)
         finally:
             harness.send_signal(signal.SIGKILL)
             harness.wait()
     assert leftovers(backend, run_id, work_dir)
-    sentences = backends.sweep_all()
+    sentences = select.sweep_all()
     assert [s for s in sentences if run_id in s and s.startswith("removed")]
     assert leftovers(backend, run_id, work_dir) == []
     gone = wait_until(lambda: not any(process_state(int(pid)) for pid in pids), 5, 0.01)
     assert asyncio.run(gone)
-    assert not any(run_id in sentence for sentence in backends.sweep_all())
+    assert not any(run_id in sentence for sentence in select.sweep_all())
 
 
 @pytest.mark.docker
@@ -115,12 +116,12 @@ def test_teardown_leaves_nothing_and_may_be_repeated(backend: str, tmp_path: Pat
         system = FakeSystem()
         await cluster.boot(system)
         await system.await_ready(cluster, NODES, READY_MS)
-        await cluster.pause("n1")
-        await cluster.cut([("n1", "n2")])
-        await cluster.kill("n3")
+        await cluster.processes.pause("n1")
+        await cluster.links.cut([("n1", "n2")])
+        await cluster.processes.kill("n3")
         await cluster.teardown()
         await cluster.teardown()
-        assert (await cluster.status("n1")).state == "absent"
+        assert (await cluster.processes.status("n1")).state == "absent"
 
     asyncio.run(live())
     assert leftovers(backend, run_id, tmp_path / "work") == []
@@ -205,11 +206,11 @@ def test_two_runs_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
         try:
             await asyncio.gather(first.boot(system), second.boot(system))
             await system.await_ready(second, NODES, READY_MS)
-            await first.cut([("n1", "n2")])
-            assert await second.reach("n1", "n2")
+            await first.links.cut([("n1", "n2")])
+            assert await second.links.reach("n1", "n2")
             await first.teardown()
             assert all([await answers(second, node, 3000) for node in NODES])
-            assert await second.reach("n1", "n2")
+            assert await second.links.reach("n1", "n2")
         finally:
             await first.teardown()
             await second.teardown()
@@ -238,7 +239,7 @@ def test_a_state_file_that_is_none_is_left_alone() -> None:
     path = state_directory() / "contract-nonsense.json"
     path.write_text(json.dumps({"nothing": 1}))
     try:
-        assert any(str(path) in sentence for sentence in backends.sweep_all())
+        assert any(str(path) in sentence for sentence in select.sweep_all())
         assert path.exists()
     finally:
         path.unlink()

@@ -121,7 +121,7 @@ def test_a_failover_concerns_brokers_alone(tmp_path: Path) -> None:
     ("kind", "refusal"),
     [
         ("wipe", ""),
-        ("failover", "nobody took the place of n4: n4 hosts no broker"),
+        ("failover", "no node took the place of n4: n4 hosts no broker"),
         ("stray-report", "n4 takes no reports: n4 hosts no broker"),
     ],
 )

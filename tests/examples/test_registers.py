@@ -9,7 +9,7 @@ import pytest
 
 from shalott.checkers.history.concurrent import UNKNOWN, Operation, Row, from_rows
 from shalott.checkers.linearizability.checking import check
-from shalott.cluster.base import Endpoint, Topology
+from shalott.cluster.nodes import Endpoint, Topology
 from shalott.core.errors import UsageError
 from shalott.core.generator import Context, Scheduled
 from shalott.core.op import Invocation

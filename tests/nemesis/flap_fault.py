@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import msgspec
 
 from shalott.core.plan import FaultAction
-from shalott.nemesis.checks import living, reach_check
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.grudges import isolate
 from shalott.nemesis.partitions import ONE
-from shalott.nemesis.proofs import Check
+from shalott.nemesis.proofs import Check, living, reach_check
 from shalott.nemesis.record import FaultRecord
 from shalott.nemesis.weaker import as_kind
 

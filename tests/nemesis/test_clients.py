@@ -165,6 +165,7 @@ def test_two_that_overlap_are_mended_when_both_are_over(fake_connections: dict[s
 def test_a_world_that_can_not_makes_no_such_fault(fake_connections: dict[str, Any]) -> None:
     class Plain:
         backend = "plain"
+        links = None
 
     async def scene() -> None:
         s = Scene(cut(BOTH))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shalott.core.errors import UsageError
 from shalott.core.plan import FaultAction
-from shalott.nemesis.drawing import BEGIN_SHARE, Promise, draw_faults
+from shalott.nemesis.drawing import BEGIN_SHARE, Promise, Slots, draw_faults
 from shalott.nemesis.record import FAULTS, nemesis_names
 from shalott.nemesis.requirements import check_actions
 from shalott.nemesis.schedule import MIN_CALM_MS, TAIL_MS
@@ -35,7 +35,9 @@ def draw(seed: int = 1, **more: Any) -> tuple[FaultAction, ...]:
         "promise": "one-at-a-time",
         **more,
     }
-    return draw_faults(seed, **given_)
+    names = ("quiet_ms", "interval_ms", "duration_ms")
+    slots = Slots(**{name: given_.pop(name) for name in names if name in given_})
+    return draw_faults(seed, slots=slots, **given_)
 
 
 def end_ms(action: FaultAction) -> int:

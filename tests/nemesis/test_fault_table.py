@@ -1,21 +1,40 @@
-"""Every fault can be made somewhere, and no world can do more than it says."""
+"""The document's table says what the records, the worlds and the systems say."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
 import pytest
+from tests.nemesis.fault_table import DOCUMENT, drawn, shown, systems
 
-from shalott.cluster.base import Capability
-from shalott.cluster.capabilities import MOST, RESOURCES
-from shalott.cluster.disks.of_nodes import DISK_CAPABILITIES
+from shalott.cluster.capabilities import (
+    CAN,
+    DISK_CAPABILITIES,
+    MOST,
+    RESOURCES,
+    WORLDS,
+    Capability,
+    lacking,
+)
+from shalott.cluster.docker.backend import DockerCluster, DockerOptions
+from shalott.cluster.local.backend import LocalCluster
 from shalott.cluster.packets.shaping import TRIALS
-from shalott.cluster.refusals import CAN, lacking
+from shalott.cluster.sim.backend import SimCluster
+from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.ssh.facts import ALWAYS, CLOCKS, CUTS
+from shalott.core.plan import SimPlan
 from shalott.harness.cli.reference import asked_of, lacks
 from shalott.nemesis.record import FAULTS
 from tests.world.cluster.backends import fresh_run_id, make
+from tests.world.cluster.fake_program import fake_program
+
+
+@pytest.mark.unit
+def test_the_document_shows_the_table() -> None:
+    """To draw it anew: python -m tests.nemesis.fault_table."""
+    assert shown(DOCUMENT.read_text()) == drawn()
 
 
 @pytest.mark.unit
@@ -26,15 +45,34 @@ def test_all_faults_of_the_simulation_can_be_made_in_containers() -> None:
 
 @pytest.mark.unit
 def test_every_fault_can_be_made_somewhere_and_asked_of_somebody() -> None:
+    known = systems()
     for record in FAULTS.records():
         assert any(not lacks(record, world) for world in MOST), record.name
-        assert asked_of(record), record.name
+        assert asked_of(record, known), record.name
 
 
 @pytest.mark.unit
 def test_hosts_can_do_no_more_than_the_table_says() -> None:
     links = {*CUTS, *TRIALS}
     assert {*ALWAYS, *links, *CLOCKS, *DISK_CAPABILITIES, "cut-clients", *RESOURCES} == MOST["ssh"]
+
+
+@pytest.mark.unit
+def test_each_world_has_the_parts_of_the_table_and_each_part_its_words(tmp_path: Path) -> None:
+    loop = SimLoop()
+    worlds = {
+        "sim": SimCluster(("n1",), loop, SimPlan(seed=1), fake_program),
+        "docker": DockerCluster(("n1",), "a-run", DockerOptions(clocks=True, small_tmp=True)),
+        "local": LocalCluster(("n1",), "a-run", tmp_path),
+    }
+    for world, cluster in worlds.items():
+        parts = {field.name: getattr(cluster.parts, field.name) for field in fields(cluster.parts)}
+        there = {name: part for name, part in parts.items() if part is not None}
+        assert {*there} == {*WORLDS[world]}
+        for name, part in there.items():
+            assert part.capabilities <= WORLDS[world][name], (world, name)
+    assert worlds["sim"].capabilities == MOST["sim"]
+    loop.dismantle()
 
 
 @pytest.mark.docker

@@ -104,5 +104,5 @@ def test_shapes_that_need_more_nodes_say_so() -> None:
         grudges.bridge(names(2), Stream(1))
     with pytest.raises(UsageError, match="needs at least 3 nodes"):
         grudges.majorities_ring(names(2), Stream(1))
-    with pytest.raises(UsageError, match="leaves nobody"):
+    with pytest.raises(UsageError, match="leaves no node"):
         grudges.isolate(names(2), names(2))

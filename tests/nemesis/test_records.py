@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from shalott.checkers.history.faults import read_surroundings
-from shalott.cluster.base import Capability
+from shalott.cluster.capabilities import Capability
 from shalott.core.errors import UsageError
 from shalott.core.plan import FaultAction
 from shalott.core.rng import Stream

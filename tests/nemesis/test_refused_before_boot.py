@@ -7,13 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shalott.cluster.base import DeclaresQueues, FailsOver, TakesReports
+from shalott.cluster.system import DeclaresQueues, FailsOver, TakesReports
 from shalott.core.errors import UsageError
 from shalott.core.plan import FaultAction, Plan, dump_plan
 from shalott.harness.run.backends import make_system
 from shalott.harness.run.plan_checks import check_plan
-from shalott.harness.run.planning import make_plan
-from shalott.harness.run.request import Request
+from shalott.harness.run.planning import Request, make_plan
 from shalott.harness.run.session import run_request, run_stored_plan
 from shalott.harness.run.simulate import simulate
 from shalott.harness.run.store import Store
@@ -95,7 +94,7 @@ def test_the_sentence_names_the_system_what_it_lacks_and_the_faults() -> None:
         check_plan(plan)
     assert str(raised.value) == (
         "the system dledger can't be asked for failover: it does not offer FailsOver"
-        " (cluster/base.py); choose another --nemesis, or a --system that does"
+        " (shalott/cluster/system.py); choose another --nemesis, or a --system that does"
     )
 
 

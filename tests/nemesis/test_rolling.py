@@ -11,8 +11,7 @@ import pytest
 from shalott.checkers.runs.stats import Stats
 from shalott.core.errors import MissingCapability, UsageError
 from shalott.core.plan import FaultAction, SimPlan
-from shalott.harness.run.planning import make_plan, repeat_command
-from shalott.harness.run.request import Request
+from shalott.harness.run.planning import Request, make_plan, repeat_command
 from shalott.harness.run.simulate import simulate
 from shalott.harness.run.store import Store
 from shalott.harness.run.world import build_world
@@ -134,7 +133,7 @@ def test_an_upgrade_brings_each_node_back_from_the_other_image() -> None:
             *(f"{what} {node}" for node in NODES for what in steps),
             "heal",
         ]
-        assert set(s.cluster.images.values()) == {"id of new"}
+        assert set(s.cluster.image_ids.values()) == {"id of new"}
         row = s.fault()
         assert row["parameters"] == {"to": "new"} and row["rolled"] == list(NODES)
         assert row["proved_effective"] is True and row["proved_healed"] is True

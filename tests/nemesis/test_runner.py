@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from shalott.checkers.runs.stats import Stats
-from shalott.cluster.base import SOUND_DISK, Cluster, LinkShape
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.nodes import SOUND_DISK, LinkShape
 from shalott.core.errors import Definite, HarnessError
 from shalott.core.plan import FaultAction
 from shalott.nemesis.grudges import isolate
@@ -64,8 +65,8 @@ class Scene:
         assert set(self.cluster.states.values()) == {"running"}
         assert not +self.cluster.cuts
         assert set(self.cluster.shapes.values()) <= {LinkShape()}
-        assert {clock[:2] for clock in self.cluster.clocks.values()} == {(0.0, 0.0)}
-        assert set(self.cluster.disks.values()) == {SOUND_DISK}
+        assert {clock[:2] for clock in self.cluster.clock_settings.values()} == {(0.0, 0.0)}
+        assert set(self.cluster.disk_settings.values()) == {SOUND_DISK}
         assert self.runner.in_force == []
 
 
@@ -227,7 +228,7 @@ def test_an_operator_gives_a_killed_masters_place_to_another_node(alone: bool) -
         assert s.system.operated == ["fail over n2", *([] if alone else ["rejoin n2"])]
         row = s.fault()
         assert row["proved_effective"] is not alone and row["proved_healed"] is True
-        refused = "nobody took the place of n2: there is no slave"
+        refused = "no node took the place of n2: there is no slave"
         assert row.get("refused") == (refused if alone else None)
         assert row["restarted"] == ["n3"]  # whom he restarted in vain, too
 

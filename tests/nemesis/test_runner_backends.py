@@ -93,7 +93,7 @@ def test_every_kind_of_fault_is_proved_on_a_real_backend(backend: str, tmp_path:
             )
             await runner.run()
             await runner.heal()
-            states = [(await cluster.status(node)).state for node in NODES]
+            states = [(await cluster.processes.status(node)).state for node in NODES]
             assert states == ["running"] * 3
         finally:
             await cluster.teardown()

@@ -14,7 +14,7 @@ from shalott.core.plan import FaultAction
 from shalott.nemesis.grudges import seen_by
 from shalott.nemesis.record import FAULTS, members, nemesis_names
 from shalott.nemesis.requirements import check_actions, required_capabilities
-from shalott.nemesis.schedule import MIN_CALM_MS, make_schedule
+from shalott.nemesis.schedule import MIN_CALM_MS, Rhythm, make_schedule
 
 pytestmark = pytest.mark.unit
 
@@ -64,12 +64,11 @@ def test_schedule_properties(
             nemeses=nemeses,
             nodes=nodes,
             time_limit_ms=90_000,
-            quiet_ms=3000,
-            interval_ms=interval_ms,
-            duration_ms=duration_ms,
+            rhythm=Rhythm(
+                quiet_ms=3000, interval_ms=interval_ms, duration_ms=duration_ms, jitter=jitter
+            ),
             targets=targets,
             seed=seed,
-            jitter=jitter,
         )
 
     actions = make()
@@ -177,11 +176,8 @@ def test_durations_are_exact_without_jitter() -> None:
         nemeses=["partition-one"],
         nodes=NODES,
         time_limit_ms=40_000,
-        quiet_ms=5000,
-        interval_ms=30_000,
-        duration_ms=25_000,
+        rhythm=Rhythm(quiet_ms=5000, interval_ms=30_000, duration_ms=25_000, jitter=0),
         targets="n1",
-        jitter=0,
     )
     assert [(a.at_ms, a.duration_ms, a.nodes) for a in actions] == [(5000, 25_000, ("n1",))]
 

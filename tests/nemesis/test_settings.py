@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from shalott.checkers.runs.stats import Stats
-from shalott.cluster.base import SOUND_DISK, DiskFaults, LinkShape
-from shalott.cluster.resources import Shortage
+from shalott.cluster.nodes import SOUND_DISK, DiskFaults, LinkShape, Shortage
 from shalott.core.plan import ClockPlan, FaultAction, SimPlan
 from shalott.nemesis.grudges import touching
 from shalott.nemesis.record import FAULTS
@@ -176,7 +175,7 @@ def test_a_strobe_sets_the_clock_to_and_fro_until_it_ends() -> None:
         run = asyncio.create_task(s.runner.run())
         seen = []
         for wanted in (500, -500, 500):
-            await s.cluster.until(lambda now=wanted: s.cluster.clocks["n2"][0] == now)  # type: ignore[misc]
+            await s.cluster.until(lambda now=wanted: s.cluster.clock_settings["n2"][0] == now)  # type: ignore[misc]
             seen.append(wanted)
         await run
         await s.runner.heal()
@@ -249,9 +248,9 @@ def test_a_jump_on_top_of_a_skew_ends_without_ending_the_skew() -> None:
             proof_timeout_s=2.0,
         )
         run = asyncio.create_task(s.runner.run())
-        await s.cluster.until(lambda: s.cluster.clocks["n2"][0] >= 60_000)
-        await s.cluster.until(lambda: s.cluster.clocks["n2"][0] < 1000)
-        offset_ms, drift_ppm, _ = s.cluster.clocks["n2"]
+        await s.cluster.until(lambda: s.cluster.clock_settings["n2"][0] >= 60_000)
+        await s.cluster.until(lambda: s.cluster.clock_settings["n2"][0] < 1000)
+        offset_ms, drift_ppm, _ = s.cluster.clock_settings["n2"]
         assert drift_ppm == 20_000
         assert 5 < offset_ms < 500  # what 20 ms a second have gained meanwhile
         run.cancel()
@@ -266,10 +265,10 @@ def test_a_clock_that_was_never_right_is_put_back_where_it_would_be() -> None:
     async def scene() -> None:
         clocks = (ClockPlan(node="n2", offset_ms=5000, drift_ppm=1000),)
         s = Scene(of_kind("clock-jump", 500), sim=SimPlan(seed=1, clocks=clocks))
-        s.cluster.clocks["n2"] = 5000.0, 1000.0, 0
+        s.cluster.clock_settings["n2"] = 5000.0, 1000.0, 0
         before_ms = await s.cluster.clock_offset_ms("n2")
         await s.perform()
-        after_ms, drift_ppm, _ = s.cluster.clocks["n2"]
+        after_ms, drift_ppm, _ = s.cluster.clock_settings["n2"]
         assert drift_ppm == 1000
         assert before_ms < after_ms < before_ms + 20
         assert s.fault()["proved_effective"] is True and s.fault()["proved_healed"] is True

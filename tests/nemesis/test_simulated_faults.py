@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shalott.cluster.base import DeclaresQueues, FailsOver
+from shalott.cluster.system import DeclaresQueues, FailsOver
 from shalott.core.errors import MissingCapability
 from shalott.core.plan import FaultAction, Plan
 from shalott.core.rng import Stream

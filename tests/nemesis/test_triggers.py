@@ -41,15 +41,17 @@ class FollowedCluster(FakeCluster):
 
     def __init__(self) -> None:
         super().__init__()
-        self.files = dict.fromkeys(NODES, b"")
+        self.written = dict.fromkeys(NODES, b"")
+        self.disks.await_syncs = self.await_syncs
+        self.parts.disks = self.disks
         self.syncs = asyncio.Event()
         self.asked_syncs: list[tuple[str, int]] = []
 
-    async def read_data(self, node: str, path: str, offset: int) -> bytes:
+    async def read(self, node: str, path: str, offset: int) -> bytes:
         assert path == "events.jsonl"
         if self.states[node] == "exited":
             raise HarnessError(f"{node} does not run")
-        return self.files[node][offset:]
+        return self.written[node][offset:]
 
     async def await_syncs(self, node: str, count: int, timeout_ms: int) -> bool:
         self.asked_syncs.append((node, count))
@@ -234,16 +236,16 @@ def test_events_are_heard_at_once_where_the_world_tells_them() -> None:
 def test_a_file_of_events_is_followed_from_where_it_is_line_by_line() -> None:
     async def scene() -> None:
         cluster = FollowedCluster()
-        cluster.files["n3"] = line(kind="sync_started", group="q1") + b'{"torn'
+        cluster.written["n3"] = line(kind="sync_started", group="q1") + b'{"torn'
         s = Scene(Trigger(kind="event", what="sync_started", node="n3"), cluster, WritingSystem())
         run = asyncio.create_task(s.runner.run())
         await asyncio.sleep(0.15)
         assert cluster.calls == [], "what was written before the waiting is old"
-        cluster.files["n3"] += b' by a kill\n{"kind": "sync_started", '
-        cluster.files["n2"] += line(kind="sync_started", group="q1")
+        cluster.written["n3"] += b' by a kill\n{"kind": "sync_started", '
+        cluster.written["n2"] += line(kind="sync_started", group="q1")
         await asyncio.sleep(0.15)
         assert cluster.calls == [], "half a line, and another node"
-        cluster.files["n3"] += b'"group": "q1"}\n'
+        cluster.written["n3"] += b'"group": "q1"}\n'
         await run
         await s.runner.heal()
         told = s.row()["extra"]
@@ -256,7 +258,7 @@ def test_a_file_of_events_is_followed_from_where_it_is_line_by_line() -> None:
 def test_a_node_that_is_down_is_followed_from_its_return() -> None:
     async def scene() -> None:
         cluster = FollowedCluster()
-        cluster.files["n3"] = line(kind="promoted", group="q1")
+        cluster.written["n3"] = line(kind="promoted", group="q1")
         s = Scene(Trigger(kind="event", what="promoted"), cluster, WritingSystem())
         s.cluster.states["n3"] = "exited"
         run = asyncio.create_task(s.runner.run())
@@ -264,7 +266,7 @@ def test_a_node_that_is_down_is_followed_from_its_return() -> None:
         s.cluster.states["n3"] = "running"
         await asyncio.sleep(0.12)
         assert cluster.calls == [], "what was written in its last life is old"
-        cluster.files["n3"] += line(kind="promoted", group="q1")
+        cluster.written["n3"] += line(kind="promoted", group="q1")
         await run
         await s.runner.heal()
         assert s.row()["extra"]["by"] == "n3"
@@ -367,7 +369,7 @@ def test_a_schedule_waits_as_far_as_it_is_told_to() -> None:
 def test_what_can_not_happen_is_refused_before_boot() -> None:
     for when, says in (
         (Trigger(kind="syncs", node="n9"), "waits for n9, which is no node"),
-        (Trigger(kind="observed", what="rain"), "which nobody can observe: choose one of master"),
+        (Trigger(kind="observed", what="rain"), "which can't be observed: choose one of master"),
         (Trigger(kind="event"), "name its kind"),
         (Trigger(kind="observed", what="master", role="x"), "only a trigger of kind event"),
     ):

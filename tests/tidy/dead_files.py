@@ -17,7 +17,7 @@ ENTRY_POINTS: Mapping[str, str] = {
     "shalott.harness.cli.main": "the command `shalott`",
     "shalott.broker.__main__": "python -m shalott.broker",
     "shalott.broker.rabbit.ctl.__main__": "rabbitmqctl of a node's image",
-    "shalott.cluster.local.relay_process": "python -m, by shalott/cluster/local/relaying.py",
+    "shalott.cluster.local.relay_process": "python -m, by shalott/cluster/local/relay_link.py",
     "shalott.harness.cli.matrix_run": "python -m, by shalott/harness/matrix/night_runs.py",
     "shalott.cluster.ssh.agent.main": "what the archive of shalott/cluster/ssh/upload.py runs",
     "shalott.cluster.images.rocketmq.await_others": "entry.sh of a RocketMQ node's image",

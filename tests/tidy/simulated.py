@@ -36,7 +36,10 @@ ROOMS = (
 FILES = tuple(
     f"{path}.py"
     for path in (
-        *(f"shalott/cluster/{part}" for part in ("base", "http", "links", "waiting")),
+        *(
+            f"shalott/cluster/{part}"
+            for part in ("cluster", "cut_counts", "http", "nodes", "parts", "system", "waiting")
+        ),
         *(
             f"shalott/core/{part}"
             for part in (

@@ -1,8 +1,8 @@
 """deaths: no node ends that nothing ended.
 
 The backend tells of every end of a node's process that the harness did not ask for (the row
-``died`` of the history, cluster/base.py: on_exit): a crash, a signal from outside, the kernel's OOM
-killer, an exit of its own, also if the node was started again at once. A broker that restarts
+``died`` of the history, cluster/cluster.py: on_exit): a crash, a signal from outside, the kernel's
+OOM killer, an exit of its own, also if the node was started again at once. A broker that restarts
 itself within its process is seen by its events, whose incarnation grows though nothing ended it.
 
 A fault excuses what it does to its own nodes: one that ends processes, while it lasts; one that

@@ -131,7 +131,7 @@ static bool set_faults(const struct json_object *asked)
     };
     faults_set(&wanted, json_count(asked, "seed", 0),
                (int64_t)json_number(asked, "slack_bytes", -1));
-    return wanted.fail_read; /* of what the kernel has, it asks nobody */
+    return wanted.fail_read; /* the kernel does not ask for what it has */
 }
 
 static bool loss_of(const char *name, enum loss *loss)

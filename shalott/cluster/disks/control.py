@@ -3,7 +3,7 @@
 The disk is a file system of ours (faultfs.h) under the node's data directory. It is controlled by
 lines of JSON, wherever it runs: ``Ask`` brings one there and its answer back: through a Unix socket
 (mounting.py), or by running ``faultfs ask SOCKET`` on another host. The commands and their answers
-are those of control.c; the kinds of faults are those of the simulation (cluster.base.DiskFaults).
+are those of control.c; the kinds of faults are those of the simulation (cluster.nodes.DiskFaults).
 
 Order of a power loss: first kill everything that uses the disk (kill -9), then ``power``, then
 start. A process that still runs then has its handles fail with EIO, and loses what it maps.
@@ -17,8 +17,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from shalott.cluster.base import SOUND_DISK, DiskFaults
-from shalott.cluster.rot import FaultAtlas
+from shalott.cluster.corruption import FaultAtlas
+from shalott.cluster.nodes import SOUND_DISK, DiskFaults
 from shalott.core.errors import HarnessError
 
 Ask = Callable[[str], Awaitable[str]]
@@ -154,7 +154,7 @@ class FaultDisk:
     async def set_faults(
         self, faults: DiskFaults | None, *, others: Sequence[FaultDisk] | None = None
     ) -> None:
-        """See ``cluster.base.Cluster.set_disk``; ``others`` as ``rot`` has it."""
+        """See ``cluster.parts.Disks.set``; ``others`` as ``rot`` has it."""
         wanted = SOUND_DISK if faults is None else faults
         rot_bytes = wanted.corrupt_bytes - self._faults.corrupt_bytes
         await self.set(
@@ -183,7 +183,7 @@ class FaultDisk:
         """Flip a bit in each of so many stored bytes; returns how many it could be.
 
         ``pattern``: of the paths of files, as shells have it. ``others``: the disks of the other
-        nodes, within which rot stays a minority (cluster/rot.py); None: rot without bounds.
+        nodes, within which rot stays a minority (cluster/corruption.py); None: rot without bounds.
         """
         own = await self._copies()
         paths = list(own.files)
@@ -241,8 +241,8 @@ class FaultDisk:
 
 
 class _Copies:
-    """A disk as the atlas sees it; see ``cluster.rot.Rotting``. Many programs name their files
-    after their node: those of two nodes are copies of each other all the same."""
+    """A disk as the atlas sees it; see ``cluster.corruption.Rotting``. Many programs name their
+    files after their node: those of two nodes are copies of each other all the same."""
 
     def __init__(self, node: str, found: DurableFiles) -> None:
         self.files = found.files

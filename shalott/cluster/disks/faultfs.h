@@ -59,7 +59,7 @@ struct inode {
     uint32_t references;           /* of directories, of the log of names, of handles, of lookups */
     uint32_t links;                /* names in the cache */
     uint32_t opens;
-    bool stale; /* known before the last power loss: whatever is asked of it fails */
+    bool stale; /* known before the last power loss: each request fails */
     struct inode *successor;
     mode_t mode;
     uid_t uid;
@@ -164,7 +164,7 @@ void inode_stage_name(const struct inode *inode, char name[32]);
 bool inode_takes_room(const struct inode *inode);
 uint64_t room_bytes(void);
 
-/* changes.c */
+/* cache.c */
 int file_write(struct inode *inode, const uint8_t *data, size_t length, uint64_t offset);
 int file_truncate(struct inode *inode, uint64_t size);
 int file_sync(struct inode *inode);
@@ -192,8 +192,6 @@ bool tree_is_evidence(const char *path);
 bool tree_is_durable(const char *path);
 typedef void tree_visitor(const char *path, struct inode *inode, void *context);
 void tree_walk(tree_visitor *visit, void *context);
-
-/* scan.c */
 int scan(const char *backing);
 
 /* faults.c */
@@ -205,8 +203,6 @@ void faults_set(const struct fault_setting *wanted, uint64_t seed, int64_t slack
 uint64_t faults_count_sync(void);
 void faults_hold(uint64_t syncs, uint32_t pid);
 bool faults_await_syncs(uint64_t count, bool hold, double timeout_ms);
-
-/* rot.c */
 uint64_t rot(uint64_t count, uint64_t seed, const char *pattern, char *const *paths,
              int path_count);
 
@@ -242,7 +238,7 @@ void session_power(enum loss loss, uint64_t seed);
 void session_wipe(void);
 void session_end(bool keep);
 
-/* mount.c */
+/* main.c */
 int mount_open(const char *mountpoint, const char *source, bool allow_other);
 void mount_remove(const char *mountpoint);
 

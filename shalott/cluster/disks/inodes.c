@@ -111,7 +111,7 @@ void inode_hold(struct inode *inode)
     inode->references++;
 }
 
-/* A directory that nobody can reach takes its names with it: they led nowhere. */
+/* A directory that no path reaches takes its names with it: they led nowhere. */
 static void drop_names(struct inode *directory)
 {
     struct entry **seen = names_sorted(&directory->entries);

@@ -1,10 +1,10 @@
-"""Mounting disks on this host, and removing them: by a run, and by whoever finds what a dead one
-left.
+"""Mounting disks on this host, and removing them: by a run, and by a sweep of
+what a dead one left.
 
 The server ends with the harness (``--with-pid``), and unmounts. What is there nevertheless is found
 by its type in the table of mounts, where its source says whose it is. The end of a server ends its
-connection: its users get ENOTCONN, and nobody waits for it. (The kernel could cut it off through
-/sys/fs/fuse/connections, but not every host has that.)
+connection: its users get ENOTCONN, and no process waits for it. (The kernel could cut it off
+through /sys/fs/fuse/connections, but not every host has that.)
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class DiskMount:
             async with asyncio.timeout(GONE_WITHIN_S):
                 await self.server.wait()
         except TimeoutError:
-            self.server.kill()  # somebody still uses it: he gets ENOTCONN
+            self.server.kill()  # a process still uses it, and gets ENOTCONN
             await self.server.wait()
         await self._remove()
 
@@ -160,7 +160,7 @@ def asking(socket: Path) -> Ask:
 
 
 async def ask_socket(socket: Path, line: str) -> str:
-    """Raises HarnessError when nobody answers."""
+    """Raises HarnessError when the server does not answer."""
     try:
         reader, writer = await asyncio.open_unix_connection(socket, limit=ANSWER_BYTES_MAX)
     except OSError as error:
@@ -210,7 +210,7 @@ def _unescape(word: str) -> str:
 
 
 async def remove_mount(mount: FoundMount) -> None:
-    """End its server, whatever that is doing, which cuts off its users, and unmount it lazily.
+    """End its server at once, which cuts off its users, and unmount it lazily.
 
     Raises HarnessError.
     """
@@ -258,7 +258,7 @@ def make_place(owner: Owner) -> Path:
 def find_places() -> Iterator[tuple[Path, Owner]]:
     """The directories that ``make_place`` has made, and whose they are."""
     for path in sorted(Path(tempfile.gettempdir()).glob(f"{PLACE_PREFIX}*/{OWNER_FILE}")):
-        with contextlib.suppress(OSError):  # it is removed at this moment, or somebody else's
+        with contextlib.suppress(OSError):  # it is removed at this moment, or another user's
             owner = parse_owner(path.read_text())
             if owner is not None:
                 yield path.parent, owner
@@ -277,3 +277,10 @@ async def sweep_disks() -> list[str]:
         if liveness(owner) == "dead":
             await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
     return sentences
+
+
+async def unmount_below(directory: Path) -> None:
+    """Unmount the disks of ours that lie below a directory, before that is removed."""
+    for mount in find_mounts():
+        if mount.mountpoint.is_relative_to(directory):
+            await remove_mount(mount)

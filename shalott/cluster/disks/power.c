@@ -189,7 +189,7 @@ void count_room(void)
     tree_walk(count_file, NULL);
 }
 
-/* Inodes of the new life take the place of those that the kernel knows: whatever it still asks of
+/* Inodes of the new life take the place of those that the kernel knows: what it still asks of
  * an old one fails. */
 static struct inode *succeed(struct inode *inode)
 {
@@ -231,7 +231,7 @@ static void forget_cached_names(struct inode *directory)
     free(all);
 }
 
-/* Nobody's handles and names are valid any more; what has no durable name is gone. */
+/* No handle and no name is valid any more; what has no durable name is gone. */
 void begin_life(void)
 {
     size_t count = 0;

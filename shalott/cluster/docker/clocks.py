@@ -15,28 +15,34 @@ import io
 import os
 import tarfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import docker
 import docker.errors
+import msgspec
 
-from shalott.cluster.docker.programs import run_program
+from shalott.cluster.capabilities import NOTHING, WORLDS, refusal
+from shalott.cluster.docker.container_nodes import ContainerNodes, EntersNodes
+from shalott.cluster.docker.containers import CONFIG_DIR, fill_placeholders, put_files
+from shalott.cluster.docker.namespaces import can_enter
+from shalott.cluster.docker.programs import is_root, run_program
 from shalott.cluster.faketime import (
+    FILE,
     LIBRARY,
     READ,
     READ_WITHIN_S,
     TICK_S,
     check_program,
+    environment,
     file_text,
     wall_beside_monotonic_ns,
 )
+from shalott.cluster.nodes import NodeSpec
 from shalott.core.errors import HarnessError, UsageError
 
 SYMLINKS_MAX = 8
-
-Write = Callable[[str, str], Awaitable[None]]  # (node, the file's text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +57,42 @@ class Setting:
         return self.offset_ms + self.drift_ppm * (now_ns - self.since_ns) / 1e12
 
 
-class Clocks:
-    """The clocks of one cluster's nodes."""
+class ContainerClocks:
+    """See ``Clocks``. ``is_wanted``: nodes are started so that each can have a clock of its own.
 
-    def __init__(self, write: Write) -> None:
-        self._write = write
+    Only the wall clock: the monotonic one never drifts here.
+    """
+
+    error_ms = 5.0  # a drift is made of steps
+
+    def __init__(self, run: ContainerNodes, links: EntersNodes, *, is_wanted: bool) -> None:
+        can_here = is_wanted and is_root() and can_enter(os.getpid())
+        self.capabilities = WORLDS["docker"]["clocks"] if can_here else NOTHING
+        self._run = run
+        self._links = links
+        self._is_wanted = is_wanted
         self._settings: dict[str, Setting] = {}
         self._drifting: asyncio.Task[None] | None = None
 
-    async def set(self, node: str, offset_ms: float, drift_ppm: float) -> None:
-        """So far off from now on. Raises HarnessError."""
+    async def prepare(self, spec: NodeSpec, image: str) -> NodeSpec:
+        """As a node is started if it is to have a clock of its own. Raises UsageError if it
+        can't."""
+        if not self._is_wanted:
+            return spec
+        command = [fill_placeholders(word) for word in spec.command]
+        await self._run.engine.call(lambda api: check_image(api, image, command, spec.name))
+        return msgspec.structs.replace(
+            spec,
+            files={**spec.files, FILE: file_text(0)},
+            environment={**spec.environment, **environment(CONFIG_DIR)},
+        )
+
+    def _check(self) -> None:
+        if not (self._is_wanted and self._links.enters):
+            raise refusal("docker", "clocks")
+
+    async def set(self, node: str, *, offset_ms: float = 0, drift_ppm: float = 0) -> None:
+        self._check()
         self._settings[node] = Setting(offset_ms, drift_ppm, time.monotonic_ns())
         await self._tell(node)
         drifts = any(setting.drift_ppm for setting in self._settings.values())
@@ -69,8 +101,14 @@ class Clocks:
         elif not drifts:
             await self._stop_drifting()
 
+    async def offset_ms(self, node: str) -> float:
+        self._check()
+        pid = await self._run.pid_of(node)
+        if pid is None:
+            raise HarnessError(f"{node} does not run, so its clock can't be seen")
+        return await read_offset_ms(pid)
+
     async def heal(self) -> None:
-        """All clocks are right again."""
         await self._stop_drifting()
         now_ns = time.monotonic_ns()
         wrong = [node for node, setting in self._settings.items() if setting.offset_at(now_ns)]
@@ -84,6 +122,16 @@ class Clocks:
 
     async def _tell(self, node: str) -> None:
         await self._write(node, file_text(self._settings[node].offset_at(time.monotonic_ns())))
+
+    async def _write(self, node: str, text: str) -> None:
+        machine, pid = self._run.machine(node), self._run.pids.get(node)
+        try:
+            if pid is not None:
+                write_in_place(pid, f"{CONFIG_DIR}/{FILE}", text)
+                return
+        except OSError:
+            pass  # it has ended meanwhile
+        await self._run.engine.call(lambda api: put_files(api, machine, {FILE: text}))
 
     async def _drift(self) -> None:
         while True:

@@ -16,9 +16,9 @@ from typing import Any
 import docker
 import docker.errors
 
-from shalott.cluster.archives import unpack
-from shalott.cluster.base import CommandResult, NodeSpec, NodeState, NodeStatus
 from shalott.cluster.docker.names import LABEL_NODE
+from shalott.cluster.node_files import unpack
+from shalott.cluster.nodes import CommandResult, NodeSpec, NodeState, NodeStatus
 
 log = logging.getLogger("shalott.cluster.docker")
 

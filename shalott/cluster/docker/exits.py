@@ -1,5 +1,5 @@
-"""ExitWatch: hears from the engine when a node's container ends or starts, and tells of ends nobody
-asked for, and of all starts: the engine starts some nodes again by itself.
+"""ExitWatch: hears from the engine when a node's container ends or starts, and tells of ends that
+the harness did not ask for, and of all starts: the engine starts some nodes again by itself.
 
 The engine's stream of events is read by a thread of its own, over a connection of its own; it is
 open before the first container starts, so no end is missed. An end that the harness brings about is
@@ -106,7 +106,7 @@ class ExitWatch:
             self._asked.pop(node, None)
 
     def close(self) -> None:
-        """What ends from now on is nobody's business."""
+        """What ends from now on is not told."""
         stream, self._stream = self._stream, None
         if stream is not None:
             with contextlib.suppress(OSError, docker.errors.DockerException):

@@ -27,7 +27,7 @@ import msgspec
 
 from shalott.cluster.docker.namespaces import datagram_arrives
 from shalott.cluster.docker.programs import has_program, is_root, run_program
-from shalott.cluster.links import Link
+from shalott.cluster.nodes import Link
 from shalott.core.errors import HarnessError
 
 PROBE_PORT = 9  # the discard service: nothing of a broker's is ever sent there

@@ -2,7 +2,7 @@
 
 A recipe is a directory with a Dockerfile: one of our own under cluster/images, by its name, or a
 plug-in's, by its absolute path; the directory's own name is then the recipe's.
-A recipe of Java jars has a pom and is of one release: "rocketmq:5.3.3" (jars.py brings them).
+A recipe of Java jars has a pom and is of one release: "rocketmq:5.3.3" (Maven brings them).
 A recipe's tag is a hash of its files, its base image and the versions that it pins, so an
 unchanged project finds its image by name and builds nothing. ``broker`` is a thin layer over
 ``python``: a change of the broker's source redoes that layer alone. The base image needs no
@@ -16,6 +16,7 @@ import hashlib
 import io
 import logging
 import re
+import shutil
 import sys
 import tarfile
 import tempfile
@@ -23,17 +24,19 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import docker
 import docker.errors
 
+from shalott.cluster.capabilities import WORLDS
 from shalott.cluster.debian_packages import PINS, read_pins
+from shalott.cluster.docker import containers
+from shalott.cluster.docker.container_nodes import ContainerNodes
 from shalott.cluster.docker.engine import Engine
-from shalott.cluster.docker.jars import fetch_jars
-from shalott.cluster.docker.programs import run_program
+from shalott.cluster.docker.programs import Outcome, run_program
 from shalott.cluster.node_tree import OWN_BROKER, broker_files, library_pins, pip_words, read_tree
-from shalott.core.errors import BootFailed
+from shalott.cluster.parts import StatelessPart
+from shalott.core.errors import BootFailed, HarnessError
 from shalott.core.steps import tell_step
 
 log = logging.getLogger("shalott.cluster.docker")
@@ -136,24 +139,6 @@ def release_of(image: str) -> str:
     return release
 
 
-async def image_facts(engine: Engine, tag: str) -> dict[str, str]:
-    """See ``cluster.base.HasImages``. Raises HarnessError."""
-
-    def look(api: docker.APIClient) -> dict[str, str]:
-        facts = {"engine": str(api.version()["Version"])}
-        for name, each in (("image", tag), ("base_image", BASE_TAG)):
-            found = api.inspect_image(each)
-            digests = found.get("RepoDigests") or ()
-            facts |= {
-                name: each,
-                f"{name}_id": str(found["Id"]),
-                f"{name}_digest": str(digests[0]) if digests else "none: it was made here",
-            }
-        return facts
-
-    return await engine.call(look)
-
-
 def pins_of(image: str) -> dict[str, str]:
     """The versions of Debian packages that a recipe pins, by package or glob of packages."""
     directory = directory_of(image)
@@ -161,6 +146,57 @@ def pins_of(image: str) -> dict[str, str]:
         directory = IMAGES / "python"
     path = directory / PINS
     return read_pins(path.read_text()) if path.is_file() else {}
+
+
+class ContainerImages(StatelessPart):
+    """See ``parts.Images``."""
+
+    capabilities = WORLDS["docker"]["images"]
+
+    def __init__(self, run: ContainerNodes) -> None:
+        self._run = run
+
+    async def find(self, image: str) -> str:
+        engine = self._run.engine
+        found = await image_id(engine, await find_image(engine, image))
+        assert found is not None, f"{image} was there a moment ago"
+        return found
+
+    async def change(self, node: str, image: str) -> None:
+        """Its output goes on in the same file; its container is another one."""
+        if (await self._run.status(node)).state != "exited":
+            raise HarnessError(f"{node} runs: its image can't be changed")
+        old, tag = self._run.machine(node), await find_image(self._run.engine, image)
+        new = replace(old, image=tag)
+        past = self._run.past.setdefault(node, [])
+        name = f"{old.name}-{len(past) + 1}"
+        await self._run.engine.call(lambda api: containers.replace_container(api, old, new, name))
+        past.append(name)
+        self._run.machines[node] = new
+
+    async def made_from(self, node: str) -> str:
+        name = self._run.machine(node).name
+        return await self._run.engine.call(lambda api: containers.image_of(api, name))
+
+    async def facts(self, image: str) -> Mapping[str, str]:
+        machines = self._run.machines.values()
+        tags = [each.image for each in machines if each.spec.image == image]
+        if not tags:
+            raise HarnessError(f"no node was made from the image {image}")
+
+        def look(api: docker.APIClient) -> dict[str, str]:
+            facts = {"engine": str(api.version()["Version"])}
+            for name, each in (("image", tags[0]), ("base_image", BASE_TAG)):
+                found = api.inspect_image(each)
+                digests = found.get("RepoDigests") or ()
+                facts |= {
+                    name: each,
+                    f"{name}_id": str(found["Id"]),
+                    f"{name}_digest": str(digests[0]) if digests else "none: it was made here",
+                }
+            return facts
+
+        return await self._run.engine.call(look)
 
 
 async def _ensure(engine: Engine, recipe: Recipe) -> str:
@@ -254,7 +290,7 @@ async def _build(engine: Engine, recipe: Recipe, tag: str, files: Mapping[str, b
         raise BootFailed(f"the image {recipe.name} can't be built: {output[-2000:].strip()}")
 
 
-def _progress(name: str, line: Mapping[str, Any], output: str) -> str:
+def _progress(name: str, line: Mapping[str, object], output: str) -> str:
     text = str(line.get("stream") or line.get("error") or "")
     if (sentence := build_step(name, text)) is not None:
         log.info("%s", text.strip())
@@ -296,3 +332,64 @@ def _drop_old_tags(api: docker.APIClient, name: str, current: str) -> None:
                     api.remove_image(tag)
                 except docker.errors.APIError as error:
                     log.debug("%s stays: %s", tag, error)
+
+
+# -- The Java jars of an image, fetched by Maven on the host: the build itself needs no repository.
+#
+# A recipe's pom says which artifacts it wants, in versions that go with the release; Maven keeps
+# what
+# it fetched for the next time, so a second image of a release needs no network.
+MAVEN = "mvn"
+INSTALL_MAVEN = "apt-get install -y maven"
+INSTALL_JAVA = "apt-get install -y default-jre-headless"
+GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+# What Maven says, and what is the matter then. The first that is found counts.
+_NO_JAVA = re.compile(r"JAVA_HOME|java.*not found|No such file.*java", re.IGNORECASE)
+_ABSENT = re.compile(r"(?:Could not|Failure to) find (?:artifact )?(\S+?)(?:[, ]|$)")
+_UNREACHABLE = re.compile(
+    r"(?:Could not transfer|Unknown host|Connection refused|timed out|unreachable|offline)[^\n]*",
+    re.IGNORECASE,
+)
+
+
+async def fetch_jars(pom: bytes, release: str) -> dict[str, bytes]:
+    """The jars by their path in the build context. Raises BootFailed, in one sentence."""
+    if shutil.which(MAVEN) is None:
+        raise BootFailed(
+            f"Maven is missing, which fetches the jars of release {release}: install it with"
+            f" {INSTALL_MAVEN}"
+        )
+    with tempfile.TemporaryDirectory(prefix="shalott-jars-") as directory:
+        done = await run_program(*_words(Path(directory), pom, release))
+        found = _fetched(Path(directory))
+        if done.exit_code != 0 or not found:
+            raise BootFailed(_why_not(done, release))
+        return found
+
+
+def _words(directory: Path, pom: bytes, release: str) -> list[str]:
+    file = directory / "pom.xml"
+    file.write_bytes(pom)
+    words = [MAVEN, "-B", "-q", "-f", str(file), GOAL, f"-Drocketmq.version={release}"]
+    return [*words, f"-DoutputDirectory={directory / 'lib'}", "-DincludeScope=runtime"]
+
+
+def _fetched(directory: Path) -> dict[str, bytes]:
+    jars = directory / "lib"
+    return read_tree(jars, "lib/") if jars.is_dir() else {}
+
+
+def _why_not(done: Outcome, release: str) -> str:
+    said = f"{done.output}\n{done.errors}"
+    if _NO_JAVA.search(said):
+        return f"Java is missing, which Maven needs: install it with {INSTALL_JAVA}"
+    if absent := _ABSENT.search(said):
+        return f"there is no release {release} to be had: Maven does not find {absent[1]}"
+    if unreachable := _UNREACHABLE.search(said):
+        return (
+            f"Maven reaches no repository for the jars of release {release}, and this machine has"
+            f" not kept them: {unreachable[0].strip()[:200]}"
+        )
+    errors = [line for line in said.splitlines() if line.startswith("[ERROR]")]
+    reason = errors[0].removeprefix("[ERROR]").strip() if errors else "it said nothing"
+    return f"Maven can't fetch the jars of release {release}: {reason[:300]}"

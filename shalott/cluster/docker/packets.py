@@ -2,8 +2,8 @@
 
 A chain of our own (SHALOTT_PACKETS) in the INPUT of each shaped node gives the packets of named
 senders to a queue, which the packet engine serves (packet_engine.py). The rule lets everything pass
-while nobody serves the queue, so an engine that ends leaves a whole network. The chain goes with
-the container. The engine goes with the harness, and its command line says whose it is, for
+while no process serves the queue, so an engine that ends leaves a whole network. The chain goes
+with the container. The engine goes with the harness, and its command line says whose it is, for
 ``sweep_engines``.
 """
 
@@ -21,11 +21,11 @@ from pathlib import Path
 
 import msgspec
 
-from shalott.cluster.base import LinkShape
+from shalott.cluster.capabilities import Can
 from shalott.cluster.docker.namespaces import can_enter
 from shalott.cluster.docker.packet_engine import QUEUE
 from shalott.cluster.docker.programs import has_program, is_root
-from shalott.cluster.links import Link
+from shalott.cluster.nodes import Link, LinkShape
 from shalott.cluster.owner import Owner, liveness, parse_owner, runs, start_ticks
 from shalott.cluster.packets.messages import (
     Answer,
@@ -37,6 +37,7 @@ from shalott.cluster.packets.messages import (
 )
 from shalott.cluster.packets.numbered import UNSHAPED_TOS
 from shalott.cluster.packets.queue import INJECTED_MARK, PacketQueue
+from shalott.cluster.packets.shaping import TRIALS, qdisc_script
 from shalott.cluster.stalls import Stall
 from shalott.core.errors import HarnessError
 
@@ -46,13 +47,15 @@ PROGRAM = "shalott.cluster.docker.packet_engine"
 CHAIN = "SHALOTT_PACKETS"
 TRIAL_QUEUE = 5178
 ERRORS_MAX = 2000
-CAPABILITIES = frozenset({"delay", "throttle", "loss", "jitter", "duplicate", "reorder", "corrupt"})
+CAPABILITIES: Can = frozenset(
+    {"delay", "throttle", "loss", "jitter", "duplicate", "reorder", "corrupt"}
+)
 
 RunInNode = Callable[[str, str], Awaitable[str]]  # (node, shell script) -> output
 PidOf = Callable[[str], Awaitable[int | None]]
 
 
-def queue_capabilities() -> frozenset[str]:
+def queue_capabilities() -> Can:
     """What the packet engine can do on this host, for root: all or nothing."""
     if not (is_root() and has_program("unshare")):
         return frozenset()
@@ -301,3 +304,20 @@ def sweep_engines() -> list[str]:
             os.kill(pid, signal.SIGKILL)
             sentences.append(f"ended the packet engine {pid} that a dead run ({token}) had left")
     return sentences
+
+
+# -- Which shapes of links this host's kernel can make with tc: each is tried.
+def shaping_capabilities() -> Can:
+    """Of TRIALS."""
+    if not (is_root() and has_program("tc") and has_program("unshare")):
+        return frozenset()
+    return frozenset(
+        name for name, shape in TRIALS.items() if _works(qdisc_script({"10.0.0.1": shape}, "lo"))
+    )
+
+
+def _works(script: str) -> bool:
+    result = subprocess.run(
+        ["unshare", "-n", "sh", "-c", script], capture_output=True, timeout=10, check=False, cwd="/"
+    )
+    return result.returncode == 0

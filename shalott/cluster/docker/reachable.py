@@ -1,4 +1,4 @@
-"""Whether somebody listens at the engine's socket, found without the SDK that is slow to load."""
+"""Whether a server listens at the engine's socket, found without the SDK that is slow to load."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ USUAL_SOCKET = "/var/run/docker.sock"
 
 
 def socket_obstacle() -> str | None:
-    """Why nobody can be reached at the engine's Unix socket, and the command that mends it; None if
-    somebody listens, or if the engine is elsewhere."""
+    """Why no server can be reached at the engine's Unix socket, and the command that mends it; None
+    if one listens, or if the engine is elsewhere."""
     try:
         reach_socket()
     except OSError as error:
@@ -21,7 +21,7 @@ def socket_obstacle() -> str | None:
 
 
 def reach_socket() -> None:
-    """Raises OSError if nobody listens at the engine's Unix socket, if it is one.
+    """Raises OSError if no server listens at the engine's Unix socket, if it is one.
 
     The SDK would say so too, but leaves the socket that it tried with open.
     """

@@ -14,11 +14,12 @@ from pathlib import Path
 import msgspec
 
 from shalott.cluster import forking
-from shalott.cluster.base import Capability
+from shalott.cluster.capabilities import Capability
 from shalott.cluster.cgroups import groups_of, usable_controllers
+from shalott.cluster.docker.container_nodes import ContainerNodes
 from shalott.cluster.docker.programs import is_root
-from shalott.cluster.lives import Lack, Life, Limits, Lives
-from shalott.cluster.resources import Shortage
+from shalott.cluster.kernel_limits import Lack, Life, Limits, Lives
+from shalott.cluster.nodes import Shortage
 from shalott.core.errors import HarnessError
 
 TMP = "/tmp"
@@ -41,18 +42,19 @@ def resource_capabilities(small_tmp: bool) -> frozenset[Capability]:
 
 
 class ContainerResources:
-    """The shortages of one run's containers."""
+    """See ``Resources``."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: ContainerNodes, *, small_tmp: bool) -> None:
+        self.capabilities = resource_capabilities(small_tmp)
+        self._run = run
         self._lives = Lives(_begin)
 
-    async def set(self, node: str, shortage: Shortage, pid: int | None) -> None:
-        """``pid``: of its first process, if it runs. Raises HarnessError."""
+    async def set(self, node: str, shortage: Shortage) -> None:
+        pid = await self._run.pid_of(node)
         await self._lives.set(node, Lack(**msgspec.structs.asdict(shortage)), pid)
 
-    async def seen(self, node: str, pid: int | None) -> Shortage:
-        """See ``LimitsResources``."""
-        seen = await self._lives.seen(node, pid)
+    async def seen(self, node: str) -> Shortage:
+        seen = await self._lives.seen(node, await self._run.pid_of(node))
         return msgspec.convert(seen, Shortage, from_attributes=True)
 
     async def started(self, node: str, pid: int | None) -> None:
@@ -63,12 +65,10 @@ class ContainerResources:
         """A process that stands still could not end by itself."""
         await self._lives.stopping(node)
 
-    async def heal(self, pids: Mapping[str, int | None]) -> None:
-        """Nothing is short any more."""
-        await self._lives.heal(pids)
+    async def heal(self) -> None:
+        await self._lives.heal({node: await self._run.pid_of(node) for node in self._run.nodes})
 
     async def close(self) -> None:
-        """End what still runs."""
         await self._lives.close()
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import docker
 import docker.errors
@@ -106,19 +105,19 @@ async def remove_run(engine: Engine, token: str, tables: Sequence[str]) -> None:
     found = remains.get(token, Remains())
     failed: list[HarnessError] = []
 
-    async def remove(function: Callable[[docker.APIClient], Any]) -> None:
+    async def remove(function: Callable[[docker.APIClient], object]) -> None:
         try:
             await engine.call(lambda api: _ignore_absent(lambda: function(api)))
         except HarnessError as error:
             failed.append(error)  # what can be removed is removed first
 
-    def container(name: str) -> Callable[[docker.APIClient], Any]:
+    def container(name: str) -> Callable[[docker.APIClient], object]:
         return lambda api: api.remove_container(name, force=True, v=True)
 
-    def volume(name: str) -> Callable[[docker.APIClient], Any]:
+    def volume(name: str) -> Callable[[docker.APIClient], object]:
         return lambda api: _remove_when_free(lambda: api.remove_volume(name))
 
-    def network(name: str) -> Callable[[docker.APIClient], Any]:
+    def network(name: str) -> Callable[[docker.APIClient], object]:
         return lambda api: _remove_when_free(lambda: api.remove_network(name))
 
     await asyncio.gather(*(remove(container(name)) for name in found.containers))
@@ -134,7 +133,7 @@ async def remove_run(engine: Engine, token: str, tables: Sequence[str]) -> None:
         raise failed[0]
 
 
-def _remove_when_free(remove: Callable[[], Any]) -> None:
+def _remove_when_free(remove: Callable[[], object]) -> None:
     """Wait for the containers that use it, if another sweeper is about to remove them. Blocks."""
     removing = Retrying(
         stop=stop_after_delay(FREE_WITHIN_S),
@@ -151,7 +150,7 @@ def _is_in_use(error: BaseException) -> bool:
     )
 
 
-def _ignore_absent(function: Callable[[], Any]) -> None:
+def _ignore_absent(function: Callable[[], object]) -> None:
     try:
         function()
     except docker.errors.NotFound:

@@ -3,8 +3,9 @@ ARGUMENT...``.
 
 Run as a script of its own (no other module is imported, so it costs a few milliseconds). On Linux
 the kernel is asked to kill this process when its parent ends, however that ends; then the program
-takes this process's place, as an ordinary process whatever the harness is (precedence.py).
-Elsewhere, and if the parent is gone already, ``sweep`` and this check do what can be done.
+takes this process's place, as an ordinary process, also under a harness in the real-time class
+(precedence.py). Elsewhere, and if the parent is gone already, ``sweep`` and this check do what can
+be done.
 """
 
 from __future__ import annotations

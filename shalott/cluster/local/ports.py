@@ -2,8 +2,8 @@
 
 A port is taken by binding it exclusively, and the socket stays bound, without listening, until
 the run ends. Only then it is marked reusable: a node that binds with SO_REUSEADDR, as asyncio's
-servers do, may listen beside it, again after each restart, while nobody else's exclusive bind and
-no outgoing connection gets the number.
+servers do, may listen beside it, again after each restart, while no other program's exclusive bind
+and no outgoing connection gets the number.
 """
 
 from __future__ import annotations

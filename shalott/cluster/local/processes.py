@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shalott.cluster.base import CommandResult, NodeStatus
+from shalott.cluster.nodes import CommandResult, NodeStatus
 from shalott.cluster.owner import process_state, start_ticks
 from shalott.cluster.precedence import children_first
 from shalott.cluster.waiting import wait_until
@@ -44,7 +44,7 @@ class NodeProcess:
         self.pid = process.pid
         self.start_ticks = start_ticks(process.pid) or 0
         self.paused = False
-        self.end_asked = False  # by whoever started it
+        self.end_asked = False  # by the harness
 
     async def wait(self) -> NodeStatus:
         """Its status when it has ended."""

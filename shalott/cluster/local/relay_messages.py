@@ -6,12 +6,11 @@ answered is in force. What the relays' process says unasked has no number.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from shalott.cluster.endpoint import Endpoint
-from shalott.cluster.links import Link
+from shalott.cluster.nodes import Endpoint, Link
 
 Ports = dict[str, Endpoint]  # by the port's name
 
@@ -45,7 +44,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stall: tuple[float, float] | None = None
 
 
-def encode_line(message: Any) -> bytes:
+def encode_line(message: object) -> bytes:
     return msgspec.json.encode(message) + b"\n"
 
 

@@ -2,9 +2,9 @@
 
 The relays are the network between the nodes of a local cluster. In the harness's own process a
 harness that is busy, or stopped, would be a slow network that no plan asked for. Here they run
-whatever the harness does. Orders come over stdin (relay_messages.py) and are carried out one after
-the other, but probes, which take their time; the end of stdin is the end of the process. It also
-watches itself, and says when it could not run.
+also while the harness is busy or stopped. Orders come over stdin (relay_messages.py) and are
+carried out one after the other, but probes, which take their time; the end of stdin is the end of
+the process. It also watches itself, and says when it could not run.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import asyncio
 import os
 import sys
 
-from shalott.cluster.endpoint import Endpoint
 from shalott.cluster.local.relay import Relays
 from shalott.cluster.local.relay_messages import Answer, Order, decode_order, encode_line
+from shalott.cluster.nodes import Endpoint
 from shalott.cluster.precedence import go_first_or_be_less_nice
 from shalott.cluster.stalls import STALL_S, TICK_S
 from shalott.core.errors import HarnessError

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from shalott.cluster.local.disks import unmount_below
+from shalott.cluster.disks.mounting import unmount_below
 from shalott.cluster.owner import liveness, parse_owner, runs
 from shalott.cluster.waiting import wait_until
 from shalott.core.errors import HarnessError
@@ -48,7 +48,7 @@ def state_directory() -> Path:
     path.mkdir(mode=0o700, exist_ok=True)
     found = path.lstat()
     if found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise HarnessError(f"{path} belongs to somebody else: remove it")
+        raise HarnessError(f"{path} belongs to another user: remove it")
     return path
 
 
@@ -64,7 +64,7 @@ def remove_directory(path: Path) -> None:
     if (path / MARK).is_file():
         shutil.rmtree(path, ignore_errors=True)
         with contextlib.suppress(OSError):
-            path.parent.rmdir()  # unless somebody else keeps something there
+            path.parent.rmdir()  # unless another user keeps something there
 
 
 async def sweep_local() -> list[str]:

@@ -22,8 +22,7 @@ from typing import Any
 
 from shalott.cluster.packets.fates import LinkFates, PacketShape, Shape, damage
 from shalott.cluster.packets.queue import Packet, PacketQueue
-from shalott.cluster.precedence import go_first_or_be_less_nice
-from shalott.cluster.ticks import STALL_S, TICK_S
+from shalott.cluster.precedence import STALL_S, TICK_S, go_first_or_be_less_nice
 
 PR_SET_PDEATHSIG = 1
 READ_BYTES = 1 << 16
@@ -170,13 +169,13 @@ class Engine:
                 for line in lines:
                     self._say(self.carry_out(json.loads(line)))
 
-    def _say(self, answer: Mapping[str, Any]) -> None:
+    def _say(self, answer: Mapping[str, object]) -> None:
         line = json.dumps(answer).encode() + b"\n"
         while line:
             line = line[os.write(self._out, line) :]
 
 
-def _as_data(shape: Shape) -> Mapping[str, Any]:
+def _as_data(shape: Shape) -> Mapping[str, object]:
     return {name: getattr(shape, name) for name in PacketShape.__dataclass_fields__}
 
 

@@ -1,10 +1,10 @@
 """What becomes of each packet of a link: dropped, late, twice, out of its place or damaged.
 
 Pure. Every draw is a function of the seed, the link's name, what is drawn and the packet's number
-on the link, so a link's packets meet the same whatever other links carry. The kinds are netem's
-(tc-netem(8)), but a correlation is the probability that a packet meets what the packet before it
-met: the share of packets that are hit stays what was asked for. It runs on hosts too (Python 3.9,
-no libraries).
+on the link, so a link's packets meet the same with any traffic on other links. The kinds are
+netem's (tc-netem(8)), but a correlation is the probability that a packet meets what the packet
+before it met: the share of packets that are hit stays what was asked for. It runs on hosts too
+(Python 3.9, no libraries).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KINDS = 6  # of draws for one packet: a place in the stream "repeat" for each
 
 
 class Shape(Protocol):
-    """As ``cluster.base.LinkShape``, which is one."""
+    """As ``cluster.nodes.LinkShape``, which is one."""
 
     @property
     def delay_ms(self) -> float: ...

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from shalott.cluster.base import LinkShape
+from shalott.cluster.nodes import LinkShape
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stall: tuple[float, float] | None = None
 
 
-def encode_line(message: Any) -> bytes:
+def encode_line(message: object) -> bytes:
     return msgspec.json.encode(message) + b"\n"
 
 

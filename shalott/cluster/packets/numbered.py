@@ -17,7 +17,7 @@ HEAD = struct.Struct("!8sId")  # token, number, when it was sent; then padding a
 PADDING = bytes(40)
 CRC_BYTES = 4
 BATCH = 10  # sent at once
-SPAN_S = 0.2  # in which all are sent: whoever waits for a CPU meanwhile holds up some, and not all
+SPAN_S = 0.2  # in which all are sent: a wait for a CPU meanwhile holds up some, and not all
 # Nothing more comes when nothing came for so long, beyond what the shape may hold a packet: on a
 # busy machine who carries packets may have to wait for a CPU.
 QUIET_S = 0.6
@@ -63,7 +63,7 @@ class Tally:
             return
         token, number, sent_s = HEAD.unpack_from(content)
         if token != self._token:
-            return  # somebody else's, late
+            return  # another measurement's, late
         if number in self._arrived:
             self._duplicated += 1
             return
@@ -72,7 +72,7 @@ class Tally:
         self._last = max(self._last, number)
 
     def result(self, base_ms: float = 0) -> dict[str, Any]:
-        """The fields of ``cluster.base.PacketsSeen``. ``base_ms``: what is no lateness, where the
+        """The fields of ``cluster.nodes.PacketsSeen``. ``base_ms``: what is no lateness, where the
         clocks of sender and receiver differ."""
         times = [max(0.0, each - base_ms) for each in self._arrived.values()]
         return {

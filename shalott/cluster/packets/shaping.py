@@ -14,7 +14,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from shalott.cluster.base import Capability, LinkShape
+from shalott.cluster.capabilities import Capability
+from shalott.cluster.nodes import LinkShape
 from shalott.cluster.packets.fates import REORDER_HOLD_MS
 from shalott.cluster.packets.numbered import UNSHAPED_TOS
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from shalott.broker.base.events import Event
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.clock import NodeClock
 from shalott.cluster.sim.loop.loop import SimLoop
@@ -28,7 +28,7 @@ OUTPUT_LINES = 20_000  # kept of one node's log
 _encode = msgspec.json.Encoder().encode
 
 # One life of what runs on a machine: (machine, its process, "please stop") -> exit code.
-Program = Callable[["Machine", SimProcess, asyncio.Event], Coroutine[Any, Any, int]]
+Program = Callable[["Machine", SimProcess, asyncio.Event], Coroutine[object, object, int]]
 
 
 class SimEventLog:
@@ -78,7 +78,7 @@ class SimEventLog:
 class Machine:
     """``wall_ns`` is the true wall clock. ``on_exit`` is told when the program ended by itself.
 
-    ``node`` is whatever the program puts there while it runs, for looks that only a simulation
+    ``node`` is what the program puts there while it runs, for looks that only a simulation
     allows.
     """
 
@@ -137,7 +137,7 @@ class Machine:
         self.exit_code = exit_code
         self.ended.set()
 
-    def _unhandled(self, context: dict[str, Any]) -> None:
+    def _unhandled(self, context: dict[str, object]) -> None:
         """An exception that no task of the node retrieved: on a real node a line in its log."""
         error = context.get("exception")
         sentence = f"{context.get('message', 'unhandled')}: {error!r}"

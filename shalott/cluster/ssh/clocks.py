@@ -14,12 +14,13 @@ from typing import Literal
 
 import msgspec
 
-from shalott.cluster.base import NodeSpec
+from shalott.cluster.capabilities import WORLDS, Can, refusal
 from shalott.cluster.faketime import FILE, GO_MARK, READ, check_program, environment, file_text
+from shalott.cluster.nodes import NodeSpec
 from shalott.cluster.ssh.connection import Connection
 from shalott.cluster.ssh.facts import HostFacts
+from shalott.cluster.ssh.host_nodes import HostNodes
 from shalott.cluster.ssh.inventory import title_of
-from shalott.cluster.ssh.link import AgentLink
 from shalott.cluster.ssh.programs import search_path
 from shalott.core.errors import UsageError
 from shalott.core.plan import HostPlan
@@ -31,68 +32,105 @@ ALLOW = "or allow --ssh-set-time, which sets the host's own clock"
 
 
 class HostClocks:
-    """The clocks of one cluster's nodes. ``set_time``: the hosts' own clocks may be set."""
+    """See ``Clocks``. ``is_wanted``: nodes are started so that each can have a clock of its own;
+    ``set_time``: the hosts' own clocks may be set.
 
-    def __init__(self, set_time: bool) -> None:
+    Only the wall clock: the monotonic one never drifts here.
+    """
+
+    error_ms = 5.0  # a drift is made of steps
+
+    def __init__(
+        self, run: HostNodes, capabilities: Can, *, is_wanted: bool, set_time: bool
+    ) -> None:
+        self.capabilities = capabilities & WORLDS["ssh"]["clocks"]
+        self._run = run
+        self._is_wanted = is_wanted
         self._set_time = set_time
         self._ways: dict[str, Way] = {}
-        self._wrong: dict[str, AgentLink] = {}
+        self._wrong: dict[str, None] = {}
 
-    def prepare(
-        self, connection: Connection, facts: HostFacts, spec: NodeSpec, command: Sequence[str]
-    ) -> NodeSpec:
-        """The node as it is started, to have a clock of its own; ``command``: its words on the
-        host. Blocks. Raises UsageError if it can't have one."""
-        reason = why_no_library(connection.host, facts) or why_not_reached(
-            connection, command, search_path(spec.image)
+    async def prepare(self, spec: NodeSpec) -> NodeSpec:
+        """The node as it is started, to have a clock of its own. Raises UsageError if it can't
+        have one."""
+        if not self._is_wanted:
+            return spec
+        node = spec.name
+        connection, facts = self._run.connection(node), self._run.facts[node]
+        command = [self._run.filled(node, word) for word in spec.command]
+        way = await self._run.links[node].in_thread(
+            lambda: way_of(connection, facts, spec, command, set_time=self._set_time)
         )
-        if not reason:
-            self._ways[spec.name] = "library"
-            return msgspec.structs.replace(
-                spec,
-                files={**spec.files, FILE: file_text(0)},
-                environment={**spec.environment, **environment("{config}")},
-            )
-        if not self._set_time:
-            raise UsageError(
-                f"{spec.name} can't have a clock of its own: {reason}; choose another --nemesis,"
-                f" {ALLOW}"
-            )
-        if (obstacle := why_not_set(connection.host, facts)) is not None:
-            raise UsageError(f"{spec.name} can't have a clock of its own: {reason}, and {obstacle}")
-        self._ways[spec.name] = "host"
-        return spec
+        self._ways[node] = way
+        if way == "host":
+            return spec
+        return msgspec.structs.replace(
+            spec,
+            files={**spec.files, FILE: file_text(0)},
+            environment={**spec.environment, **environment("{config}")},
+        )
 
-    def check(self, facts: Mapping[str, HostFacts]) -> None:
+    def check(self) -> None:
         """When all are prepared. Raises UsageError if a clock that is to be set is another node's
         too."""
-        refuse_shared_clocks(facts, self._ways)
+        refuse_shared_clocks(self._run.facts, self._ways)
 
-    async def set(self, link: AgentLink, offset_ms: float, drift_ppm: float) -> None:
-        """So far off from now on. Raises HarnessError."""
-        self._wrong[link.node] = link
-        way = self._ways[link.node]
-        await link.call("clock", way=way, offset_ms=offset_ms, drift_ppm=drift_ppm)
+    async def set(self, node: str, *, offset_ms: float = 0, drift_ppm: float = 0) -> None:
+        self._check()
+        self._wrong[node] = None
+        way = self._ways[node]
+        agent = self._run.agent(node)
+        await agent.call("clock", way=way, offset_ms=offset_ms, drift_ppm=drift_ppm)
         if not offset_ms and not drift_ppm:
-            self._wrong.pop(link.node, None)
+            self._wrong.pop(node, None)
 
-    async def offset_ms(self, link: AgentLink) -> float:
+    async def offset_ms(self, node: str) -> float:
         """Seen by a program that is run with the environment of the node's first process."""
-        command = [link.host.python, "-I", "-S", "-c", READ]
-        return float(await link.call("read_clock", command=command))
+        self._check()
+        agent = self._run.agent(node)
+        command = [agent.host.python, "-I", "-S", "-c", READ]
+        return float(await agent.call("read_clock", command=command))
+
+    def _check(self) -> None:
+        if not self._is_wanted:
+            raise refusal("ssh", "clocks")
 
     async def heal(self) -> None:
-        """All clocks are right again."""
-        await asyncio.gather(*(self.set(link, 0, 0) for link in list(self._wrong.values())))
+        await asyncio.gather(*(self.set(node) for node in list(self._wrong)))
 
     def described(self) -> str:
         """How clocks are made wrong, for the report."""
         ways = sorted(set(self._ways.values()))
         return " and ".join({"library": "libfaketime", "host": "the hosts' own"}[w] for w in ways)
 
-    def clear(self) -> None:
+    async def close(self) -> None:
         self._ways.clear()
         self._wrong.clear()
+
+
+def way_of(
+    connection: Connection,
+    facts: HostFacts,
+    spec: NodeSpec,
+    command: Sequence[str],
+    *,
+    set_time: bool,
+) -> Way:
+    """The way in which a node gets a clock of its own; ``command``: its words on the host. Blocks.
+    Raises UsageError if there is none."""
+    reason = why_no_library(connection.host, facts) or why_not_reached(
+        connection, command, search_path(spec.image)
+    )
+    if not reason:
+        return "library"
+    if not set_time:
+        raise UsageError(
+            f"{spec.name} can't have a clock of its own: {reason}; choose another --nemesis,"
+            f" {ALLOW}"
+        )
+    if (obstacle := why_not_set(connection.host, facts)) is not None:
+        raise UsageError(f"{spec.name} can't have a clock of its own: {reason}, and {obstacle}")
+    return "host"
 
 
 def why_no_library(host: HostPlan, facts: HostFacts) -> str:

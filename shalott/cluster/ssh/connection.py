@@ -1,6 +1,6 @@
 """Connection: one SSH transport to a host, over which everything goes in channels of its own.
 
-paramiko blocks, so whatever is here is called from threads. TCP_NODELAY is set: without it a
+paramiko blocks, so all that is here is called from threads. TCP_NODELAY is set: without it a
 command waits for a delayed acknowledgement, 48 ms in place of 2.5. A host key that is not known is
 refused, and never added.
 """
@@ -43,7 +43,7 @@ class Unreachable(HarnessError):
 
 
 class Connection:
-    """Raises UsageError for what the user can mend (a key, a host key), Unreachable if nobody
+    """Raises UsageError for what the user can mend (a key, a host key), Unreachable if no server
     answers."""
 
     def __init__(self, host: HostPlan) -> None:
@@ -54,7 +54,7 @@ class Connection:
     def _open(self) -> paramiko.SSHClient:
         host = self.host
         title, known = title_of(host), Path(host.known_hosts).expanduser()
-        sock: Any = None
+        sock: object = None
         if host.key and not Path(host.key).expanduser().is_file():
             raise UsageError(f"there is no key {host.key}: name another --ssh-key")
         try:
@@ -87,7 +87,7 @@ class Connection:
             self._drop(sock)
             raise Unreachable(f"{title} can't be reached over SSH: {_reason(error)}") from error
 
-    def _dial(self) -> Any:
+    def _dial(self) -> object:
         """A socket, or a channel through the jump host."""
         host = self.host
         if not host.jump:
@@ -101,7 +101,7 @@ class Connection:
             "direct-tcpip", (host.address, host.port), ("", 0), timeout=CONNECT_TIMEOUT_S
         )
 
-    def _log_in(self, sock: Any, address: str, port: int, user: str) -> paramiko.SSHClient:
+    def _log_in(self, sock: object, address: str, port: int, user: str) -> paramiko.SSHClient:
         client = paramiko.SSHClient()
         client.set_missing_host_key_policy(paramiko.RejectPolicy())
         known = Path(self.host.known_hosts).expanduser()

@@ -14,11 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from shalott.cluster.base import Capability
-from shalott.cluster.capabilities import RESOURCES
+from shalott.cluster.capabilities import DISK_CAPABILITIES, RESOURCES, Capability
 from shalott.cluster.cgroups import CONTROLLERS
 from shalott.cluster.disks.build import why_not_built
-from shalott.cluster.disks.of_nodes import DISK_CAPABILITIES
 from shalott.cluster.faketime import LIBRARY
 from shalott.cluster.packets import queue
 from shalott.cluster.packets.shaping import TRIALS, qdisc_script

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 
 import paramiko
 
-from shalott.cluster.base import Endpoint
+from shalott.cluster.nodes import Endpoint
+from shalott.cluster.ssh.agent_link import AgentLink
 from shalott.cluster.ssh.connection import CONNECT_TIMEOUT_S
-from shalott.cluster.ssh.link import AgentLink
 from shalott.core.errors import HarnessError
 
 log = logging.getLogger("shalott.cluster.ssh")
@@ -78,7 +78,7 @@ class Forwards:
             self._writers.pop(writer, None)
 
     def _dial(self, number: int) -> paramiko.Channel:
-        """Raises HarnessError without a connection, SSHException if nobody listens."""
+        """Raises HarnessError without a connection, SSHException if no program listens."""
         connection = self._link.connection
         if connection is None:
             raise HarnessError("there is no connection now")

@@ -24,7 +24,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -50,9 +50,7 @@ class SshFlags:
     hosts: Annotated[
         str, _option("Hosts a,b,c: each an address, user@address or address:port.")
     ] = ""
-    inventory: Annotated[
-        str, _option("A file of hosts instead: docs/how-to/run-on-your-hosts.md.")
-    ] = ""
+    inventory: Annotated[str, _option("A file of hosts instead: docs/ssh.md.")] = ""
     user: Annotated[str, _option("Who logs in; else who runs this.")] = ""
     key: Annotated[str, _option("A private key; else those of the agent and of ~/.ssh.")] = ""
     port: Annotated[int, _option("Of all hosts; else 22.")] = 0
@@ -72,7 +70,7 @@ def read_hosts(flags: SshFlags, lease_s: float = 20.0) -> SshPlan:
         )
     if lease_s < LEAST_LEASE_S:
         raise UsageError(f"--ssh-lease {lease_s:g}: give {LEAST_LEASE_S:g} seconds or more")
-    said: dict[str, Any] = {
+    said: dict[str, object] = {
         name: getattr(flags, name)
         for name in ("user", "key", "port", "jump", "sudo", "known_hosts")
         if getattr(flags, name)
@@ -142,14 +140,14 @@ def resolve(host: HostPlan) -> str:
     return str(found[0][4][0])
 
 
-def _from_word(word: str, said: Mapping[str, Any]) -> HostPlan:
+def _from_word(word: str, said: Mapping[str, object]) -> HostPlan:
     user, address, port = parse_where(word)
     own = {"user": user, "port": port}
     given = {**said, **{name: value for name, value in own.items() if value}, "address": address}
     return msgspec.convert(given, HostPlan)
 
 
-def _from_inventory(path: Path, said: Mapping[str, Any]) -> list[HostPlan]:
+def _from_inventory(path: Path, said: Mapping[str, object]) -> list[HostPlan]:
     try:
         with path.open("rb") as file:
             tables = tomllib.load(file)

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from shalott.cluster.base import NodeSpec
+from shalott.cluster.nodes import NodeSpec
 from shalott.cluster.ssh.connection import Connection
 from shalott.cluster.ssh.inventory import title_of
 from shalott.core.errors import BootFailed

@@ -33,7 +33,7 @@ def agent_command(host: HostPlan, agent: str, *words: str) -> str:
 
 
 def sweep_host(connection: Connection, facts: HostFacts, agent: str) -> list[str]:
-    """End what belongs to dead harnesses, and what has no agent any more: nobody else would undo
+    """End what belongs to dead harnesses, and what has no agent any more: nothing else would undo
     it. One sentence for each run. Raises HarnessError."""
     sentences = []
     title = title_of(connection.host)

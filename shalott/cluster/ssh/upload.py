@@ -45,8 +45,10 @@ PACKAGE = Path(__file__).parents[2]
 SHARED = (
     "core/rng.py",
     "core/errors.py",
-    *(f"cluster/{name}.py" for name in ("cgroups", "file_limits", "forking", "lives", "owner")),
-    *(f"cluster/{name}.py" for name in ("precedence", "ticks")),
+    *(
+        f"cluster/{name}.py"
+        for name in ("cgroups", "forking", "kernel_limits", "owner", "precedence")
+    ),
     *(f"cluster/packets/{name}.py" for name in ("engine", "fates", "numbered", "queue")),
 )
 AGENT_START = """import sys
@@ -109,7 +111,7 @@ def put_broker(connection: Connection, facts: HostFacts) -> str:
 
 
 def put_disk_program(connection: Connection, facts: HostFacts) -> str:
-    """The path on the host of docs/explanation/disks.md's program. Raises UsageError,
+    """The path on the host of the file system of docs/explanation/disks.md. Raises UsageError,
     HarnessError."""
     content = program_path().read_bytes()
     path = f"{facts.directory}/faultfs-{_digest(content)}"

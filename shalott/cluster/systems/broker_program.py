@@ -11,7 +11,7 @@ import tomllib
 
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.nodes import open_node, parse_config
-from shalott.cluster.base import NodeSpec
+from shalott.cluster.nodes import NodeSpec
 from shalott.cluster.sim.buggify import Buggify
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.machine import Machine, Program, SimEventLog

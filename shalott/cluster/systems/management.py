@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from tenacity import retry_if_exception, wait_fixed
 
-from shalott.cluster.base import Cluster
+from shalott.cluster.cluster import Cluster
 from shalott.cluster.http import Management
 from shalott.cluster.waiting import retrying
 from shalott.core.errors import BootFailed, ClientError, Definite

@@ -3,11 +3,11 @@
 A system is what runs on the nodes: a broker, a database, anything with clients. A plug-in offers
 its record at the entry-point group ``shalott.systems``, or in a module given to ``--load``. What a
 node runs, how it is configured, when it is ready and what it believes is the ``System`` object that
-``make`` returns (cluster/base.py); the record says what must be known before there is one.
+``make`` returns (cluster/system.py); the record says what must be known before there is one.
 
 As in Jepsen (jepsen.db), what only some systems can be asked is a small protocol of its own that
-the ``System`` object implements or not (cluster/base.py: DeclaresQueues, FailsOver, ...): who lacks
-one is refused before boot.
+the ``System`` object implements or not (cluster/system.py: DeclaresQueues, FailsOver, ...): a fault
+that needs one that is lacking is refused before boot.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from shalott.cluster.base import System
+from shalott.cluster.system import System
 from shalott.core.doors import Door, door_of_records
 from shalott.core.parameters import NoParameters
 from shalott.core.plan import Plan, SystemPlan, nodes_hosting
 from shalott.core.rng import Draw
 
 if TYPE_CHECKING:
-    from shalott.cluster.base import NodeSpec
+    from shalott.cluster.nodes import NodeSpec
     from shalott.cluster.sim.buggify import Buggify
     from shalott.cluster.sim.machine import Program
 

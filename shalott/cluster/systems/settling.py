@@ -15,7 +15,7 @@ from typing import Any
 
 from tenacity import wait_exponential
 
-from shalott.cluster.base import Cluster
+from shalott.cluster.cluster import Cluster
 from shalott.cluster.systems.record import Parameters
 from shalott.cluster.waiting import ask_until
 from shalott.core.errors import BootFailed, ClientError
@@ -230,7 +230,7 @@ async def await_nodes(
                 reasons[node] = str(error)
             if not reasons[node]:
                 waiting.remove(node)
-            elif not may_exit and (await cluster.status(node)).state == "exited":
+            elif not may_exit and (await cluster.processes.status(node)).state == "exited":
                 await _fail(cluster, [node], {node: "its process has ended"})
         return not waiting
 
@@ -241,6 +241,6 @@ async def await_nodes(
 async def _fail(cluster: Cluster, nodes: Sequence[str], reasons: dict[str, str]) -> None:
     parts = []
     for node in nodes:
-        printed = (await cluster.output(node, QUOTED_LINES)).strip()
+        printed = (await cluster.files.output(node, QUOTED_LINES)).strip()
         parts.append(f"{node} is not ready: {reasons[node]}. It printed:\n{printed or '(nothing)'}")
     raise BootFailed("\n".join(parts))

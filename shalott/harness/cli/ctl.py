@@ -23,8 +23,8 @@ from shalott.broker.base.http_client import Asked
 from shalott.broker.rabbit.ctl.session import EXIT_UNAVAILABLE, CtlError
 from shalott.broker.rabbit.ctl.verbs import read as read_words
 from shalott.broker.rabbit.ctl.verbs import run as run_verb
-from shalott.cluster.base import Endpoint
 from shalott.cluster.http import Management
+from shalott.cluster.nodes import Endpoint
 from shalott.core.command_options import Argument, Option
 from shalott.core.errors import ClientError, UsageError
 from shalott.core.json_value import Json, JsonObject

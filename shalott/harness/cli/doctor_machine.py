@@ -297,13 +297,12 @@ class ThisMachine:
             api.close()
 
     def shaping(self) -> frozenset[str]:
-        from shalott.cluster.docker.packets import queue_capabilities
-        from shalott.cluster.docker.shaping import shaping_capabilities
+        from shalott.cluster.docker.packets import queue_capabilities, shaping_capabilities
 
         return shaping_capabilities() | queue_capabilities()
 
     def disk_obstacle(self) -> str | None:
-        from shalott.cluster.docker.disks import disk_obstacle
+        from shalott.cluster.docker.container_nodes import disk_obstacle
 
         return disk_obstacle()
 

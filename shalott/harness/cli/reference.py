@@ -27,9 +27,9 @@ from shalott.checkers.groups.group_checkers import PROMISES as GROUP_PROMISES
 from shalott.checkers.models import meanings_of
 from shalott.checkers.models.model import REQUIRED, options_of
 from shalott.checkers.models.outside import MODELS, ModelClass, class_name
-from shalott.cluster.base import System
 from shalott.cluster.capabilities import MOST
 from shalott.cluster.ssh.inventory import HOSTS_PANEL
+from shalott.cluster.system import System
 from shalott.cluster.systems.record import SYSTEMS, SystemRecord
 from shalott.core.doors import OWN, Door, Record, Requirement
 from shalott.core.errors import UsageError

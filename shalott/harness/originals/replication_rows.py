@@ -2,9 +2,10 @@
 
 Masters and slaves are HAService's, which 4.9 and 5.x have alike in the main. A loss of power takes
 of every file the calls after some one (``power_loss="drop"``, docs/explanation/disks.md). RocketMQ
-syncs its logs, and never its tables: topics may be gone after it. Where a plan is not about that, topics are
-made anew by the first message (autoCreateTopicEnable, by default true), and their queues lie there
-still. DLedger, RocketMQ's Raft, is 0.2.6 in 4.9, 0.3.1 in 5.0.0 and 5.1.0, 0.3.1.2 in 5.1.1 to
+syncs its logs, and never its tables: topics may be gone after it. Where a plan is not about that,
+topics are made anew by the first message (autoCreateTopicEnable, by default true), and their queues
+lie there still. DLedger, RocketMQ's Raft, is 0.2.6 in 4.9, 0.3.1 in 5.0.0 and 5.1.0, 0.3.1.2 in
+5.1.1 to
 5.3.3, and 0.3.2 in 5.4.0 and 5.5.0.
 """
 

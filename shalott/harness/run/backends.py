@@ -14,11 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from shalott.cluster.base import Cluster, System
-from shalott.cluster.capabilities import RESOURCES
-from shalott.cluster.disks.of_nodes import DISK_CAPABILITIES
+from shalott.cluster.capabilities import DISK_CAPABILITIES, RESOURCES
+from shalott.cluster.cluster import Cluster
 from shalott.cluster.docker.reachable import socket_obstacle
 from shalott.cluster.ssh.inventory import check_hosts
+from shalott.cluster.system import System
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.errors import HarnessError, UsageError
 from shalott.core.plan import Plan, PowerLoss, SshPlan
@@ -111,7 +111,7 @@ def make_cluster(
     told = plan.cluster.power_loss
     power_loss: PowerLoss = "torn" if told is msgspec.UNSET else told
     if choice.backend == "docker":
-        from shalott.cluster.docker.backend import DockerCluster
+        from shalott.cluster.docker.backend import DockerCluster, DockerOptions
 
         if needs_disks and plan.cluster.leave_running:
             raise UsageError(
@@ -121,31 +121,35 @@ def make_cluster(
         return DockerCluster(
             plan.cluster.nodes,
             run_id,
-            keep=plan.cluster.leave_running,
-            seed=plan.seed,
-            clocks="clock" in needs,
-            small_tmp="fill-tmp" in needs,
-            disk_seed=plan.seed if needs_disks else None,
-            images=images_told(plan.faults),
-            power_loss=power_loss,
+            DockerOptions(
+                keep=plan.cluster.leave_running,
+                seed=plan.seed,
+                clocks="clock" in needs,
+                small_tmp="fill-tmp" in needs,
+                disk_seed=plan.seed if needs_disks else None,
+                images=images_told(plan.faults),
+                power_loss=power_loss,
+            ),
         )
     if plan.cluster.leave_running:
         raise UsageError(
             f"{choice.backend} nodes end with the harness: leave them running with --cluster docker"
         )
     if choice.backend == "ssh":
-        from shalott.cluster.ssh.backend import SshCluster
+        from shalott.cluster.ssh.backend import SshCluster, SshOptions
 
         return SshCluster(
             plan.cluster.nodes,
             run_id,
             hosts_of(plan),
-            seed=plan.seed,
-            clocks="clock" in needs,
-            resources=bool(needs & {*RESOURCES}),
-            small_tmp="fill-tmp" in needs,
-            disk_seed=plan.seed if needs_disks else None,
-            power_loss=power_loss,
+            SshOptions(
+                seed=plan.seed,
+                clocks="clock" in needs,
+                resources=bool(needs & RESOURCES),
+                small_tmp="fill-tmp" in needs,
+                disk_seed=plan.seed if needs_disks else None,
+                power_loss=power_loss,
+            ),
         )
     from shalott.cluster.local.backend import LocalCluster
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from shalott.cluster.base import TellsHeld, members_of
+from shalott.cluster.system import TellsHeld, members_of
 from shalott.core.errors import ClientError
 from shalott.harness.run.world import World
 

@@ -14,7 +14,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
 from shalott.checkers.runs.deaths import how_it_ended
-from shalott.cluster.base import ExplainsUnsettled, NodeExit, ignore_exit, members_of
+from shalott.cluster.cluster import ignore_exit
+from shalott.cluster.nodes import NodeExit
+from shalott.cluster.system import ExplainsUnsettled, members_of
 from shalott.cluster.systems.settling import observe_all
 from shalott.core.errors import ClientError, HarnessError, Indefinite
 from shalott.core.history import Recorder
@@ -68,7 +70,7 @@ class DeathWatch:
         """Complete the row with what the node printed last."""
         extra = {"exit_code": ended.exit_code, "out_of_memory": ended.out_of_memory}
         try:
-            printed = await self.world.cluster.output(ended.node, LAST_LINES)
+            printed = await self.world.cluster.files.output(ended.node, LAST_LINES)
         except HarnessError as error:
             printed = f"(its output can't be read: {error})"
         self.record.complete(index, Completion(type="info", extra={**extra, "output": printed}))
@@ -84,9 +86,9 @@ class DeathWatch:
         cluster = self.world.cluster
         is_member = node in members_of(cluster, self.world.system)
         try:
-            if is_member and (await cluster.status(node)).state != "running":
+            if is_member and (await cluster.processes.status(node)).state != "running":
                 log.info("starting %s again", node)
-                await cluster.start(node)
+                await cluster.processes.start(node)
         except HarnessError as error:
             log.warning("%s could not be started again: %s", node, describe(error))
 

@@ -57,7 +57,7 @@ from shalott.harness.run.request import (
     profile_of,
 )
 from shalott.nemesis.record import FAULTS, nemesis_names, usual_nemeses
-from shalott.nemesis.schedule import make_schedule
+from shalott.nemesis.schedule import Rhythm, make_schedule
 from shalott.nemesis.trigger_words import with_triggers
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
 
@@ -77,8 +77,10 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
         nemeses=parse_nemeses(request.nemesis),
         nodes=nodes,
         time_limit_ms=time_limit_ms,
-        interval_ms=parse_duration_ms("--nemesis-interval", request.nemesis_interval),
-        duration_ms=parse_duration_ms("--nemesis-duration", request.nemesis_duration),
+        rhythm=Rhythm(
+            interval_ms=parse_duration_ms("--nemesis-interval", request.nemesis_interval),
+            duration_ms=parse_duration_ms("--nemesis-duration", request.nemesis_duration),
+        ),
         targets=request.targets,
         seed=seed,
     )

@@ -14,8 +14,9 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shalott.cluster.base import Cluster, HasArtifacts, HasImages, HasPackages, System
+from shalott.cluster.cluster import Cluster
 from shalott.cluster.debian_packages import installed_packages
+from shalott.cluster.system import HasArtifacts, HasPackages, System
 from shalott.core.errors import HarnessError
 from shalott.core.plan import Plan
 from shalott.core.worker import describe
@@ -134,11 +135,11 @@ class Provenance:
 
     async def look(self, cluster: Cluster, system: System) -> None:
         """Ask the engine and the first node, which has been started."""
-        if not isinstance(cluster, HasImages):
+        if cluster.parts.images is None:
             return
         try:
             async with asyncio.timeout(LOOK_TIMEOUT_S):
-                self.nodes |= await cluster.image_facts(system.image)
+                self.nodes |= await cluster.images.facts(system.image)
         except (HarnessError, TimeoutError, OSError) as error:
             why = f"unknown: {describe(error)}"
             self.nodes |= dict.fromkeys(("engine", *IMAGE_FACTS), why)

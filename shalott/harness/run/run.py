@@ -19,7 +19,7 @@ import msgspec
 
 from shalott.checkers.checker import Result
 from shalott.cluster.debian_packages import unpinned
-from shalott.cluster.told import AcknowledgesUnlogged
+from shalott.cluster.system import AcknowledgesUnlogged
 from shalott.core.errors import StoreError
 from shalott.core.history import EMPTY_EVENTS, History, events_table
 from shalott.core.plan import Plan
@@ -199,7 +199,7 @@ async def _clean_up(stage: Stage, directory: RunDirectory, trouble: Trouble) -> 
         await _attempt("healing", stage.heal if leave_running else stage.nemesis.heal, trouble)
         await _attempt("healing the cluster", cluster.heal, trouble)
     await _attempt("writing down who died", stage.stop_watching, trouble)
-    await _attempt("collecting logs", lambda: cluster.collect(directory.nodes), trouble)
+    await _attempt("collecting logs", lambda: cluster.files.collect(directory.nodes), trouble)
     if not leave_running:
         await _attempt("tearing down", stage.world.teardown or cluster.teardown, trouble)
 

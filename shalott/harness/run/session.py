@@ -18,7 +18,8 @@ from pathlib import Path
 import msgspec
 import typer
 
-from shalott.cluster.base import Cluster, System
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.system import System
 from shalott.core.doors import loaded_modules
 from shalott.core.errors import Complaints, ShalottError, sentence_of
 from shalott.core.plan import Plan, load_plan

@@ -13,12 +13,12 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
-from shalott.cluster.base import InspectsMachines
-from shalott.cluster.refusals import lacking
+from shalott.cluster.capabilities import lacking
 from shalott.cluster.sim.backend import HARNESS, SimCluster
 from shalott.cluster.sim.loop.loop import START_NS, SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.loop.trace import Trace
+from shalott.cluster.system import InspectsMachines
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.errors import MissingCapability
 from shalott.core.history import EMPTY_EVENTS, History

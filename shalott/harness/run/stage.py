@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from shalott.cluster.base import MendsPartitions, RecordsReplicas, members_of
+from shalott.cluster.system import MendsPartitions, RecordsReplicas, members_of
 from shalott.core.client import Client
 from shalott.core.errors import BootFailed, ClientError, Definite, Unreachable
 from shalott.core.generator import Generator
@@ -92,8 +92,8 @@ class Stage:
         await self.nemesis.heal()
         await cluster.heal()
         for node in members_of(cluster, system):
-            if (await cluster.status(node)).state != "running":
-                await cluster.start(node)
+            if (await cluster.processes.status(node)).state != "running":
+                await cluster.processes.start(node)
         self.healed = True
         if isinstance(system, MendsPartitions) and system.wants_mending:
             index = self.record.invoke(NEMESIS, "", Invocation(f="operator"))

@@ -27,7 +27,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from shalott.cluster.base import Cluster
+from shalott.cluster.cluster import Cluster
 from shalott.cluster.precedence import threads_first
 from shalott.cluster.stalls import STALL_S, TICK_S, CarriesTraffic, Stall, StallKind
 from shalott.core.history import Recorder
@@ -122,8 +122,8 @@ async def watch_for_stalls(cluster: Cluster, record: Recorder) -> AsyncIterator[
     def tell(stall: Stall) -> None:
         record_stall(record, stall)
 
-    if isinstance(cluster, CarriesTraffic):
-        cluster.tell_stalls(tell)
+    if isinstance(cluster.links, CarriesTraffic):
+        cluster.links.tell_stalls(tell)
     witness = ThreadWitness()
     witness.start()
     with threads_first() as put_new_ones_first:

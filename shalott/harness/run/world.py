@@ -14,8 +14,9 @@ from typing import Protocol
 
 import msgspec
 
-from shalott.cluster.base import Cluster, System, ports_of
-from shalott.cluster.refusals import lacking, refusal
+from shalott.cluster.capabilities import lacking, refusal
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.system import System, ports_of
 from shalott.core.errors import MissingCapability
 from shalott.core.history import Recorder
 from shalott.core.plan import FaultAction, Plan

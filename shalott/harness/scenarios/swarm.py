@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from shalott.cluster.base import InspectsMachines, RecordsReplicas
+from shalott.cluster.system import InspectsMachines, RecordsReplicas
 from shalott.cluster.systems.record import (
     SYSTEMS,
     TOGETHER,
@@ -44,7 +44,7 @@ from shalott.core.rng import Draw, Knobs, Range, stream_key
 from shalott.harness.run.plan_checks import check_plan, requirements_of
 from shalott.harness.run.planning import lay_out
 from shalott.harness.run.request import parse_nodes, profile_of
-from shalott.nemesis.drawing import STEP_MS, Promise, draw_faults
+from shalott.nemesis.drawing import STEP_MS, Promise, Slots, draw_faults
 from shalott.nemesis.record import members
 from shalott.nemesis.targets import is_single
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
@@ -318,9 +318,11 @@ def _faults(
         time_limit_ms=limit_ms,
         kinds=_some(kinds, swarm, draw),
         promise=promise,
-        quiet_ms=quiet_ms,
-        interval_ms=int(draw.range("interval_ms", swarm.interval_ms)),
-        duration_ms=_durations_ms(swarm, draw),
+        slots=Slots(
+            quiet_ms=quiet_ms,
+            interval_ms=int(draw.range("interval_ms", swarm.interval_ms)),
+            duration_ms=_durations_ms(swarm, draw),
+        ),
         count=swarm.fault_count,
         targets=targets,
     )

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shalott.cluster.base import System
+from shalott.cluster.system import System
 from shalott.cluster.systems.record import Footprint
 from shalott.core.errors import MissingCapability
 from shalott.core.plan import Plan

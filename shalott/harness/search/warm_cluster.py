@@ -1,7 +1,7 @@
 """A warm cluster: one cluster that serves one run after another.
 
 Its first run boots it. At a run's end its nodes' processes end and their disks are emptied
-(cluster/keeping.py), and the next run's files are written and its nodes started on the same
+(``Cluster.clear``), and the next run's files are written and its nodes started on the same
 machines. Where a plan needs other machines (other nodes, another system or image, or what these
 can't do), and after a run in which the harness failed, they are torn down and the next run boots
 new ones. All of it in one event loop.
@@ -18,8 +18,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shalott.cluster.base import Cluster, System
-from shalott.cluster.keeping import KeepsMachines
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.system import System
 from shalott.core.plan import Plan
 from shalott.harness.run import backends
 from shalott.harness.run.provenance import Provenance
@@ -116,7 +116,7 @@ class WarmCluster:
         cluster, began_s = self._cluster, time.monotonic()
         assert cluster is not None
         self._is_warm = self._is_up
-        if self._is_up and isinstance(cluster, KeepsMachines):
+        if self._is_up and cluster.is_reusable:
             await cluster.boot_again(system)
         else:
             await cluster.boot(system)
@@ -126,8 +126,9 @@ class WarmCluster:
 
     async def _rest(self) -> None:
         """What a run does in the place of a teardown."""
-        if self._is_up and isinstance(self._cluster, KeepsMachines):
-            await self._cluster.clear()
+        cluster = self._cluster
+        if self._is_up and cluster is not None and cluster.is_reusable:
+            await cluster.clear()
         else:
             await self.close()
 

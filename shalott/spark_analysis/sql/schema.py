@@ -57,9 +57,10 @@ RUNS = _struct(
 )
 
 # What one node said or did as master of one group. ``source``, by the nodes' events: logged (a
-# tenure), acted (acknowledged writes), epoch (one of two that acted in one epoch, see kernels/masters.py);
-# by the harness's polls: seen (a tenure), polled (one answer), answered (writes that clients got
-# acknowledged through it). A queue that was not drained is a row too: undrained, with no node.
+# tenure), acted (acknowledged writes), epoch (one of two that acted in one epoch, see
+# kernels/masters.py); by the harness's polls: seen (a tenure), polled (one answer), answered
+# (writes that clients got acknowledged through it). A queue that was not drained is a row too:
+# undrained, with no node.
 CLAIMS = _struct(
     ("run", _STRING),
     ("source", _STRING),

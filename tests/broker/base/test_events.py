@@ -17,7 +17,7 @@ import pytest
 from shalott.broker.base import events as events_module
 from shalott.broker.base.disk import OsDisk
 from shalott.broker.base.events import EVENTS_FILE, JsonlEventLog
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from tests.world.clock.stock_loop import StockLoop
 from tests.world.clock.turns import turns

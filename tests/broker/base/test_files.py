@@ -10,7 +10,7 @@ import pytest
 from shalott.broker.base.disk import OsDisk
 from shalott.broker.base.errors import StorageError
 from shalott.broker.base.files import read_number, write_number
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from tests.world.clock.stock_loop import StockLoop
 from tests.world.clock.turns import turns

@@ -10,7 +10,7 @@ from shalott.broker.raft.api import RaftSettings
 from shalott.broker.raft.group import NotLeader, ProposalLost, ProposalTimeout
 from shalott.broker.rocket.config import RaftConfig
 from shalott.broker.rocket.remoting.raft_transport import settings_of
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from tests.world.raft.runner import NAMES, SETTINGS, RunnerWorld
 
 pytestmark = pytest.mark.unit

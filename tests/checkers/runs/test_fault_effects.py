@@ -151,7 +151,7 @@ def test_faults_without_quiet_times_are_compared_with_what_is_usual() -> None:
 
 
 def test_refused_and_skipped_faults_took_no_effect() -> None:
-    refused = {"proved_effective": False, "refused": "nobody took the place of n1"}
+    refused = {"proved_effective": False, "refused": "no node took the place of n1"}
     story = short_partition(calm()).role("n2", 22, "master", 2)
     story.fault(2, "failover", 30, 32, ["n1"], effects=[], **refused)
     skipped = {"proved_effective": False, "skipped": "no node is master"}
@@ -162,9 +162,9 @@ def test_refused_and_skipped_faults_took_no_effect() -> None:
     assert (result.counts["refused-fault-count"], result.counts["skipped-fault-count"]) == (1, 2)
     assert summaries([result]) == [
         "Faults: 1 took effect, 1 was noticed, 2 were skipped (2 x no node is master),"
-        " 1 was refused (nobody took the place of n1)."
+        " 1 was refused (no node took the place of n1)."
     ]
-    assert "Fault 2 failover n1 was refused: nobody took the place of n1." in result.notes
+    assert "Fault 2 failover n1 was refused: no node took the place of n1." in result.notes
     assert Stats(min_acked=1).check(story.empty(64.5).history()).valid is True, "nothing to prove"
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from tests.world.disk.disk_worlds import CrashDisk, DiskWorld, MountedWorld, SimWorld, stored
 from tests.world.disk.mounted_disk import MountWorld
 

@@ -48,7 +48,7 @@ def test_the_archive_runs_by_itself_and_is_the_same_each_time(tmp_path: Path) ->
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     with zipfile.ZipFile(BytesIO(archive)) as opened:
-        assert "shalott/cluster/ssh/agent/server.py" in opened.namelist()
+        assert "shalott/cluster/ssh/agent/agent_server.py" in opened.namelist()
 
 
 def test_a_table_of_nftables_is_replaced_as_a_whole() -> None:

@@ -13,9 +13,9 @@ import pytest
 from shalott.cluster import faketime
 from shalott.cluster.ssh.agent import clocks
 from shalott.cluster.ssh.agent import state as states
+from shalott.cluster.ssh.agent.agent_node import Node, NodeError
 from shalott.cluster.ssh.agent.clocks import NodeClock
 from shalott.cluster.ssh.agent.host_clock import HostClock, Reading
-from shalott.cluster.ssh.agent.node import Node, NodeError
 from shalott.cluster.ssh.agent.state import State, read_state, undo, write_state
 
 pytestmark = pytest.mark.unit

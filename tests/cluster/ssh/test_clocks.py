@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from shalott.cluster.base import NodeSpec
 from shalott.cluster.faketime import environment
+from shalott.cluster.nodes import NodeSpec
 from shalott.cluster.ssh import clocks
-from shalott.cluster.ssh.backend import SshCluster
+from shalott.cluster.ssh.backend import SshCluster, SshOptions
 from shalott.core.errors import MissingCapability, UsageError
 from shalott.nemesis.clocks import FAULTS
 from shalott.nemesis.runner import NemesisRunner
@@ -46,7 +46,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
 
 
 async def run_faults(hosts: Hosts, recorder: MemoryRecorder, *actions: Any) -> None:
-    cluster = SshCluster(NODES, fresh_run_id(), hosts.plan(), clocks=True)
+    cluster = SshCluster(NODES, fresh_run_id(), hosts.plan(), SshOptions(clocks=True))
     system = FakeSystem()
     try:
         await cluster.boot(system)
@@ -55,7 +55,7 @@ async def run_faults(hosts: Hosts, recorder: MemoryRecorder, *actions: Any) -> N
         await runner.run()
         await runner.heal()
         for node in NODES:
-            assert abs(await cluster.clock_offset_ms(node)) < cluster.clock_error_ms
+            assert abs(await cluster.clocks.offset_ms(node)) < cluster.clocks.error_ms
     finally:
         await cluster.teardown()
 
@@ -97,9 +97,11 @@ def test_a_clock_that_is_not_set_right_is_found_out(
     """The planted failure: a heal that does nothing."""
     real = clocks.HostClocks.set
 
-    async def forgetful(self: Any, link: Any, offset_ms: float, drift_ppm: float) -> None:
+    async def forgetful(
+        self: Any, node: str, *, offset_ms: float = 0, drift_ppm: float = 0
+    ) -> None:
         if offset_ms or drift_ppm:
-            await real(self, link, offset_ms, drift_ppm)
+            await real(self, node, offset_ms=offset_ms, drift_ppm=drift_ppm)
 
     monkeypatch.setattr(clocks.HostClocks, "set", forgetful)
     recorder = MemoryRecorder()
@@ -111,19 +113,19 @@ def test_a_clock_that_is_not_set_right_is_found_out(
 
 def test_a_wrong_clock_outlives_a_kill_and_a_paused_nodes_clock_is_read(hosts: Hosts) -> None:
     async def scene() -> None:
-        cluster = SshCluster(NODES, fresh_run_id(), hosts.plan(), clocks=True)
+        cluster = SshCluster(NODES, fresh_run_id(), hosts.plan(), SshOptions(clocks=True))
         system = FakeSystem()
         try:
             await cluster.boot(system)
             await system.await_ready(cluster, NODES, READY_MS)
-            await cluster.set_clock("n1", offset_ms=60_000)
-            await cluster.kill("n1")
-            await cluster.start("n1")
-            await cluster.pause("n1")
-            assert abs(await cluster.clock_offset_ms("n1") - 60_000) < cluster.clock_error_ms
-            assert abs(await cluster.clock_offset_ms("n2")) < cluster.clock_error_ms
+            await cluster.clocks.set("n1", offset_ms=60_000)
+            await cluster.processes.kill("n1")
+            await cluster.processes.start("n1")
+            await cluster.processes.pause("n1")
+            assert abs(await cluster.clocks.offset_ms("n1") - 60_000) < cluster.clocks.error_ms
+            assert abs(await cluster.clocks.offset_ms("n2")) < cluster.clocks.error_ms
             await cluster.heal()
-            assert abs(await cluster.clock_offset_ms("n1")) < cluster.clock_error_ms
+            assert abs(await cluster.clocks.offset_ms("n1")) < cluster.clocks.error_ms
         finally:
             await cluster.teardown()
 
@@ -136,10 +138,10 @@ def test_nodes_of_other_plans_have_the_hosts_clock_and_pay_nothing(hosts: Hosts)
         assert "clock" not in cluster.capabilities
         try:
             await cluster.boot(FakeSystem())
-            said = await cluster.run_command("n1", ["env"])
+            said = await cluster.processes.run_command("n1", ["env"])
             assert "LD_PRELOAD" not in said.output and "FAKETIME" not in said.output
             with pytest.raises(MissingCapability, match="hosts whose nodes were started for it"):
-                await cluster.set_clock("n1", offset_ms=5)
+                await cluster.clocks.set("n1", offset_ms=5)
         finally:
             await cluster.teardown()
 
@@ -160,11 +162,11 @@ class Running(FakeSystem):
 def refused(hosts: Hosts, program: str, *, set_time: bool = False) -> str:
     async def scene() -> None:
         plan = msgspec.structs.replace(hosts.plan(), set_time=set_time)
-        cluster = SshCluster(NODES, fresh_run_id(), plan, clocks=True)
+        cluster = SshCluster(NODES, fresh_run_id(), plan, SshOptions(clocks=True))
         try:
             await cluster.boot(Running(program))
         finally:
-            assert (await cluster.status("n1")).state == "absent"
+            assert (await cluster.processes.status("n1")).state == "absent"
             await cluster.teardown()
 
     with pytest.raises(UsageError) as met:
@@ -204,7 +206,7 @@ def test_hosts_without_the_library_are_refused_before_anything_is_booted(hosts: 
     hosts.reboot("b", WITHOUT)
     try:
         with pytest.raises(UsageError) as met:
-            SshCluster(NODES, fresh_run_id(), hosts.plan(), clocks=True)
+            SshCluster(NODES, fresh_run_id(), hosts.plan(), SshOptions(clocks=True))
         assert str(met.value) == (
             f"no node can have a clock of its own there: {hosts.address('b')} lacks libfaketime"
             " (install it: sudo apt-get install -y libfaketime); choose another --nemesis, or allow"

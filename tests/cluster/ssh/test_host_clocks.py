@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace as with_fields
 
-from shalott.cluster.base import NodeSpec
 from shalott.cluster.faketime import FILE, LIBRARY, file_text
+from shalott.cluster.nodes import NodeSpec
+from shalott.cluster.ssh.agent_link import AgentLink
 from shalott.cluster.ssh.clocks import BOOT_ID, HostClocks
-from shalott.cluster.ssh.connection import Connection, Ended
+from shalott.cluster.ssh.connection import Ended
 from shalott.cluster.ssh.facts import HostFacts, capabilities_of
-from shalott.cluster.ssh.link import AgentLink
+from shalott.cluster.ssh.host_nodes import HostNodes
 from shalott.core.errors import HarnessError, UsageError
 from shalott.core.plan import HostPlan
 from shalott.harness.cli.doctor_hosts import _clock_faults
@@ -62,11 +64,6 @@ class Here:
         return Ended(done.returncode, done.stdout, done.stderr.decode())
 
 
-def prepared(clocks: HostClocks, program: str, seen: HostFacts, node: str = "n1") -> NodeSpec:
-    spec = NodeSpec(name=node, image="x", command=(program,), files={"own": "1"})
-    return clocks.prepare(cast(Connection, Here()), seen, spec, [program])
-
-
 @pytest.fixture
 def go_program(tmp_path: Path) -> str:
     """As far as its file shows."""
@@ -79,11 +76,15 @@ def go_program(tmp_path: Path) -> str:
 class Told:
     """An agent that is asked; ``broken``: it fails when a clock is set right."""
 
-    def __init__(self, node: str = "n1") -> None:
-        self.node = node
-        self.host = HOST
+    host = HOST
+    connection = Here()
+
+    def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.broken = False
+
+    async def in_thread(self, function: Callable[[], object]) -> object:
+        return function()
 
     async def call(self, what: str, **asked: Any) -> float:
         self.asked.append((what, asked))
@@ -92,64 +93,81 @@ class Told:
         return 5.0
 
 
-def told(link: Told) -> AgentLink:
-    return cast(AgentLink, link)
+class Scene:
+    """Clocks of nodes whose hosts are this machine."""
+
+    def __init__(self, *, set_time: bool) -> None:
+        self.run = HostNodes({}, "a-run")
+        can = frozenset({"clock"})
+        self.clocks = HostClocks(self.run, can, is_wanted=True, set_time=set_time)  # type: ignore[arg-type]
+
+    def prepare(self, program: str, seen: HostFacts, node: str = "n1") -> NodeSpec:
+        self.run.links[node] = cast(AgentLink, Told())
+        self.run.facts[node] = seen
+        self.run.hosts = {**self.run.hosts, node: HOST}
+        spec = NodeSpec(name=node, image="x", command=(program,), files={"own": "1"})
+        return asyncio.run(self.clocks.prepare(spec))
 
 
 def test_a_dynamically_linked_program_is_started_with_the_library() -> None:
-    clocks = HostClocks(set_time=True)
-    spec = prepared(clocks, "sh", facts())
+    scene = Scene(set_time=True)
+    spec = scene.prepare("sh", facts())
     assert spec.environment["LD_PRELOAD"] == LIBRARY
     assert spec.environment["FAKETIME_TIMESTAMP_FILE"] == "{config}/" + FILE
     assert spec.files == {"own": "1", FILE: file_text(0)}
-    assert clocks.described() == "libfaketime"
+    assert scene.clocks.described() == "libfaketime"
 
 
 def test_a_go_program_has_its_hosts_clock_only_if_that_is_allowed(go_program: str) -> None:
     with pytest.raises(UsageError, match="is a Go program, .*, or allow --ssh-set-time, which"):
-        prepared(HostClocks(set_time=False), go_program, facts())
-    clocks = HostClocks(set_time=True)
-    spec = prepared(clocks, go_program, facts())
+        Scene(set_time=False).prepare(go_program, facts())
+    scene = Scene(set_time=True)
+    spec = scene.prepare(go_program, facts())
     assert spec.environment == {} and spec.files == {"own": "1"}
-    assert clocks.described() == "the hosts' own"
+    assert scene.clocks.described() == "the hosts' own"
 
 
 def test_a_host_without_the_library_has_its_clock_set_only_if_that_is_allowed() -> None:
     for seen in (facts(faketime=False), facts(glibc=False)):
         with pytest.raises(UsageError, match="^n1 can't have a clock of its own: 192.0.2.11 "):
-            prepared(HostClocks(set_time=False), "sh", seen)
-        clocks = HostClocks(set_time=True)
-        assert "LD_PRELOAD" not in prepared(clocks, "sh", seen).environment
+            Scene(set_time=False).prepare("sh", seen)
+        scene = Scene(set_time=True)
+        assert "LD_PRELOAD" not in scene.prepare("sh", seen).environment
 
 
 def test_a_clock_is_set_by_root_and_never_the_harnesss_own() -> None:
-    clocks = HostClocks(set_time=True)
+    scene = Scene(set_time=True)
     with pytest.raises(UsageError, match="only root sets the clock of 192.0.2.11: add --ssh-sudo"):
-        prepared(clocks, "sh", facts(faketime=False, is_root=False))
+        scene.prepare("sh", facts(faketime=False, is_root=False))
     own = BOOT_ID.read_text().strip()
     with pytest.raises(UsageError, match="has the harness's own clock, which is never set"):
-        prepared(clocks, "sh", facts(faketime=False, boot_id=own))
+        scene.prepare("sh", facts(faketime=False, boot_id=own))
 
 
 def test_a_clock_that_two_hosts_share_is_not_set() -> None:
     seen = {"n1": facts(faketime=False), "n2": facts(), "n3": facts(boot_id="three")}
-    clocks = HostClocks(set_time=True)
+    scene = Scene(set_time=True)
     for node, each in seen.items():
-        prepared(clocks, "sh", each, node)
+        scene.prepare("sh", each, node)
     with pytest.raises(UsageError, match="the hosts of n1 and n2 have one clock, so it can't"):
-        clocks.check(seen)
-    clocks.check({**seen, "n2": facts(boot_id="two")})
-    clocks.clear()
-    clocks.check(seen)
+        scene.clocks.check()
+    scene.run.facts["n2"] = facts(boot_id="two")
+    scene.clocks.check()
+    scene.run.facts["n2"] = facts()
+    asyncio.run(scene.clocks.close())
+    scene.clocks.check()
 
 
 def test_all_clocks_are_set_right_by_a_heal_and_none_twice(go_program: str) -> None:
-    async def scene() -> None:
-        clocks, first, second = HostClocks(set_time=True), Told("n1"), Told("n2")
-        prepared(clocks, "sh", facts(), "n1")
-        prepared(clocks, go_program, facts(), "n2")
-        await clocks.set(told(first), 5, 0)
-        await clocks.set(told(second), 0, 200)
+    scene = Scene(set_time=True)
+    scene.prepare("sh", facts(), "n1")
+    scene.prepare(go_program, facts(), "n2")
+    first, second = (cast(Told, scene.run.links[node]) for node in ("n1", "n2"))
+
+    async def play() -> None:
+        clocks = scene.clocks
+        await clocks.set("n1", offset_ms=5)
+        await clocks.set("n2", drift_ppm=200)
         first.broken = True
         with pytest.raises(HarnessError):
             await clocks.heal()
@@ -160,9 +178,9 @@ def test_all_clocks_are_set_right_by_a_heal_and_none_twice(go_program: str) -> N
         one, other = {**right, "way": "library"}, {**right, "way": "host"}
         assert first.asked[1:] == [("clock", one)] * 2, "again after it failed"
         assert second.asked == [("clock", {**other, "drift_ppm": 200}), ("clock", other)]
-        assert await clocks.offset_ms(told(first)) == 5.0
+        assert await clocks.offset_ms("n1") == 5.0
 
-    asyncio.run(scene())
+    asyncio.run(play())
 
 
 def test_hosts_can_set_clocks_if_all_of_them_can() -> None:

@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shalott.cluster.base import DiskFaults, NodeExit
-from shalott.cluster.ssh.backend import SshCluster
+from shalott.cluster.nodes import DiskFaults, NodeExit
+from shalott.cluster.ssh.backend import SshCluster, SshOptions
 from shalott.cluster.ssh.sweep import sweep_hosts
 from shalott.core.errors import HarnessError
 from tests.world.cluster.backends import HOSTS, READY_MS, fresh_run_id
@@ -42,14 +42,14 @@ def with_faults(hosts: Hosts, then: Callable[[SshCluster], Awaitable[None]]) -> 
     """A booted cluster with a cut link, a bad disk and a paused node, until ``then`` is done."""
 
     async def live() -> None:
-        cluster = SshCluster(NODES, fresh_run_id(), hosts.plan(LEASE_S), disk_seed=1)
+        cluster = SshCluster(NODES, fresh_run_id(), hosts.plan(LEASE_S), SshOptions(disk_seed=1))
         system = FakeSystem()
         try:
             await cluster.boot(system)
             await system.await_ready(cluster, NODES, READY_MS)
-            await cluster.cut([("n1", "n2"), ("n3", "n2")])
-            await cluster.set_disk("n2", DiskFaults(fail_sync=True))
-            await cluster.pause("n2")
+            await cluster.links.cut([("n1", "n2"), ("n3", "n2")])
+            await cluster.disks.set("n2", DiskFaults(fail_sync=True))
+            await cluster.processes.pause("n2")
             assert len(hosts.leftovers(["b"])) > 3, "what isn't seen there isn't missed"
             assert any(": mount " in line for line in hosts.leftovers(["b"]))
             await then(cluster)
@@ -90,10 +90,10 @@ def test_a_broken_connection_comes_back_and_nothing_changes(hosts: Hosts) -> Non
     async def check(cluster: SshCluster) -> None:
         for _ in range(2):
             hosts.end(hosts.sessions("b"))
-            assert (await cluster.status("n2")).state == "paused"
-        assert not await cluster.reach("n1", "n2", 200)
+            assert (await cluster.processes.status("n2")).state == "paused"
+        assert not await cluster.links.reach("n1", "n2", 200)
         await cluster.heal()
-        assert await cluster.reach("n1", "n2")
+        assert await cluster.links.reach("n1", "n2")
 
     with_faults(hosts, check)
     assert hosts.leftovers() == []
@@ -103,7 +103,9 @@ def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice(hosts: Hosts
     async def check(cluster: SshCluster) -> None:
         for node in ("n1", "n3"):
             script = "echo once >>counted; sleep 0.5; wc -l <counted"
-            asking = asyncio.ensure_future(cluster.run_command(node, ["sh", "-c", script]))
+            asking = asyncio.ensure_future(
+                cluster.processes.run_command(node, ["sh", "-c", script])
+            )
             await asyncio.sleep(0.25)
             hosts.end(hosts.sessions("a" if node == "n1" else "c"))
             said = await asking
@@ -116,13 +118,13 @@ def test_an_end_that_nobody_heard_is_told_when_the_connection_is_back(hosts: Hos
     async def check(cluster: SshCluster) -> None:
         told = asyncio.Queue[NodeExit]()
         cluster.on_exit = told.put_nowait
-        pid = (await cluster.status("n1")).pid
+        pid = (await cluster.processes.status("n1")).pid
         assert pid is not None
         hosts.end(hosts.sessions("a"))
         os.kill(pid, signal.SIGKILL)
         ended = await asyncio.wait_for(told.get(), READY_MS / 1000)
         assert (ended.node, ended.exit_code) == ("n1", 137)
-        assert (await cluster.status("n1")).state == "exited"
+        assert (await cluster.processes.status("n1")).state == "exited"
         assert told.empty()
 
     with_faults(hosts, check)
@@ -134,14 +136,14 @@ def test_a_host_that_can_not_be_reached_undoes_everything_by_itself(hosts: Hosts
         hosts.end([listener, *hosts.sessions("b")])
         try:
             with pytest.raises(HarnessError) as refused:
-                await asyncio.wait_for(cluster.resume("n2"), 2 * LEASE_S + LATE_S)
+                await asyncio.wait_for(cluster.processes.resume("n2"), 2 * LEASE_S + LATE_S)
             sentence = str(refused.value)
             assert sentence.startswith(f"n2 ({hosts.address('b')}) is lost to the harness: ")
             assert "; its agent undoes every fault there and ends the node" in sentence
             await is_clean_without_sshd(hosts)
             with pytest.raises(HarnessError, match="is lost to the harness"):
-                await cluster.status("n2")
-            assert (await cluster.status("n1")).state == "running"
+                await cluster.processes.status("n2")
+            assert (await cluster.processes.status("n1")).state == "running"
         finally:
             hosts.reboot("b")
 
@@ -161,7 +163,7 @@ def test_the_keeper_undoes_what_a_killed_agent_left(hosts: Hosts) -> None:
         hosts.end(agents(hosts, "b")[:1])
         assert await is_clean(hosts, "b", LATE_S) < LEASE_S, "at once, not after the lease"
         with pytest.raises(HarnessError, match="n2 .* is lost to the harness: there is no agent"):
-            await cluster.status("n2")
+            await cluster.processes.status("n2")
 
     with_faults(hosts, check)
 
@@ -171,7 +173,7 @@ def test_the_agent_undoes_everything_when_its_keeper_is_killed(hosts: Hosts) -> 
         hosts.end(agents(hosts, "b")[1:])
         await is_clean(hosts, "b", LATE_S)
         with pytest.raises(HarnessError, match="is lost to the harness: its keeper was ended"):
-            await cluster.status("n2")
+            await cluster.processes.status("n2")
 
     with_faults(hosts, check)
 
@@ -193,7 +195,7 @@ def test_after_a_reboot_nothing_is_in_force_and_files_are_swept(hosts: Hosts) ->
         await asyncio.to_thread(hosts.reboot, "b")
         assert "shalott" not in hosts.run("b", "nft list tables")
         with pytest.raises(HarnessError, match="there is no agent of this run: the host was start"):
-            await asyncio.wait_for(cluster.resume("n2"), 2 * LEASE_S + LATE_S)
+            await asyncio.wait_for(cluster.processes.resume("n2"), 2 * LEASE_S + LATE_S)
         # The bridge that found no agent may not have ended yet.
         left = [each for each in hosts.leftovers(["b"]) if "process" not in each]
         assert len(left) == 1 and left[0].startswith("b: files ")

@@ -14,14 +14,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shalott.cluster.base import LinkShape, PacketsSeen
+from shalott.cluster.nodes import LinkShape, PacketsSeen
 from shalott.cluster.packets.fates import LinkFates, PacketShape
 from shalott.cluster.ssh.agent import queueing
 from shalott.cluster.ssh.backend import SshCluster
+from shalott.cluster.ssh.host_links import HostLinks
 from shalott.cluster.ssh.sweep import sweep_hosts
 from shalott.core.errors import HarnessError
-from shalott.nemesis.checks import shape_data
-from shalott.nemesis.packet_proofs import LATE_MS, packets_agree, packets_for
+from shalott.nemesis.links import LATE_MS, packets_agree, packets_for
+from shalott.nemesis.proofs import shape_data
 from tests.cluster.ssh.test_lost import LATE_S, LEASE_S, agents, is_clean
 from tests.cluster.test_clocks import run_faults
 from tests.cluster.test_packets import SPOILT, data
@@ -58,11 +59,16 @@ def ssh(world: World) -> SshCluster:
     return world.cluster
 
 
+def links_of(cluster: SshCluster) -> HostLinks:
+    assert isinstance(cluster.links, HostLinks)
+    return cluster.links
+
+
 async def agrees(cluster: SshCluster, source: str, destination: str, shape: LinkShape) -> None:
     """As a proof does it, which looks again: all packets of a look may have waited for a CPU."""
     looks = []
     for _ in range(LOOKS):
-        seen = await cluster.measure_packets(source, destination, packets_for(shape))
+        seen = await links_of(cluster).measure(source, destination, packets_for(shape))
         if packets_agree(data(seen), shape_data(shape)):
             return
         late_ms = (seen.least_ms or 0.0) - shape.delay_ms
@@ -76,15 +82,15 @@ async def agrees(cluster: SshCluster, source: str, destination: str, shape: Link
 def test_a_shape_is_measured_on_its_link_and_on_no_other(world: World, shape: LinkShape) -> None:
     async def check() -> None:
         cluster = ssh(world)
-        await cluster.shape_packets("n1", "n2", shape)
-        assert await cluster.link_shape("n1", "n2") == shape
+        await cluster.links.shape("n1", "n2", shape)
+        assert await cluster.links.shape_of("n1", "n2") == shape
         if not shape.rate_bytes_s:  # a narrow link carries no packets that prove anything
             await agrees(cluster, "n1", "n2", shape)
         for link in (("n2", "n1"), ("n3", "n2")):
-            assert await cluster.link_shape(*link) == PLAIN
+            assert await cluster.links.shape_of(*link) == PLAIN
             await agrees(cluster, *link, PLAIN)
-        await cluster.shape_packets("n1", "n2", PLAIN)
-        assert await cluster.link_shape("n1", "n2") == PLAIN
+        await cluster.links.shape("n1", "n2", PLAIN)
+        assert await cluster.links.shape_of("n1", "n2") == PLAIN
         await agrees(cluster, "n1", "n2", PLAIN)
 
     world.run(check())
@@ -95,10 +101,10 @@ def test_a_shape_is_measured_on_its_link_and_on_no_other(world: World, shape: Li
 def test_a_connection_survives_all_that_happens_to_its_packets(world: World) -> None:
     async def check() -> None:
         shape = LinkShape(delay_ms=5, loss=0.1, duplicate=0.2, reorder=0.2, corrupt=0.1)
-        await ssh(world).shape_packets("n1", "n2", shape)
+        await ssh(world).links.shape("n1", "n2", shape)
         heard = [await echoes(world.cluster, "n1", "n2", held=True) for _ in range(10)]
         assert any(heard), "late ones time out, but nothing is lost for good"
-        counts = await ssh(world)._net.counts("n1", "n2")
+        counts = await links_of(ssh(world)).counts("n1", "n2")
         if counts:  # the engine's
             assert counts["seen"] >= counts["delayed"] > 0
 
@@ -110,12 +116,12 @@ def test_a_connection_survives_all_that_happens_to_its_packets(world: World) -> 
 def test_a_shape_outlives_a_restart_and_probes_of_cuts_pass_it(world: World) -> None:
     async def check() -> None:
         shape = LinkShape(delay_ms=700)
-        await ssh(world).shape_packets("n1", "n2", shape)
-        await world.cluster.kill("n2")
-        await world.cluster.start("n2")
-        assert await world.cluster.link_shape("n1", "n2") == shape
+        await ssh(world).links.shape("n1", "n2", shape)
+        await world.cluster.processes.kill("n2")
+        await world.cluster.processes.start("n2")
+        assert await world.cluster.links.shape_of("n1", "n2") == shape
         await agrees(ssh(world), "n1", "n2", shape)
-        assert await world.cluster.reach("n1", "n2", 400), "only a cut is a cut"
+        assert await world.cluster.links.reach("n1", "n2", 400), "only a cut is a cut"
 
     world.run(check())
     world.run(world.make_whole())
@@ -146,7 +152,7 @@ def with_spoilt_packets(hosts: Hosts, then: Callable[[SshCluster], Awaitable[Non
         try:
             await cluster.boot(system)
             await system.await_ready(cluster, NODES, READY_MS)
-            await cluster.shape_packets("n1", "n2", SPOILT[-1])
+            await cluster.links.shape("n1", "n2", SPOILT[-1])
             assert any("packets" in left for left in hosts.leftovers(["b"]))
             await then(cluster)
         finally:
@@ -168,7 +174,7 @@ def test_a_lost_connection_ends_no_shape(hosts: Hosts) -> None:
     async def check(cluster: SshCluster) -> None:
         serving = engine(hosts, "b")
         hosts.end([*hosts.sessions("a"), *hosts.sessions("b")])
-        assert await cluster.link_shape("n1", "n2") == SPOILT[-1]
+        assert await cluster.links.shape_of("n1", "n2") == SPOILT[-1]
         await agrees(cluster, "n1", "n2", SPOILT[-1])
         assert engine(hosts, "b") == serving
 
@@ -181,7 +187,7 @@ def test_an_engine_that_ends_leaves_a_whole_network_and_a_sentence(hosts: Hosts)
     async def check(cluster: SshCluster) -> None:
         hosts.end([engine(hosts, "b")])
         with pytest.raises(HarnessError, match="n2: the packet engine ended, so links to this"):
-            await cluster.link_shape("n1", "n2")
+            await cluster.links.shape_of("n1", "n2")
         assert await echoes(cluster, "n1", "n2")
 
     with_spoilt_packets(hosts, check)
@@ -250,7 +256,7 @@ def test_an_engine_that_does_nothing_is_found_out(
 def hosts_shapes(cluster: SshCluster) -> tuple[str, ...]:
     from shalott.cluster.ssh.facts import probe_hosts
 
-    return tuple(probe_hosts(list(cluster._hosts.values()))[0].shapes)
+    return tuple(probe_hosts(list(links_of(cluster)._run.hosts.values()))[0].shapes)
 
 
 @pytest.mark.unit

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from shalott.cluster.base import NodeSpec, Topology
+from shalott.cluster.nodes import NodeSpec, Topology
 from shalott.cluster.ssh.backend import SshCluster
 from shalott.core.errors import ShalottError
 from shalott.core.plan import HostPlan, SshPlan

@@ -14,12 +14,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shalott.cluster import file_limits, forking
-from shalott.cluster.base import NodeExit, NodeSpec, Topology
-from shalott.cluster.lives import ENOUGH, FILLER, Lack
-from shalott.cluster.resources import PLENTY, Shortage
+from shalott.cluster import forking
+from shalott.cluster import kernel_limits as file_limits
+from shalott.cluster.kernel_limits import ENOUGH, FILLER, Lack
+from shalott.cluster.nodes import PLENTY, NodeExit, NodeSpec, Shortage, Topology
 from shalott.cluster.ssh import upload
-from shalott.cluster.ssh.backend import SshCluster
+from shalott.cluster.ssh.backend import SshCluster, SshOptions
 from shalott.cluster.ssh.facts import why_no_resources
 from shalott.cluster.ssh.sweep import sweep_hosts
 from shalott.cluster.waiting import wait_until
@@ -45,7 +45,9 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
 
 
 def cluster_of(hosts: Hosts, nodes: Sequence[str] = NODES, lease_s: float = 20) -> SshCluster:
-    made = SshCluster(nodes, fresh_run_id(), hosts.plan(lease_s), resources=True, small_tmp=True)
+    made = SshCluster(
+        nodes, fresh_run_id(), hosts.plan(lease_s), SshOptions(resources=True, small_tmp=True)
+    )
     if "limit-cpu" not in made.capabilities:
         pytest.skip("no control groups can be made here")
     return made
@@ -78,7 +80,7 @@ async def use(cluster: SshCluster, what: str) -> tuple[int, object]:
 async def await_shortage(cluster: SshCluster, shortage: Shortage) -> None:
     async with asyncio.timeout(10):
         while True:
-            if await cluster.shortage("n1") == shortage:
+            if await cluster.resources.seen("n1") == shortage:
                 return
             await asyncio.sleep(0.01)
 
@@ -104,12 +106,12 @@ def test_every_shortage_is_proved_and_healed(hosts: Hosts) -> None:
 @pytest.mark.local
 def test_a_process_gets_the_share_of_a_cpu_that_is_left_to_it(hosts: Hosts) -> None:
     async def scene(cluster: SshCluster) -> None:
-        await cluster.set_shortage("n1", Shortage(cpu_percent=10))
-        assert await cluster.shortage("n1") == Shortage(cpu_percent=10)
+        await cluster.resources.set("n1", Shortage(cpu_percent=10))
+        assert await cluster.resources.seen("n1") == Shortage(cpu_percent=10)
         response = await management(cluster, "n1").request("GET", "/use/cpu")
         assert response.json() > 0.5, "0.1 s of CPU at a tenth of one"
-        await cluster.set_shortage("n1", PLENTY)
-        assert await cluster.shortage("n1") == PLENTY
+        await cluster.resources.set("n1", PLENTY)
+        assert await cluster.resources.seen("n1") == PLENTY
 
     on_a_host(hosts, scene)
 
@@ -127,19 +129,19 @@ def test_calls_that_ask_for_more_fail_until_it_is_healed(
     hosts: Hosts, shortage: Shortage, what: str, said: str
 ) -> None:
     async def scene(cluster: SshCluster) -> None:
-        await cluster.set_shortage("n1", shortage)
+        await cluster.resources.set("n1", shortage)
         await await_shortage(cluster, shortage)
         found = [await use(cluster, what) for _ in range(3)]
         assert found[-1][0] == 507 and said in str(found[-1][1]), found
         # A new life of the node's lacks the same, and no other one after the heal.
-        await cluster.kill("n1")
-        await cluster.start("n1")
+        await cluster.processes.kill("n1")
+        await cluster.processes.start("n1")
         await FakeSystem().await_ready(cluster, ["n1"], READY_MS)
         await await_shortage(cluster, shortage)
         filled = hosts.run("a", f"cd /tmp; ls {FILLER} 2>/dev/null")
         assert not filled, "the host's is not filled"
         await cluster.heal()
-        assert await cluster.shortage("n1") == PLENTY
+        assert await cluster.resources.seen("n1") == PLENTY
         assert (await use(cluster, what))[0] == 200
 
     on_a_host(hosts, scene)
@@ -150,15 +152,15 @@ def test_the_kernel_ends_a_node_that_takes_more_memory_than_is_left_to_it(hosts:
     async def scene(cluster: SshCluster) -> None:
         ended: list[NodeExit] = []
         cluster.on_exit = ended.append
-        await cluster.set_shortage("n1", Shortage(memory_left_mib=16))
-        assert await cluster.shortage("n1") == Shortage(memory_left_mib=16)
+        await cluster.resources.set("n1", Shortage(memory_left_mib=16))
+        assert await cluster.resources.seen("n1") == Shortage(memory_left_mib=16)
         with pytest.raises(ClientError):
             await use(cluster, "memory")
         assert await wait_until(lambda: bool(ended), 10, 0.01)
         assert ended[0].out_of_memory and ended[0].exit_code == 137
-        assert await cluster.shortage("n1") == PLENTY, "nobody runs short where nobody runs"
-        await cluster.set_shortage("n1", PLENTY)
-        await cluster.start("n1")
+        assert await cluster.resources.seen("n1") == PLENTY, "nobody runs short where nobody runs"
+        await cluster.resources.set("n1", PLENTY)
+        await cluster.processes.start("n1")
         await FakeSystem().await_ready(cluster, ["n1"], READY_MS)
         assert (await use(cluster, "memory"))[0] == 200
 
@@ -176,12 +178,12 @@ class Restarting(FakeSystem):
 @pytest.mark.local
 def test_a_node_that_the_agent_starts_again_lacks_the_same(hosts: Hosts) -> None:
     async def scene(cluster: SshCluster) -> None:
-        await cluster.set_shortage("n1", Shortage(memory_left_mib=16))
+        await cluster.resources.set("n1", Shortage(memory_left_mib=16))
         with pytest.raises(ClientError):
             await use(cluster, "memory")
         await await_shortage(cluster, Shortage(memory_left_mib=16))
         await cluster.heal()
-        assert await cluster.shortage("n1") == PLENTY
+        assert await cluster.resources.seen("n1") == PLENTY
 
     on_a_host(hosts, scene, Restarting())
 
@@ -189,15 +191,15 @@ def test_a_node_that_the_agent_starts_again_lacks_the_same(hosts: Hosts) -> None
 @pytest.mark.local
 def test_a_process_that_stands_still_does_so_after_a_pause_too(hosts: Hosts) -> None:
     async def scene(cluster: SshCluster) -> None:
-        await cluster.set_shortage("n1", Shortage(is_stopped=True))
+        await cluster.resources.set("n1", Shortage(is_stopped=True))
         assert not await answers(cluster, "n1")
-        assert (await cluster.run_command("n1", ["true"])).exit_code == 0
-        await cluster.pause("n1")
-        await cluster.resume("n1")
+        assert (await cluster.processes.run_command("n1", ["true"])).exit_code == 0
+        await cluster.processes.pause("n1")
+        await cluster.processes.resume("n1")
         await await_shortage(cluster, Shortage(is_stopped=True))
         # It can be stopped in order all the same, and its next life does not run either.
-        await cluster.stop("n1")
-        await cluster.start("n1")
+        await cluster.processes.stop("n1")
+        await cluster.processes.start("n1")
         assert not await answers(cluster, "n1")
         await cluster.heal()
         await FakeSystem().await_ready(cluster, ["n1"], READY_MS)
@@ -208,7 +210,7 @@ def test_a_process_that_stands_still_does_so_after_a_pause_too(hosts: Hosts) -> 
 
 async def all_short(cluster: SshCluster) -> None:
     shortage = Shortage(cpu_percent=50, processes_left=8, files_left=8, is_tmp_full=True)
-    await cluster.set_shortage("n1", shortage)
+    await cluster.resources.set("n1", shortage)
     await await_shortage(cluster, shortage)
 
 
@@ -230,7 +232,9 @@ def test_nothing_is_left_of_a_shortage(hosts: Hosts, killed: str) -> None:
             assert hosts.leftovers(["a"]) == []
         else:
             hosts.end(hosts.sessions("a"))
-            assert (await cluster.shortage("n1")).is_tmp_full, "a lost connection undoes nothing"
+            assert (await cluster.resources.seen("n1")).is_tmp_full, (
+                "a lost connection undoes nothing"
+            )
 
     on_a_host(hosts, scene, lease_s=LEASE_S)
 
@@ -265,7 +269,7 @@ def test_a_node_that_was_not_started_for_it_is_refused(hosts: Hosts) -> None:
             assert not cluster.capabilities & {"limit-cpu", "fill-tmp"}
             await cluster.boot(FakeSystem())
             with pytest.raises(HarnessError, match="was not started to be short of anything"):
-                await cluster.set_shortage("n1", Shortage(is_tmp_full=True))
+                await cluster.resources.set("n1", Shortage(is_tmp_full=True))
         finally:
             await cluster.teardown()
 
@@ -282,7 +286,7 @@ def test_a_shortage_that_is_none_is_found_out(
     none = "\n\nFileLimits.leave = lambda *arguments: None\n"
     changed = {
         "shalott/cluster/forking.py": Path(forking.__file__).read_text() + idle,
-        "shalott/cluster/file_limits.py": Path(file_limits.__file__).read_text() + none,
+        "shalott/cluster/kernel_limits.py": Path(file_limits.__file__).read_text() + none,
     }
     sources = {**upload.agent_sources(), **{k: v.encode() for k, v in changed.items()}}
     monkeypatch.setattr(upload, "agent_sources", lambda: sources)

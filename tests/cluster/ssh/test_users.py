@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from shalott.cluster.ssh.backend import SshCluster
+from shalott.cluster.ssh.backend import SshCluster, SshOptions
 from shalott.core.errors import HarnessError, UsageError
 from shalott.core.plan import HostPlan, SshPlan
 from tests.world.cluster.backends import READY_MS, fresh_run_id
@@ -62,15 +62,15 @@ def test_with_sudo_links_are_cut_and_nodes_run_as_the_user(hosts: Hosts) -> None
         try:
             await cluster.boot(system)
             await system.await_ready(cluster, NODES, READY_MS)
-            assert owner_of_node(hosts, (await cluster.status("n1")).pid) == 4242
-            await cluster.cut([("n1", "n2")])
-            assert not await cluster.reach("n1", "n2", 200)
+            assert owner_of_node(hosts, (await cluster.processes.status("n1")).pid) == 4242
+            await cluster.links.cut([("n1", "n2")])
+            assert not await cluster.links.reach("n1", "n2", 200)
             hosts.end(hosts.sessions("b"))
-            await cluster.kill("n2")
-            await cluster.wipe("n2")
-            await cluster.start("n2")
+            await cluster.processes.kill("n2")
+            await cluster.files.wipe("n2")
+            await cluster.processes.start("n2")
             await cluster.heal()
-            assert await cluster.reach("n1", "n2")
+            assert await cluster.links.reach("n1", "n2")
         finally:
             await cluster.teardown()
 
@@ -90,14 +90,14 @@ def test_without_it_nodes_are_killed_and_paused_and_links_stay(hosts: Hosts) -> 
         try:
             await cluster.boot(system)
             await system.await_ready(cluster, NODES, READY_MS)
-            assert owner_of_node(hosts, (await cluster.status("n1")).pid) == 4242
-            await cluster.pause("n1")
+            assert owner_of_node(hosts, (await cluster.processes.status("n1")).pid) == 4242
+            await cluster.processes.pause("n1")
             assert not await answers(cluster, "n1")
             await cluster.heal()
-            await cluster.kill("n1")
-            assert (await cluster.status("n1")).state == "exited"
+            await cluster.processes.kill("n1")
+            assert (await cluster.processes.status("n1")).state == "exited"
             with pytest.raises(HarnessError, match="n1: nft: .*Operation not permitted"):
-                await cluster.cut([("n2", "n1")])
+                await cluster.links.cut([("n2", "n1")])
         finally:
             await cluster.teardown()
 
@@ -118,16 +118,18 @@ def test_a_users_node_has_a_clock_of_its_own(hosts: Hosts, sudo: bool) -> None:
 
     async def live() -> None:
         nodes = ("n1",)
-        cluster = SshCluster(nodes, fresh_run_id(), SshPlan(hosts=(host,), lease_s=5), clocks=True)
+        cluster = SshCluster(
+            nodes, fresh_run_id(), SshPlan(hosts=(host,), lease_s=5), SshOptions(clocks=True)
+        )
         system = FakeSystem()
         try:
             await cluster.boot(system)
             await system.await_ready(cluster, nodes, READY_MS)
-            assert owner_of_node(hosts, (await cluster.status("n1")).pid) == 4242
-            await cluster.set_clock("n1", offset_ms=-5000)
-            assert abs(await cluster.clock_offset_ms("n1") + 5000) < cluster.clock_error_ms
+            assert owner_of_node(hosts, (await cluster.processes.status("n1")).pid) == 4242
+            await cluster.clocks.set("n1", offset_ms=-5000)
+            assert abs(await cluster.clocks.offset_ms("n1") + 5000) < cluster.clocks.error_ms
             await cluster.heal()
-            assert abs(await cluster.clock_offset_ms("n1")) < cluster.clock_error_ms
+            assert abs(await cluster.clocks.offset_ms("n1")) < cluster.clocks.error_ms
         finally:
             await cluster.teardown()
 
@@ -154,14 +156,14 @@ def test_a_host_behind_another_is_reached_through_it(hosts: Hosts) -> None:
             await system.await_ready(cluster, nodes, READY_MS)
             assert {cluster.endpoint(node, "management").host for node in nodes} == {"127.0.0.1"}
             assert await echoes(cluster, "n1", "n2")
-            await cluster.cut([("n1", "n2")])
+            await cluster.links.cut([("n1", "n2")])
             assert not await echoes(cluster, "n1", "n2")
             hosts.end(hosts.sessions("c"))  # the way to both
-            assert (await cluster.status("n1")).state == "running"
+            assert (await cluster.processes.status("n1")).state == "running"
             await cluster.heal()
-            await cluster.kill("n1")
+            await cluster.processes.kill("n1")
             assert not await answers(cluster, "n1")
-            await cluster.start("n1")
+            await cluster.processes.start("n1")
             await system.await_ready(cluster, nodes, READY_MS)
         finally:
             await cluster.teardown()

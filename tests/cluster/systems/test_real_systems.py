@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from shalott.cluster.base import Cluster, System
+from shalott.cluster.cluster import Cluster
 from shalott.cluster.docker.backend import DockerCluster
 from shalott.cluster.local.backend import LocalCluster
+from shalott.cluster.system import System
 from shalott.cluster.systems.rabbit.mirrored import MirroredSystem
 from shalott.cluster.systems.rabbit.rabbitmq import RabbitmqSystem
 from shalott.core.errors import ClientError
@@ -54,16 +55,16 @@ async def live(system: System, cluster: Cluster, collected: Path) -> None:
         rulers = [await masters(system, cluster, queue) for queue in QUEUES]
         assert rulers == [["n1"], ["n2"], ["n3"]], "queues are spread over the nodes"
 
-        await cluster.cut(ISOLATION)
+        await cluster.links.cut(ISOLATION)
         async with asyncio.timeout(NOTICED_WITHIN_S):
             while len(await masters(system, cluster, "q1")) < 2:
-                assert not await cluster.reach("n1", "n2", 100)
+                assert not await cluster.links.reach("n1", "n2", 100)
         await cluster.heal()
         assert await system.mend_partition(cluster) == ("n1",)
         assert await system.await_settled(cluster, QUEUES, 60000)
         for queue in QUEUES:
             assert len(await masters(system, cluster, queue)) == 1
-        await cluster.collect(collected)
+        await cluster.files.collect(collected)
     finally:
         await cluster.teardown()
     promoted = [e for e in system.read_events(collected, 0) if e["kind"] == "promoted"]

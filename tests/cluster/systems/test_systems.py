@@ -13,7 +13,8 @@ import pytest
 
 from shalott.broker.nodes import load_config
 from shalott.broker.rabbit.config import NodeConfig, Peer
-from shalott.cluster.base import CommandResult, Endpoint, Topology, members_of
+from shalott.cluster.nodes import CommandResult, Endpoint, Topology
+from shalott.cluster.system import members_of
 from shalott.cluster.systems.rabbit.mirrored import MirroredSystem, to_toml
 from shalott.cluster.systems.rabbit.rabbitmq import RabbitmqSystem, claim_of
 from shalott.cluster.systems.rabbit.rabbitmq_log import read_log
@@ -122,6 +123,7 @@ class Ctl:
     def __init__(self, exit_code: int = 0, output: str = "") -> None:
         self.result = CommandResult(exit_code=exit_code, output=output)
         self.asked: list[tuple[str, Sequence[str]]] = []
+        self.processes = self
 
     async def run_command(
         self, node: str, command: Sequence[str], timeout_ms: int = 0

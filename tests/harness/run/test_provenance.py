@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shalott.cluster.base import CommandResult
 from shalott.cluster.debian_packages import installed_packages, read_pins, unpinned
 from shalott.cluster.docker.images import IMAGES, build_step, pins_of
+from shalott.cluster.nodes import CommandResult
 from shalott.core.errors import HarnessError
 from shalott.harness.report.meta import Tested
 from shalott.harness.report.meta import tested_facts as facts_told
@@ -50,8 +50,9 @@ class Containers:
         self.output = output
         self.error = error
         self.asked: list[tuple[str, Sequence[str]]] = []
+        self.processes = self.images = self.parts = self
 
-    async def image_facts(self, image: str) -> Mapping[str, str]:
+    async def facts(self, image: str) -> Mapping[str, str]:
         if self.error is not None:
             raise self.error
         assert image == "rabbitmq"

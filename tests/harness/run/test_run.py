@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shalott.cluster.base import NodeExit
+from shalott.cluster.nodes import NodeExit
 from shalott.core.doors import load_module
 from shalott.core.errors import BootFailed, Definite, HarnessError, Indefinite
 from shalott.core.op import Invocation

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -85,7 +86,7 @@ def rows(tmp_path: Path, *, seconds: float, spin: bool) -> list[dict[str, Any]]:
 
     async def main() -> list[dict[str, Any]]:
         record = record_to_file(tmp_path / "history.jsonl")
-        cluster: Any = object()  # it carries no traffic
+        cluster: Any = SimpleNamespace(links=None)  # it carries no traffic
         async with watch_for_stalls(cluster, record):
             await asyncio.sleep(2 * TICK_S)
             stand_still(seconds, spin)
@@ -126,7 +127,7 @@ def test_a_stall_of_what_carries_the_traffic_is_a_row_too(tmp_path: Path) -> Non
 def test_while_it_watches_the_harness_runs_first_with_threads_of_later(tmp_path: Path) -> None:
     async def main() -> list[bool]:
         record = record_to_file(tmp_path / "history.jsonl")
-        cluster: Any = object()
+        cluster: Any = SimpleNamespace(links=None)
         over = threading.Event()
         later = threading.Thread(target=over.wait, daemon=True)
         async with watch_for_stalls(cluster, record):

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shalott.cluster.base import System
+from shalott.cluster.system import System
 from shalott.core.errors import HarnessError
 from shalott.core.plan import Plan
 from shalott.harness.run.store import RunDirectory
@@ -45,6 +45,7 @@ class KeptCluster(MemoryCluster):
         await super().teardown()
 
     fails_again = False
+    is_reusable = True
 
 
 class Warm:

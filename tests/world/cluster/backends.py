@@ -13,15 +13,15 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 import pytest
 
-from shalott.cluster.base import Cluster
-from shalott.cluster.docker import backend as docker_backend
-from shalott.cluster.docker import links as docker_links
-from shalott.cluster.docker.backend import DockerCluster
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.docker import clocks as docker_clocks
+from shalott.cluster.docker import container_links as docker_links
+from shalott.cluster.docker.backend import DockerCluster, DockerOptions
 from shalott.cluster.local.backend import LocalCluster
 from shalott.cluster.sim.backend import HARNESS, SimCluster
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
-from shalott.cluster.ssh.backend import SshCluster
+from shalott.cluster.ssh.backend import SshCluster, SshOptions
 from shalott.core.plan import SimPlan, SshPlan
 from tests.world.cluster.fake_program import fake_program
 from tests.world.cluster.fake_system import NODES, FakeSystem
@@ -57,12 +57,16 @@ def make(backend: str, run_id: str, work_dir: Path, *, clocks: bool = False) -> 
             NODES,
             run_id,
             plan,
-            clocks=clocks,
-            resources=is_all or backend.endswith("-resources"),
-            small_tmp=is_all or backend.endswith("-resources"),
-            disk_seed=disk_seed,
+            SshOptions(
+                clocks=clocks,
+                resources=is_all or backend.endswith("-resources"),
+                small_tmp=is_all or backend.endswith("-resources"),
+                disk_seed=disk_seed,
+            ),
         )
-    return DockerCluster(NODES, run_id, clocks=clocks, disk_seed=disk_seed, small_tmp=is_all)
+    return DockerCluster(
+        NODES, run_id, DockerOptions(clocks=clocks, disk_seed=disk_seed, small_tmp=is_all)
+    )
 
 
 class Runner(Protocol):
@@ -99,8 +103,8 @@ class World:
         """Heal, start what is down, wait until all answer."""
         await self.cluster.heal()
         for node in NODES:
-            if (await self.cluster.status(node)).state != "running":
-                await self.cluster.start(node)
+            if (await self.cluster.processes.status(node)).state != "running":
+                await self.cluster.processes.start(node)
         await self.system.await_ready(self.cluster, NODES, READY_MS)
 
 
@@ -121,7 +125,7 @@ def booted_world(backend: str, work_dir: Path) -> Iterator[World]:
             hosts = stack.enter_context(ssh_hosts(work_dir / "hosts", len(NODES)))
             patch.setenv(HOSTS, msgspec.json.encode(hosts.plan()).decode())
         if backend == "docker-exec":
-            for module in (docker_backend, docker_links):
+            for module in (docker_clocks, docker_links):
                 patch.setattr(module, "can_enter", lambda pid: False)
         cluster = make(backend, fresh_run_id(), work_dir)
         world = World(runner, cluster, backend)

@@ -11,8 +11,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from shalott.cluster.base import LinkShape, ShapesPackets
-from shalott.cluster.resources import LimitsResources, Shortage
+from shalott.cluster.nodes import LinkShape, Shortage
 from tests.world.cluster.backends import READY_MS, make
 from tests.world.cluster.fake_system import NODES, FakeSystem
 
@@ -22,16 +21,16 @@ async def main(backend: str, run_id: str, work_dir: str, spoil: str = "") -> Non
     system = FakeSystem()
     await cluster.boot(system)
     await system.await_ready(cluster, NODES, READY_MS)
-    await cluster.cut([("n1", "n2")])
+    await cluster.links.cut([("n1", "n2")])
     if backend.endswith("-clocks"):
-        await cluster.set_clock("n1", offset_ms=3_600_000)
-    if backend.endswith("-resources") and isinstance(cluster, LimitsResources):
-        await cluster.set_shortage("n1", Shortage(cpu_percent=50, processes_left=8))
+        await cluster.clocks.set("n1", offset_ms=3_600_000)
+    if backend.endswith("-resources"):
+        await cluster.resources.set("n1", Shortage(cpu_percent=50, processes_left=8))
         is_full = "fill-tmp" in cluster.capabilities
-        await cluster.set_shortage("n2", Shortage(is_tmp_full=is_full, is_stopped=True))
-    if spoil and isinstance(cluster, ShapesPackets):
-        await cluster.shape_packets("n1", "n2", LinkShape(delay_ms=50, duplicate=0.5))
-    pids = [(await cluster.status(node)).pid for node in NODES]
+        await cluster.resources.set("n2", Shortage(is_tmp_full=is_full, is_stopped=True))
+    if spoil:
+        await cluster.links.shape("n1", "n2", LinkShape(delay_ms=50, duplicate=0.5))
+    pids = [(await cluster.processes.status(node)).pid for node in NODES]
     sys.stdout.write(f"ready {' '.join(map(str, pids))}\n")
     sys.stdout.flush()
     await asyncio.Event().wait()

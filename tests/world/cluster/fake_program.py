@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from shalott.cluster.base import NodeSpec
+from shalott.cluster.nodes import NodeSpec
 from shalott.cluster.sim.buggify import Buggify
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.machine import Machine, Program, SimEventLog

@@ -9,8 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from shalott.cluster.base import Cluster, NodeSpec, Topology
+from shalott.cluster.cluster import Cluster
 from shalott.cluster.http import Management
+from shalott.cluster.nodes import NodeSpec, Topology
 from shalott.core.errors import BootFailed, ClientError
 
 PROGRAM = Path(__file__).with_name("fake_node.py").read_text()
@@ -44,7 +45,7 @@ class FakeSystem:
         for node in nodes:
             while not await answers(cluster, node):
                 if loop.time() > deadline:
-                    raise BootFailed(f"{node}: {await cluster.output(node)}")
+                    raise BootFailed(f"{node}: {await cluster.files.output(node)}")
                 await asyncio.sleep(0.01)
 
     async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None: ...

@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from shalott.broker.base.disk import Disk, File
-from shalott.cluster.base import DiskFaults
 from shalott.cluster.disks.control import PowerLoss
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess

@@ -20,10 +20,10 @@ from typing import Any, TypeVar
 import pytest
 
 from shalott.broker.base.disk import OsDisk, OsFile
-from shalott.cluster.base import DiskFaults
 from shalott.cluster.disks.build import why_not
 from shalott.cluster.disks.control import DiskStatus, DurableFiles, FaultDisk, PowerLoss
 from shalott.cluster.disks.mounting import DiskMount, DiskOptions, asking, mount_disk
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.owner import this_process
 
 T = TypeVar("T")

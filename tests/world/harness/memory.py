@@ -11,20 +11,15 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 
 from shalott.checkers.runs.standard import standard_checkers
-from shalott.cluster.base import (
-    Endpoint,
-    NodeExit,
-    NodeSpec,
-    NodeStatus,
-    System,
-    Topology,
-    ignore_exit,
-)
+from shalott.cluster.cluster import ignore_exit
+from shalott.cluster.nodes import Endpoint, LinkShape, NodeExit, NodeSpec, NodeStatus, Topology
+from shalott.cluster.system import System
 from shalott.cluster.systems.record import SYSTEMS, Profile, SystemRecord
 from shalott.cluster.systems.settling import why_unsettled
 from shalott.core.errors import Definite, Indefinite, Unreachable
@@ -142,7 +137,8 @@ class MemoryClient:
 
 @dataclass
 class MemoryCluster:
-    """Remembers in ``calls`` what was asked of it, in order."""
+    """Remembers in ``calls`` what was asked of it, in order. It is its own processes, links and
+    files."""
 
     service: MemoryQueues
     trap: Trap
@@ -151,6 +147,11 @@ class MemoryCluster:
     capabilities: frozenset[str] = frozenset({"kill", "pause", "cut"})
     calls: list[str] = field(default_factory=list)
     on_exit: Callable[[NodeExit], None] = ignore_exit
+    is_reusable = False
+
+    def __post_init__(self) -> None:
+        self.processes = self.links = self.files = self
+        self.parts = SimpleNamespace(images=None)
 
     async def _called(self, method: str) -> None:
         self.calls.append(method)
@@ -194,9 +195,7 @@ class MemoryCluster:
     async def mend(self, links: Sequence[tuple[str, str]]) -> None:
         await self._called("mend")
 
-    async def shape(
-        self, source: str, destination: str, *, delay_ms: float = 0, rate_bytes_s: int = 0
-    ) -> None:
+    async def shape(self, source: str, destination: str, shape: LinkShape) -> None:
         await self._called("shape")
 
     async def heal(self) -> None:

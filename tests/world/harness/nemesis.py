@@ -1,6 +1,6 @@
 """A cluster, a system and a recorder in memory, for the tests of the nemesis runner.
 
-The fake cluster keeps to the contract of cluster/base.py and fails loudly where a real backend
+The fake cluster keeps to the contract of cluster/cluster.py and fails loudly where a real backend
 would: killing a dead node, pausing a paused one, resuming what runs. Its defects can be planted.
 A node in ``gives_up`` ends itself as soon as its disk fails, and when it starts on a bad one.
 """
@@ -12,15 +12,23 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 
-from shalott.cluster.base import SOUND_DISK, DiskFaults, Endpoint, LinkShape, NodeStatus
-from shalott.cluster.resources import PLENTY, Shortage
+from shalott.cluster.nodes import (
+    PLENTY,
+    SOUND_DISK,
+    DiskFaults,
+    Endpoint,
+    LinkShape,
+    NodeStatus,
+    Shortage,
+)
 from shalott.core.errors import Definite, HarnessError, Indefinite, MissingCapability
 from shalott.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
-from shalott.core.op import Completion, Invocation
+from shalott.core.op import OpType
 from shalott.core.plan import (
     ClusterPlan,
     FaultAction,
@@ -36,7 +44,7 @@ pa.array([0])  # the first array asks for pandas: no module is loaded in a simul
 
 
 class FakeCluster:
-    """Nodes as words and links as counts."""
+    """Nodes as words and links as counts. It is its own processes, links and files."""
 
     backend = "fake"
     capabilities = frozenset(
@@ -58,7 +66,7 @@ class FakeCluster:
         self.mend_does_nothing = False
         self.kill_does_nothing = False
         self.stop_does_nothing = False
-        self.images = dict.fromkeys(nodes, "id of old")
+        self.image_ids = dict.fromkeys(nodes, "id of old")
         self.change_image_does_nothing = False
         self.cuts_both_ways = False
         self.shapes: dict[tuple[str, str], LinkShape] = {}
@@ -66,9 +74,11 @@ class FakeCluster:
         self.clients_cut: tuple[tuple[str, str], ...] = ()
         self.client_cuts_do_nothing = False
         self.client_cuts_stay = False
-        self.clocks = dict.fromkeys(nodes, (0.0, 0.0, 0))  # offset ms, drift ppm, since when
+        self.clock_settings = dict.fromkeys(
+            nodes, (0.0, 0.0, 0)
+        )  # offset ms, drift ppm, since when
         self.clock_does_nothing = False
-        self.disks = dict.fromkeys(nodes, SOUND_DISK)
+        self.disk_settings = dict.fromkeys(nodes, SOUND_DISK)
         self.disk_does_nothing = False
         self.shortages = dict.fromkeys(nodes, PLENTY)
         self.shortage_does_nothing = False
@@ -80,6 +90,16 @@ class FakeCluster:
         self.broken: set[str] = set()  # calls that raise
         self.lacking: set[str] = set()  # calls that this world can't do
         self.changed = asyncio.Event()
+        self.processes = self.links = self.files = self
+        self.clocks = SimpleNamespace(
+            set=self.set_clock, offset_ms=self.clock_offset_ms, error_ms=0.0
+        )
+        self.disks = SimpleNamespace(set=self.set_disk, faults=self.disk_faults)
+        self.resources = SimpleNamespace(set=self.set_shortage, seen=self.shortage)
+        self.images = SimpleNamespace(
+            find=self.image_id, change=self.change_image, made_from=self.made_from
+        )
+        self.parts = SimpleNamespace(disks=None)
 
     def _call(self, name: str, node: str = "") -> None:
         self.calls.append(f"{name} {node}".strip())
@@ -121,7 +141,11 @@ class FakeCluster:
         self.rotten.discard(node)
 
     def _perhaps_give_up(self, node: str) -> None:
-        fails = self.disks[node].fail_sync or self.disks[node].full or node in self.rotten
+        fails = (
+            self.disk_settings[node].fail_sync
+            or self.disk_settings[node].full
+            or node in self.rotten
+        )
         if fails and node in self.gives_up and self.states[node] == "running":
             self.states[node] = "exited"
             self.exit_codes[node] = 70
@@ -133,10 +157,10 @@ class FakeCluster:
         self._call("change_image", node)
         self._move(node, ["exited"], "exited")
         if not self.change_image_does_nothing:
-            self.images[node] = f"id of {image}"
+            self.image_ids[node] = f"id of {image}"
 
     async def made_from(self, node: str) -> str:
-        return self.images[node]
+        return self.image_ids[node]
 
     async def pause(self, node: str) -> None:
         self._call("pause", node)
@@ -179,35 +203,21 @@ class FakeCluster:
     async def client_cuts(self) -> Sequence[tuple[str, str]]:
         return self.clients_cut
 
-    async def shape(
-        self,
-        source: str,
-        destination: str,
-        *,
-        delay_ms: float = 0,
-        rate_bytes_s: int = 0,
-        loss: float = 0,
-    ) -> None:
-        self._call("shape", f"{source}->{destination}")
-        if not self.shape_does_nothing:
-            shape = LinkShape(delay_ms=delay_ms, rate_bytes_s=rate_bytes_s, loss=loss)
-            self.shapes[source, destination] = shape
-
-    async def shape_packets(self, source: str, destination: str, shape: LinkShape) -> None:
+    async def shape(self, source: str, destination: str, shape: LinkShape) -> None:
         self._call("shape", f"{source}->{destination}")
         if not self.shape_does_nothing:
             self.shapes[source, destination] = shape
 
-    async def link_shape(self, source: str, destination: str) -> LinkShape:
+    async def shape_of(self, source: str, destination: str) -> LinkShape:
         return self.shapes.get((source, destination), LinkShape())
 
     async def set_clock(self, node: str, *, offset_ms: float = 0, drift_ppm: float = 0) -> None:
         self._call("set_clock", node)
         if not self.clock_does_nothing:
-            self.clocks[node] = offset_ms, drift_ppm, loop_ns()
+            self.clock_settings[node] = offset_ms, drift_ppm, loop_ns()
 
     async def clock_offset_ms(self, node: str) -> float:
-        offset_ms, drift_ppm, since_ns = self.clocks[node]
+        offset_ms, drift_ppm, since_ns = self.clock_settings[node]
         return offset_ms + drift_ppm * (loop_ns() - since_ns) / 1e12
 
     async def set_disk(self, node: str, faults: DiskFaults | None) -> None:
@@ -215,13 +225,13 @@ class FakeCluster:
         if self.disk_does_nothing:
             return
         faults = faults or SOUND_DISK
-        if faults.corrupt_bytes > self.disks[node].corrupt_bytes:
+        if faults.corrupt_bytes > self.disk_settings[node].corrupt_bytes:
             self.rotten.add(node)
-        self.disks[node] = faults
+        self.disk_settings[node] = faults
         self._perhaps_give_up(node)
 
     async def disk_faults(self, node: str) -> DiskFaults:
-        return self.disks[node]
+        return self.disk_settings[node]
 
     async def set_shortage(self, node: str, shortage: Shortage) -> None:
         self._call("set_shortage", node)
@@ -241,6 +251,22 @@ class FakeCluster:
         for node, state in self.states.items():
             if state == "paused":
                 self.states[node] = "running"
+
+    def happened(
+        self,
+        process: int,
+        node: str,
+        f: str,
+        *,
+        key: str = "",
+        value: int | None = None,
+        offset: int | None = None,
+        redelivered: bool | None = None,
+        error: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        index = self.invoke(process, node, f, key=key, value=value, extra=extra)
+        self.complete(index, "ok", error=error)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for a change that makes the condition true."""
@@ -362,39 +388,49 @@ class MemoryRecorder:
         return loop_ns() - self._origin_ns
 
     def invoke(
-        self, process: int, node: str, invocation: Invocation, due_ns: int | None = None
+        self,
+        process: int,
+        node: str,
+        f: str,
+        *,
+        key: str = "",
+        value: int | None = None,
+        extra: Mapping[str, Any] | None = None,
+        due_ns: int | None = None,
     ) -> int:
         self.rows.append(
             {
                 "index": len(self.rows),
                 "process": process,
                 "node": node,
-                "f": invocation.f,
-                "key": invocation.key,
-                "value": invocation.value,
+                "f": f,
+                "key": key,
+                "value": value,
                 "type": "info",
                 "invoke_ns": self.now_ns(),
-                "extra": json.dumps(invocation.extra),
+                "extra": json.dumps(extra),
             }
         )
         return len(self.rows) - 1
 
-    def complete(self, index: int, completion: Completion) -> None:
+    def complete(
+        self,
+        index: int,
+        kind: OpType,
+        *,
+        key: str | None = None,
+        value: int | None = None,
+        offset: int | None = None,
+        redelivered: bool | None = None,
+        error: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
         row = self.rows[index]
         assert "complete_ns" not in row, f"operation {index} completed twice"
-        row |= {
-            "type": completion.type,
-            "complete_ns": self.now_ns(),
-            "error": completion.error,
-        }
+        row |= {"type": kind, "complete_ns": self.now_ns(), "error": error}
         self._completed.set()
-        if completion.extra is not None:
-            row["extra"] = json.dumps(completion.extra)
-
-    def happened(self, process: int, node: str, f: str, completion: Completion) -> None:
-        value, extra = completion.value, completion.extra
-        asked = Invocation(f=f, key=completion.key or "", value=value, extra=extra)
-        self.complete(self.invoke(process, node, asked), completion)
+        if extra is not None:
+            row["extra"] = json.dumps(extra)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for a completion that makes the condition true."""

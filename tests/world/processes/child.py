@@ -13,9 +13,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from shalott.cluster.base import Endpoint
 from shalott.cluster.http import Management
 from shalott.cluster.local.ports import HOST, port_of, reserve_port
+from shalott.cluster.nodes import Endpoint
 from shalott.core.errors import ClientError
 
 ROOT = Path(__file__).parents[3]

@@ -10,7 +10,7 @@ whenever its permissions are set, until each name server knows it (registered).
 At later boots of masters and slaves the machine of a master is as careful as who runs it should be:
 its broker does not start while a name server names another master (unrivalled). The operator then
 makes it a slave, and starts it again. Whom he has just made the master does not wait: a name server
-may name one that was cut off and died for two minutes. One that does not answer knows of nobody.
+may name one that was cut off and died for two minutes. One that does not answer knows of none.
 
 All of it gives up silently.
 """

@@ -1,6 +1,6 @@
 """Says what this node's files hold: log_digest.py STORE [--end=END] log|queues [FROM [TO [BLOCK]]].
 
-Run in the node, for its harness, when nobody writes. One line of JSON, in the shape of our own
+Run in the node, for its harness, when no client writes. One line of JSON, in the shape of our own
 brokers' answers (broker/rocket/node/log_digest.py): ``log`` digests the commit log from FROM to TO
 block by block, ``queues`` what the consume queues say of messages at or after FROM. The files are
 RocketMQ's own: a commit log of files named by the offset of their first byte, or, with DLedger,

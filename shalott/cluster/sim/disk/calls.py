@@ -29,7 +29,7 @@ class TimerLoop(Protocol):
     now_ns: int
 
     @property
-    def process(self) -> Any: ...
+    def process(self) -> object: ...
 
     def call_at_ns(
         self, when_ns: int, callback: Callable[..., Any], *args: Any, process: Any = None
@@ -44,7 +44,7 @@ class Call:
 
     def __init__(
         self,
-        effect: Callable[[], Any],
+        effect: Callable[[], object],
         cut_off: Callable[[Stream], None] | None,
         future: asyncio.Future[Any],
         what: str,
@@ -111,7 +111,7 @@ class CallLine:
 
     def kill(self, fate: Stream) -> None:
         """The callers died: the first few calls happen, the next may be cut off, the rest never
-        began. Nobody is told."""
+        began. No caller is told."""
         line, self._line = self._line, []
         self._busy_until_ns = 0
         reached = True

@@ -20,8 +20,8 @@ from typing import TypeVar
 
 import msgspec
 
-from shalott.cluster.base import SOUND_DISK, DiskFaults
-from shalott.cluster.rot import FaultAtlas, choose_bit
+from shalott.cluster.corruption import FaultAtlas, choose_bit
+from shalott.cluster.nodes import SOUND_DISK, DiskFaults
 from shalott.cluster.sim.disk.calls import CallLine, TimerLoop
 from shalott.cluster.sim.disk.names import Tree, split
 from shalott.cluster.sim.disk.page_cache import PAGE_BYTES, Inode, PowerLoss

@@ -12,12 +12,12 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from shalott.cluster.sim.loop.errors import SimFence
 
 if TYPE_CHECKING:
-    from shalott.cluster.sim.loop.loop import SimLoop
+    from shalott.cluster.sim.loop.processes import SimProcess
 
 INSTEAD: Mapping[str, str] = {
     "run_in_executor": "simulated programs have no threads: await something of this loop",
@@ -71,7 +71,7 @@ AUDITED: Mapping[str, str] = {
 
 
 def _fence(name: str) -> Callable[..., NoReturn]:
-    def fenced(self: asyncio.AbstractEventLoop, *args: Any, **kwargs: Any) -> NoReturn:
+    def fenced(self: asyncio.AbstractEventLoop, *args: object, **kwargs: object) -> NoReturn:
         raise SimFence(f"{name} is not there in a simulation: {INSTEAD[name]}")
 
     fenced.__name__ = name
@@ -84,7 +84,7 @@ class Fenced:
     _refusing = True
 
     @staticmethod
-    def _refuse(unsupported: Mapping[str, Any]) -> None:
+    def _refuse(unsupported: Mapping[str, object]) -> None:
         for name, value in unsupported.items():
             if value:
                 raise SimFence(f"{name}={value!r} is not there in a simulation's connections")
@@ -94,14 +94,20 @@ for _name in INSTEAD:
     setattr(Fenced, _name, _fence(_name))
 
 
+class RunsProcesses(Protocol):
+    """A loop that knows whose callback it runs."""
+
+    process: SimProcess | None
+
+
 class _Watch:
     """The loop that is running; the audit hook, which can't be removed, asks for it."""
 
-    loop: SimLoop | None = None
+    loop: RunsProcesses | None = None
     installed = False
 
 
-def _audit(event: str, args: tuple[Any, ...]) -> None:
+def _audit(event: str, args: tuple[object, ...]) -> None:
     loop = _Watch.loop
     if loop is None:
         return
@@ -114,7 +120,7 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
 
 
 @contextlib.contextmanager
-def watching(loop: SimLoop) -> Iterator[None]:
+def watching(loop: RunsProcesses) -> Iterator[None]:
     """While it lasts, fenced processes of ``loop`` can't open files, sockets or subprocesses."""
     if not _Watch.installed:
         sys.addaudithook(_audit)
@@ -127,7 +133,7 @@ def watching(loop: SimLoop) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def lowered(loop: SimLoop) -> Iterator[None]:
+def lowered(loop: RunsProcesses) -> Iterator[None]:
     """For the simulation's own work done in the middle of a process's callback."""
     process, loop.process = loop.process, None
     try:

@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Iterator
 from typing import Any
 
 
-class _Gathering(asyncio.Future[list[Any]]):
+class _Gathering(asyncio.Future[list[object]]):
     """Cancelling it cancels the children; it ends when these have."""
 
     def __init__(
         self,
-        children: list[asyncio.Future[Any]],
+        children: list[asyncio.Future[object]],
         loop: asyncio.AbstractEventLoop,
         return_exceptions: bool,
     ) -> None:
@@ -33,18 +33,18 @@ class _Gathering(asyncio.Future[list[Any]]):
         for child in distinct:
             child.add_done_callback(self._child_done)
 
-    def cancel(self, msg: Any | None = None) -> bool:
+    def cancel(self, msg: object | None = None) -> bool:
         if self.done():
             return False
         cancelled = [child.cancel(msg=msg) for child in self._children]
         self._cancel_requested = self._cancel_requested or any(cancelled)
         return any(cancelled)
 
-    def _child_done(self, child: asyncio.Future[Any]) -> None:
+    def _child_done(self, child: asyncio.Future[object]) -> None:
         self._left -= 1
         if self.done():
             if not child.cancelled():
-                child.exception()  # retrieved: nobody is told that it was not
+                child.exception()  # retrieved, or the loop would complain that it was not
             return
         if not self._return_exceptions:
             error = _error_of(child)
@@ -65,7 +65,7 @@ class _Gathering(asyncio.Future[list[Any]]):
         )
 
 
-def _error_of(child: asyncio.Future[Any]) -> BaseException | None:
+def _error_of(child: asyncio.Future[object]) -> BaseException | None:
     if child.cancelled():
         return asyncio.CancelledError(getattr(child, "_cancel_message", None) or "")
     return child.exception()
@@ -75,14 +75,14 @@ def gather(*awaitables: Awaitable[Any], return_exceptions: bool = False) -> asyn
     """See asyncio.gather."""
     loop = asyncio.get_running_loop()
     if not awaitables:
-        nothing: asyncio.Future[list[Any]] = loop.create_future()
+        nothing: asyncio.Future[list[object]] = loop.create_future()
         nothing.set_result([])
         return nothing
-    children: dict[Awaitable[Any], asyncio.Future[Any]] = {}
+    children: dict[Awaitable[object], asyncio.Future[object]] = {}
     for each in awaitables:
         if each not in children:
             child = children[each] = asyncio.ensure_future(each)
-            if child is not each:  # nobody else can see to it
+            if child is not each:  # no other code can see to it
                 child._log_destroy_pending = False  # type: ignore[attr-defined]
     return _Gathering([children[each] for each in awaitables], loop, return_exceptions)
 

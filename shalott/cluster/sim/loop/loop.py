@@ -24,12 +24,10 @@ from contextvars import Context, copy_context
 from heapq import heapify, heappop, heappush
 from typing import Any, NoReturn, Protocol, TypeVar
 
-import msgspec
-
 from shalott.cluster.sim.loop.errors import SimDeadlock, SimLivelock, SimTimeLimit
 from shalott.cluster.sim.loop.fences import Fenced, watching
 from shalott.cluster.sim.loop.gathering import pinned
-from shalott.cluster.sim.loop.processes import PROCESS, SimProcess
+from shalott.cluster.sim.loop.processes import PROCESS, SimHandle, SimProcess
 from shalott.cluster.sim.loop.tasks import SimFuture, SimTask
 from shalott.cluster.sim.loop.trace import CHUNK_WORDS, Trace, describe_callback
 
@@ -59,42 +57,9 @@ class Network(Protocol):
         start_serving: bool,
     ) -> asyncio.AbstractServer: ...
 
-    async def getaddrinfo(self, host: str, port: int) -> list[tuple[Any, ...]]: ...
+    async def getaddrinfo(self, host: str, port: int) -> list[tuple[object, ...]]: ...
 
     def close(self) -> None: ...
-
-
-class SimHandle(msgspec.Struct, eq=False):
-    """A callback that is ready or set for a time. ``seq`` counts the loop's callbacks.
-
-    It looks like asyncio's TimerHandle. A struct, because one is made for every callback: a
-    constructor in Python would cost as much as the rest of the loop.
-    """
-
-    when_ns: int
-    seq: int
-    process: SimProcess | None
-    _callback: Callable[..., Any]
-    _args: tuple[Any, ...]
-    _context: Context
-    _loop: SimLoop
-    _cancelled: bool = False
-
-    def __repr__(self) -> str:
-        what = "cancelled" if self._cancelled else describe_callback(self._callback)
-        return f"<SimHandle {self.seq} of {self.process}: {what}>"
-
-    def cancelled(self) -> bool:
-        return self._cancelled
-
-    def cancel(self) -> None:
-        if not self._cancelled:
-            self._cancelled = True
-            self._callback = self._args = None  # type: ignore[assignment]
-            self._loop._timers_cancelled += 1
-
-    def when(self) -> float:
-        return self._loop.local_seconds(self.process, self.when_ns)
 
 
 class SimLoop(Fenced, asyncio.BaseEventLoop):
@@ -156,8 +121,8 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self,
         when: float,
-        callback: Callable[..., Any],
-        *args: Any,
+        callback: Callable[..., object],
+        *args: object,
         context: Context | None = None,
     ) -> SimHandle:
         process = self.process
@@ -169,8 +134,8 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
     def call_later(  # type: ignore[override]
         self,
         delay: float,
-        callback: Callable[..., Any],
-        *args: Any,
+        callback: Callable[..., object],
+        *args: object,
         context: Context | None = None,
     ) -> SimHandle:
         process = self.process
@@ -185,8 +150,8 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
     def call_at_ns(
         self,
         when_ns: int,
-        callback: Callable[..., Any],
-        *args: Any,
+        callback: Callable[..., object],
+        *args: object,
         process: SimProcess | None = None,
     ) -> SimHandle:
         """Run the callback at a global time, in the base context of ``process``."""
@@ -203,8 +168,8 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
     def _set_timer(
         self,
         when_ns: int,
-        callback: Callable[..., Any],
-        args: tuple[Any, ...],
+        callback: Callable[..., object],
+        args: tuple[object, ...],
         context: Context | None,
     ) -> SimHandle:
         if self._closed:
@@ -223,7 +188,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         return handle
 
     def call_soon(  # type: ignore[override]
-        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+        self, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> SimHandle:
         if self._closed:
             self._check_closed()
@@ -241,13 +206,13 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
 
     def create_future(self) -> SimFuture[Any]:
         self._objects += 1
-        future: SimFuture[Any] = SimFuture(loop=self)
+        future: SimFuture[object] = SimFuture(loop=self)
         future.number = self._objects
         return future
 
     def create_task(  # type: ignore[override]
         self,
-        coro: Coroutine[Any, Any, T],
+        coro: Coroutine[object, object, T],
         *,
         name: str | None = None,
         context: Context | None = None,
@@ -269,7 +234,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         protocol_factory: Callable[[], asyncio.BaseProtocol],
         host: str,
         port: int,
-        **unsupported: Any,
+        **unsupported: object,
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         self._refuse(unsupported)
         assert self.network is not None
@@ -283,7 +248,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         *,
         backlog: int = 100,
         start_serving: bool = True,
-        **unsupported: Any,
+        **unsupported: object,
     ) -> asyncio.AbstractServer:
         self._refuse(unsupported)
         assert self.network is not None
@@ -291,7 +256,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
             protocol_factory, host, port, backlog=backlog, start_serving=start_serving
         )
 
-    async def getaddrinfo(self, host: str, port: int, **hints: Any) -> Any:  # type: ignore[override]
+    async def getaddrinfo(self, host: str, port: int, **hints: object) -> object:  # type: ignore[override]
         assert self.network is not None
         return await self.network.getaddrinfo(host, port)
 
@@ -310,7 +275,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
 
     # -- running -----------------------------------------------------------------------------------
 
-    def run(self, main: Coroutine[Any, Any, T], process: SimProcess) -> T:
+    def run(self, main: Coroutine[object, object, T], process: SimProcess) -> T:
         """Run ``main`` as ``process`` to its end; then the simulation is over and taken apart.
 
         The garbage collector rests meanwhile: when it runs depends on what the interpreter did
@@ -326,7 +291,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
             if collecting:
                 gc.enable()
 
-    def run_part(self, main: Coroutine[Any, Any, T], process: SimProcess) -> T:
+    def run_part(self, main: Coroutine[object, object, T], process: SimProcess) -> T:
         """Run ``main`` to its end, in a simulation that goes on afterwards with the next part."""
         with watching(self), pinned():
             task = self.create_task(main, name="main", context=process.context)
@@ -411,8 +376,8 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         what = describe_callback(handle._callback)
         self.call_exception_handler({"message": f"Exception in {what}", "exception": error})
 
-    def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """To whoever watches over the process; what happens while a run is taken apart is moot."""
+    def call_exception_handler(self, context: dict[str, object]) -> None:
+        """To the process's own handler; what happens while a run is taken apart is moot."""
         if self._muted:
             return
         process = self.process

@@ -1,7 +1,7 @@
 """SimProcess: one life of one program on a simulated host.
 
 Every callback of the loop belongs to a process, found in the context that asyncio hands on from
-task to task, so nobody has to say so. What a process's callbacks do when it is paused (they wait)
+task to task, so no code has to say so. What a process's callbacks do when it is paused (they wait)
 or dead (they never run) is the loop's business; how a life begins and ends is the backend's.
 
 A killed process is frozen, never cancelled: its tasks are kept until the simulation is over, so no
@@ -13,16 +13,60 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import Context, ContextVar
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import msgspec
+
+from shalott.cluster.sim.loop.trace import describe_callback
 
 if TYPE_CHECKING:
     from shalott.cluster.sim.loop.clock import NodeClock
-    from shalott.cluster.sim.loop.loop import SimHandle
 
 PROCESS: ContextVar[SimProcess | None] = ContextVar("process", default=None)
 
 State = Literal["running", "paused", "dead"]
 PRUNE_MIN = 256
+
+
+class _Timers(Protocol):
+    """What a handle needs of its loop."""
+
+    _timers_cancelled: int
+
+    def local_seconds(self, process: SimProcess | None, at_ns: int) -> float: ...
+
+
+class SimHandle(msgspec.Struct, eq=False):
+    """A callback that is ready or set for a time. ``seq`` counts the loop's callbacks.
+
+    It looks like asyncio's TimerHandle. A struct, because one is made for every callback: a
+    constructor in Python would cost as much as the rest of the loop.
+    """
+
+    when_ns: int
+    seq: int
+    process: SimProcess | None
+    _callback: Callable[..., object]
+    _args: tuple[object, ...]
+    _context: Context
+    _loop: _Timers
+    _cancelled: bool = False
+
+    def __repr__(self) -> str:
+        what = "cancelled" if self._cancelled else describe_callback(self._callback)
+        return f"<SimHandle {self.seq} of {self.process}: {what}>"
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = self._args = None  # type: ignore[assignment]
+            self._loop._timers_cancelled += 1
+
+    def when(self) -> float:
+        return self._loop.local_seconds(self.process, self.when_ns)
 
 
 class SimProcess:
@@ -48,7 +92,7 @@ class SimProcess:
         *,
         fenced: bool = True,
         clock: NodeClock | None = None,
-        on_exception: Callable[[dict[str, Any]], None] | None = None,
+        on_exception: Callable[[dict[str, object]], None] | None = None,
     ) -> None:
         self.name = name
         self.incarnation = incarnation
@@ -57,7 +101,7 @@ class SimProcess:
         self.on_exception = on_exception  # told of what no task of the process retrieved
         self.state: State = "running"
         self.parked: list[SimHandle] = []
-        self.tasks: list[asyncio.Task[Any]] = []  # in order of creation; some may be done
+        self.tasks: list[asyncio.Task[object]] = []  # in order of creation; some may be done
         self._prune_at = PRUNE_MIN
         self.context = Context()
         self.context.run(PROCESS.set, self)
@@ -65,7 +109,7 @@ class SimProcess:
     def __repr__(self) -> str:
         return f"{self.name}#{self.incarnation}"
 
-    def keep(self, task: asyncio.Task[Any]) -> None:
+    def keep(self, task: asyncio.Task[object]) -> None:
         """Hold on to an unfinished task. Done ones are let go when the list has doubled."""
         self.tasks.append(task)
         if len(self.tasks) >= self._prune_at:

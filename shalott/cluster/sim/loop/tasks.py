@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextvars import Context
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ class SimTask(asyncio.Task[T]):
 
     def __init__(
         self,
-        coro: Coroutine[Any, Any, T],
+        coro: Coroutine[object, object, T],
         number: int,
         *,
         loop: asyncio.AbstractEventLoop,

@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Sequence
-from typing import Any
 from zlib import crc32
 
 # What a digest is made of. Version 1 (without a number in old records) covered the number and the
@@ -80,7 +79,7 @@ def way_of(source: str, destination: str) -> Way:
     return crc32(way.encode()), way
 
 
-def describe_callback(callback: Any) -> str:
+def describe_callback(callback: object) -> str:
     """Names only, no addresses: the task and where it stands, or the function."""
     owner = getattr(callback, "__self__", None)
     coroutine = getattr(owner, "get_coro", None)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Mapping
-from typing import Any
 
 Address = tuple[str, int]
 
@@ -72,6 +71,6 @@ def unknown_name() -> OSError:
     return socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 
-def stream_info(address: Address) -> tuple[Any, ...]:
+def stream_info(address: Address) -> tuple[object, ...]:
     """One row of what ``getaddrinfo`` returns."""
     return (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", address)

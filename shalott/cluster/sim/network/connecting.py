@@ -10,20 +10,28 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from shalott.cluster.sim.network.addresses import MESSAGES, Address
-from shalott.cluster.sim.network.tcp import Socket
+from shalott.cluster.sim.network.tcp import Network, Socket
 
 if TYPE_CHECKING:
-    from shalott.cluster.sim.loop.loop import SimHandle
-    from shalott.cluster.sim.loop.processes import SimProcess
-    from shalott.cluster.sim.network.links import Host
+    from shalott.cluster.sim.loop.processes import SimHandle, SimProcess
+    from shalott.cluster.sim.network.links import Host, Link
     from shalott.cluster.sim.network.listening import Listener
-    from shalott.cluster.sim.network.network import SimNetwork
 
 SECOND_NS = 1_000_000_000
 SYN_RETRIES = 6
+
+
+class DialledNetwork(Network, Protocol):
+    """What an attempt needs of the network (network.py)."""
+
+    def link(self, source: Host, destination: Host) -> Link: ...
+
+    def listener(self, host: Host, address: Address) -> Listener | None: ...
+
+    def remember(self, one: Socket) -> None: ...
 
 
 class Dial:
@@ -31,7 +39,7 @@ class Dial:
 
     def __init__(
         self,
-        network: SimNetwork,
+        network: DialledNetwork,
         process: SimProcess | None,
         source: Host,
         destination: Host,
@@ -110,7 +118,7 @@ class Dial:
         self.connected.set_result(client)
 
     def _tell(self, what: str, listener: Listener | None) -> None:
-        """Note in the trace what arrived, and whether somebody listens."""
+        """Note in the trace what arrived, and whether a program listens."""
         met = "nobody" if listener is None else "a full backlog" if listener.is_full else "listener"
         way = f"{self._out.source}:{self._local[1]} -> {self._host}:{self._remote[1]}"
         self._loop.trace.event(self._loop.now_ns, f"{way} {what}, {met}")

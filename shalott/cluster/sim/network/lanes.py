@@ -18,32 +18,49 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
-from shalott.cluster.sim.network.links import Link, give_up_after_ns, next_backoff
+from shalott.cluster.sim.network.links import (
+    DATA,
+    OPEN,
+    Link,
+    Segment,
+    give_up_after_ns,
+    next_backoff,
+)
 
 if TYPE_CHECKING:
-    from shalott.cluster.sim.loop.loop import SimHandle, SimLoop
-    from shalott.cluster.sim.network.tcp import Socket
+    from shalott.cluster.sim.loop.loop import SimLoop
+    from shalott.cluster.sim.loop.processes import SimHandle, SimProcess
 
-DATA, FIN, RESET, OPEN = range(4)  # OPEN: the end of the handshake, accepted by the listener
 PIECES_PER_S = 20  # of a big write over a throttled link: it arrives bit by bit
 PIECE_BYTES_MIN = 1_460
 
 
-class Segment(msgspec.Struct, eq=False):
-    """Bytes, or one of the signs, on their way."""
+class End(Protocol):
+    """What a lane needs of the socket that sends over it, and of its peer (tcp.py)."""
 
-    kind: int
-    chunks: list[bytes]
-    size: int
-    first_ns: int
-    depart_ns: int  # of its last transmission
-    arrival_ns: int = 0
-    lost: int = 0  # times
-    handle: SimHandle | None = None  # None: it has arrived
+    @property
+    def closed(self) -> bool: ...
+
+    @property
+    def process(self) -> SimProcess | None: ...
+
+    @property
+    def peer(self) -> End: ...
+
+    @property
+    def lane(self) -> Lane: ...
+
+    def arrive(self, segment: Segment) -> None: ...
+
+    def acked(self, size: int) -> None: ...
+
+    def never_accepted(self) -> None: ...
+
+    def gave_up(self) -> None: ...
+
+    def vanish(self) -> None: ...
 
 
 class Lane:
@@ -66,7 +83,7 @@ class Lane:
         "wire",
     )
 
-    def __init__(self, loop: SimLoop, link: Link, sender: Socket) -> None:
+    def __init__(self, loop: SimLoop, link: Link, sender: End) -> None:
         self._loop = loop
         self.link = link
         self.sender = sender
@@ -257,7 +274,7 @@ class Lane:
             segment.handle = self._loop.call_at_ns(at_ns, arrive, segment)
 
     def drop_wire(self) -> bool:
-        """Nobody is there to read it. Whether there was any."""
+        """No program is there to read it. Whether there was any."""
         return self._drop(list(self.wire))
 
     def _drop(self, segments: Iterable[Segment]) -> bool:

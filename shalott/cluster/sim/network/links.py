@@ -12,16 +12,17 @@ down; then nothing arrives at all, and what was under way is its sender's again 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from shalott.cluster.base import LinkShape
+from shalott.cluster.nodes import LinkShape
 from shalott.core.rng import draw_u64, stream_key
 
 if TYPE_CHECKING:
-    from shalott.cluster.sim.network.lanes import Lane, Segment
+    from shalott.cluster.sim.loop.processes import SimHandle
 
+DATA, FIN, RESET, OPEN = range(4)  # OPEN: the end of the handshake, accepted by the listener
 US = 1_000
 MS = 1_000_000
 RTO_MAX_NS = 120_000 * MS  # Linux: TCP_RTO_MAX
@@ -91,6 +92,39 @@ def give_up_after_ns(rto_ns: int) -> int:
     raise AssertionError("backoffs never end")
 
 
+class Segment(msgspec.Struct, eq=False):
+    """Bytes, or one of the signs, on their way."""
+
+    kind: int
+    chunks: list[bytes]
+    size: int
+    first_ns: int
+    depart_ns: int  # of its last transmission
+    arrival_ns: int = 0
+    lost: int = 0  # times
+    handle: SimHandle | None = None  # None: it has arrived
+
+
+class Vanishes(Protocol):
+    def vanish(self) -> None: ...
+
+
+class Crossing(Protocol):
+    """What a link needs of the connections that lead over it (lanes.py)."""
+
+    @property
+    def is_finished(self) -> bool: ...
+
+    @property
+    def sender(self) -> Vanishes: ...
+
+    def blocked(self) -> None: ...
+
+    def unblocked(self) -> None: ...
+
+    def reshaped(self) -> None: ...
+
+
 class Link:
     """One direction between two hosts. ``lanes`` are the connections' that lead over it."""
 
@@ -149,7 +183,7 @@ class Link:
         self.rto_ns = knobs.rto_ms * MS
         self.cuts = 0
         self.blocks = (not source.up) + (not destination.up and not loopback)
-        self.lanes: dict[int, Lane] = {}
+        self.lanes: dict[int, Crossing] = {}
         self._prune_at = PRUNE_MIN
         self.set_shape(LinkShape())
 
@@ -254,13 +288,13 @@ class Link:
 
     # -- who sends over it -------------------------------------------------------------------------
 
-    def add(self, lane: Lane, number: int) -> None:
+    def add(self, lane: Crossing, number: int) -> None:
         self.lanes[number] = lane
         if len(self.lanes) >= self._prune_at:
             self.live()
             self._prune_at = max(PRUNE_MIN, 2 * len(self.lanes))
 
-    def live(self) -> list[Lane]:
+    def live(self) -> list[Crossing]:
         """In order of creation; forgets those that are finished."""
         self.lanes = {number: one for number, one in self.lanes.items() if not one.is_finished}
         return list(self.lanes.values())

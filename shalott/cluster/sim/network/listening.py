@@ -8,7 +8,7 @@ it had not accepted is reset.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from shalott.cluster.sim.network.addresses import Address, SocketName
 from shalott.cluster.sim.network.tcp import Socket
@@ -17,11 +17,11 @@ from shalott.cluster.sim.network.transport import ProtocolFactory, SimTransport
 if TYPE_CHECKING:
     from shalott.cluster.sim.loop.loop import SimLoop
     from shalott.cluster.sim.loop.processes import SimProcess
-    from shalott.cluster.sim.network.network import SimNetwork
 
 
 class Listener:
-    """One bound port. ``pending``: connections whose handshake is done and that nobody accepted."""
+    """One bound port. ``pending``: connections whose handshake is done and that no program
+    accepted."""
 
     __slots__ = ("_backlog", "address", "listening", "pending", "process", "server")
 
@@ -48,10 +48,14 @@ class Listener:
             socket.died(resets=True)
 
 
+class HasPorts(Protocol):
+    def unbind(self, listener: Listener) -> None: ...
+
+
 class SimServer(asyncio.AbstractServer):
     """What ``create_server`` returns."""
 
-    def __init__(self, loop: SimLoop, network: SimNetwork, factory: ProtocolFactory) -> None:
+    def __init__(self, loop: SimLoop, network: HasPorts, factory: ProtocolFactory) -> None:
         self._loop = loop
         self._network = network
         self._factory = factory

@@ -2,7 +2,7 @@
 
 Host names resolve to addresses of their own, 127.0.0.1 is every host's own. A program's host is the
 one that its process is named after; code that belongs to no process runs on ``localhost``. Faults
-are directed and cuts are counted. Losing power silences a host: whatever its kernel held is gone,
+are directed and cuts are counted. Losing power silences a host: all that its kernel held is gone,
 and peers learn of it only from the reset that they get when it is back.
 """
 
@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from shalott.cluster.base import LinkShape
+from shalott.cluster.nodes import LinkShape
 from shalott.cluster.sim.network.addresses import Address, cannot_bind, stream_info, unknown_name
 from shalott.cluster.sim.network.connecting import Dial
 from shalott.cluster.sim.network.links import MS, Host, Link, NetworkKnobs
@@ -88,7 +88,7 @@ class SimNetwork:
                     self.unbind(listener)
 
     def process_died(self, process: SimProcess, *, reset: bool) -> None:
-        """``reset``: its kernel lives and tells the peers. Else nobody hears, as on power loss."""
+        """``reset``: its kernel lives and tells the peers. Else no peer hears, as on power loss."""
         for number, one in list(self._sockets.get(process, {}).items()):
             if one.transport is not None:
                 one.transport.freeze()
@@ -124,19 +124,7 @@ class SimNetwork:
         for link in list(self._links.values()):
             link.heal()
 
-    def shape(
-        self,
-        source: str,
-        destination: str,
-        *,
-        delay_ms: float = 0,
-        rate_bytes_s: int = 0,
-        loss: float = 0,
-    ) -> None:
-        shape = LinkShape(delay_ms=delay_ms, rate_bytes_s=rate_bytes_s, loss=loss)
-        self.reshape(source, destination, shape)
-
-    def reshape(self, source: str, destination: str, shape: LinkShape) -> None:
+    def shape(self, source: str, destination: str, shape: LinkShape) -> None:
         self._between(source, destination).reshape(shape)
 
     def shape_of(self, source: str, destination: str) -> LinkShape:
@@ -215,7 +203,7 @@ class SimNetwork:
             await asyncio.sleep(0)
         return server
 
-    async def getaddrinfo(self, host: str | None, port: int) -> list[tuple[Any, ...]]:
+    async def getaddrinfo(self, host: str | None, port: int) -> list[tuple[object, ...]]:
         address = self._resolve(LOOPBACK if host is None else host)
         return [stream_info((address, port))]
 

@@ -14,26 +14,69 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Sized
+from typing import TYPE_CHECKING, Protocol
 
 from shalott.cluster.sim.loop.trace import way_of
 from shalott.cluster.sim.network.addresses import Address, os_error
-from shalott.cluster.sim.network.lanes import DATA, FIN, OPEN, RESET, Lane, Segment
-from shalott.cluster.sim.network.links import Link
+from shalott.cluster.sim.network.lanes import Lane
+from shalott.cluster.sim.network.links import (
+    DATA,
+    FIN,
+    OPEN,
+    RESET,
+    Link,
+    NetworkKnobs,
+    Segment,
+)
 
 if TYPE_CHECKING:
+    from shalott.cluster.sim.loop.loop import SimLoop
     from shalott.cluster.sim.loop.processes import SimProcess
-    from shalott.cluster.sim.network.listening import Listener
-    from shalott.cluster.sim.network.network import SimNetwork
-    from shalott.cluster.sim.network.transport import SimTransport
 
 SIGNS = {FIN: "FIN", RESET: "reset", OPEN: "ACK of the handshake"}
+
+
+class Network(Protocol):
+    """What a socket needs of the network (network.py)."""
+
+    loop: SimLoop
+    knobs: NetworkKnobs
+    segments: int
+    bytes: int
+
+    def next_number(self) -> int: ...
+
+    def forget(self, one: Socket) -> None: ...
+
+
+class Reader(Protocol):
+    """What a socket needs of the program's end of it (transport.py)."""
+
+    @property
+    def buffered(self) -> Sized: ...
+
+    def receive(self, payload: bytes) -> None: ...
+
+    def receive_sign(self, sign: int) -> None: ...
+
+    def writable(self) -> None: ...
+
+    def freeze(self) -> None: ...
+
+
+class Acceptor(Protocol):
+    """What a socket needs of the port that it was dialled at (listening.py)."""
+
+    pending: int
+
+    def accept(self, socket: Socket) -> None: ...
 
 
 class Socket:
     """One end. ``peer`` is the other, ``lane`` leads there and ``back`` is the link from there.
 
-    ``closed``: no program has it any more. ``inbox``: what arrived and nobody has read yet.
+    ``closed``: no program has it any more. ``inbox``: what arrived and was not read yet.
     ``way``: where that comes from and goes to, for the trace.
     """
 
@@ -64,7 +107,7 @@ class Socket:
 
     def __init__(
         self,
-        network: SimNetwork,
+        network: Network,
         process: SimProcess | None,
         local: Address,
         remote: Address,
@@ -79,8 +122,8 @@ class Socket:
         self.lane = Lane(network.loop, out, self)
         self.back = back
         self.way = way_of(f"{back.source}:{remote[1]}", f"{back.destination}:{local[1]}")
-        self.transport: SimTransport | None = None
-        self.listener: Listener | None = None
+        self.transport: Reader | None = None
+        self.listener: Acceptor | None = None
         self.inbox: deque[bytes | int] = deque()
         self.reading = False
         self.closed = False
@@ -184,7 +227,7 @@ class Socket:
             self.inbox.append(sign)
 
     def _fail(self, code: int) -> None:
-        """The connection is dead; whoever has it hears of it when he reads, or writes."""
+        """The connection is dead; its owner hears of it when it reads, or writes."""
         self.error = os_error(code)
         self.lane.drop_held()
         transport = self.transport
@@ -236,7 +279,7 @@ class Socket:
             self.shutdown()
 
     def vanish(self) -> None:
-        """Its host lost power, or its process died in silence: nobody is told."""
+        """Its host lost power, or its process died in silence: no peer is told."""
         self._forget()
         self.lane.drop_held()
         self.lane.drop_under_way()
@@ -245,7 +288,7 @@ class Socket:
 
     def _is_alone(self) -> None:
         """What was not read never will be. What has not arrived is sent again, and what waited for
-        room is sent too, until somebody answers."""
+        room is sent too, until the peer answers."""
         lane = self.lane
         lane.recall_under_way()
         lane.drop_wire()

@@ -11,21 +11,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from shalott.cluster.sim.network.addresses import SocketName
-from shalott.cluster.sim.network.lanes import FIN
+from shalott.cluster.sim.network.links import FIN
 from shalott.cluster.sim.network.tcp import Socket
 
 if TYPE_CHECKING:
     from shalott.cluster.sim.loop.loop import SimLoop
-    from shalott.cluster.sim.network.listening import SimServer
 
 HIGH_WATER_BYTES = 64 * 1024
 READ_BYTES_MAX = 256 * 1024
 WRITES_BEFORE_WARNING = 5
 
 log = logging.getLogger("asyncio")
+
+
+class Server(Protocol):
+    """What a transport needs of the server that accepted it (listening.py)."""
+
+    def attach(self) -> None: ...
+
+    def detach(self) -> None: ...
 
 
 class SimTransport(asyncio.Transport):
@@ -55,7 +62,7 @@ class SimTransport(asyncio.Transport):
         protocol: asyncio.BaseProtocol,
         *,
         waiter: asyncio.Future[None] | None = None,
-        server: SimServer | None = None,
+        server: Server | None = None,
     ) -> None:
         super().__init__(
             {
@@ -237,7 +244,7 @@ class SimTransport(asyncio.Transport):
                 self._socket.shutdown()
 
     def freeze(self) -> None:
-        """Its process is dead: nobody is called any more."""
+        """Its process is dead: no protocol is called any more."""
         self._closing = True
         self._lost += 1
         self.buffered.clear()

@@ -1,9 +1,9 @@
 """The node's clock: a file that libfaketime reads, or the host's own wall clock.
 
 A clock is so far ahead of the true time, and gaining; a drift is made of steps, TICK_S apart, here
-and not by the harness. The true time is told from the clock that nobody sets: CLOCK_BOOTTIME, and
+and not by the harness. The true time is told from the clock that is never set: CLOCK_BOOTTIME, and
 how far the wall clock was ahead of it before any fault. Where the host's own clock is set, that is
-written down before (state.py), so whoever undoes can set the clock right: the agent, its keeper, or
+written down before (state.py), so all that undo can set the clock right: the agent, its keeper, or
 a sweep.
 """
 
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shalott.cluster.ssh.agent.agent_node import Node, NodeError
 from shalott.cluster.ssh.agent.host_clock import HOST_CLOCK, HostClock
-from shalott.cluster.ssh.agent.node import Node, NodeError
 from shalott.cluster.ssh.agent.state import State, read_states, write_state
 
 FILE = "clock"  # in the configuration directory, as in cluster/faketime.py
@@ -96,7 +96,7 @@ class NodeClock:
             raise NodeError("another run has set this host's clock already")
         _, boot, wall = self._host.read()
         self._state.true_ns = wall - boot
-        write_state(self._state)  # first, so that whoever undoes knows of it
+        write_state(self._state)  # first, so that it is known when all is undone
 
     def _set_host(self, offset_ms: float) -> None:
         assert self._state.true_ns is not None

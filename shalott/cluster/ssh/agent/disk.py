@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from shalott.cluster.ssh.agent.node import NodeError
+from shalott.cluster.ssh.agent.agent_node import NodeError
 from shalott.cluster.ssh.agent.state import State, log_of, place_of, start_ticks, write_state
 
 READY_WITHIN_S = 20.0
@@ -27,7 +27,7 @@ async def mount(state: State, program: str, options: Sequence[str]) -> None:
         *("serve", "--backing", data, "--mount", data, "--socket", str(_socket(state))),
         *("--source", f"shalott:{state.owner}", "--with-pid", str(os.getpid()), *options),
     ]
-    state.mounts = [*state.mounts, data]  # first, so that whoever undoes knows of it
+    state.mounts = [*state.mounts, data]  # first, so that it is known when all is undone
     write_state(state)
     said = place_of(state.name) / "disk.log"
     server = _launch([program, *words], said)

@@ -1,4 +1,4 @@
-"""The host's own wall clock: read beside the clocks that nobody sets, and set.
+"""The host's own wall clock: read beside the clocks that are never set, and set.
 
 Setting it takes root, and is done only where the user allowed it (``--ssh-set-time``).
 """

@@ -23,13 +23,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from shalott.cluster.forking import main as fork_without_end
+from shalott.cluster.ssh.agent.agent_server import Server
 from shalott.cluster.ssh.agent.firewall import ADMINISTRATORS
 from shalott.cluster.ssh.agent.launching import adopt_orphans
 from shalott.cluster.ssh.agent.packets import run_engine
-from shalott.cluster.ssh.agent.server import Server
 from shalott.cluster.ssh.agent.state import (
     MARKED_DIRECTORY,
     State,
@@ -126,7 +125,7 @@ def _serve(state: State, keeper: int, ready: int) -> None:
 
 
 def _detach(log: str) -> None:
-    """From the channel, which ends only when nobody holds it."""
+    """From the channel, which ends only when no process holds it."""
     null = os.open(os.devnull, os.O_RDONLY)
     written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for number, source in ((0, null), (1, written), (2, written)):
@@ -205,6 +204,6 @@ def _first_line() -> bytes:
     return line
 
 
-def _say(message: Any) -> None:
+def _say(message: object) -> None:
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()

@@ -20,7 +20,7 @@ from typing import Any
 from shalott.cluster.packets.engine import serve
 from shalott.cluster.packets.queue import PacketQueue
 from shalott.cluster.ssh.agent import queueing
-from shalott.cluster.ssh.agent.node import NodeError
+from shalott.cluster.ssh.agent.agent_node import NodeError
 from shalott.cluster.ssh.agent.state import State, place_of, start_ticks, write_state
 
 ANSWER_MAX = 1 << 24
@@ -35,7 +35,7 @@ class Packets:
         self._tell_stall = tell_stall
         self._engine: subprocess.Popen[bytes] | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._asked: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
+        self._asked: dict[int, asyncio.Future[Mapping[str, object]]] = {}
         self._numbers = itertools.count(1)
         self._lock: asyncio.Lock | None = None  # made inside the loop
 
@@ -56,7 +56,7 @@ class Packets:
                 if self._engine is not None:
                     await self._ask("shape", node, {})
 
-    async def links(self, node: str) -> Mapping[str, Any]:
+    async def links(self, node: str) -> Mapping[str, object]:
         """What is in force on the links to this host, by the sender's name, as the engine says."""
         if self._engine is None:
             return {}
@@ -74,7 +74,7 @@ class Packets:
             self._engine.stdin.flush()
         except BrokenPipeError:
             raise self._ended() from None
-        answer: Mapping[str, Any] = await asked
+        answer: Mapping[str, object] = await asked
         if answer.get("error"):
             raise NodeError(f"the packet engine: {answer['error']}")
         return answer

@@ -1,8 +1,8 @@
 """Rules that give what comes from some addresses to the kernel's packet queue, which the packet
 engine serves (packets.py): one chain of iptables or one table of nftables.
 
-They stand before the host's own filter, which sees the packets afterwards. While nobody serves the
-queue everything passes. Only our own chain or table is ever touched.
+They stand before the host's own filter, which sees the packets afterwards. While no engine serves
+the queue everything passes. Only our own chain or table is ever touched.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What the node is short of on this host (cluster/lives.py): it has control groups of its own, and
-perhaps a small /tmp in memory that lies over the host's for its processes alone.
+"""What the node is short of on this host (cluster/kernel_limits.py): it has control groups of its
+own, and perhaps a small /tmp in memory that lies over the host's for its processes alone.
 
 The groups' names say whose they are and which node's, as several hosts may be one machine. They are
 there from before the first start to the end of the run, and what was made is written down first
-(state.py), so whoever undoes removes it: the agent, its keeper, or a sweep.
+(state.py), so that each of these can remove it: the agent, its keeper, or a sweep.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from shalott.cluster.cgroups import Groups, own_groups
-from shalott.cluster.lives import FILLER, Lack, Life, Limits, Lives
-from shalott.cluster.ssh.agent.node import Node, NodeError
+from shalott.cluster.kernel_limits import FILLER, Lack, Life, Limits, Lives
+from shalott.cluster.ssh.agent.agent_node import Node, NodeError
 from shalott.cluster.ssh.agent.state import (
     MARK,
     State,
@@ -44,7 +44,7 @@ class Resources:
     def prepare(self, small_tmp: bool) -> None:
         """Before the node is started. Raises NodeError."""
         self._state.groups = [group_of(self._state)]
-        write_state(self._state)  # first, so that whoever undoes knows of it
+        write_state(self._state)  # first, so that it is known when all is undone
         try:
             self._groups = own_groups(group_of(self._state))
         except HarnessError as error:
@@ -81,7 +81,7 @@ class Resources:
         except HarnessError as error:
             raise NodeError(str(error)) from error
 
-    async def seen(self) -> Mapping[str, Any]:
+    async def seen(self) -> Mapping[str, object]:
         """What the kernel says. Raises NodeError."""
         try:
             return asdict(await self._lives.seen(NODE, self._node.pid))

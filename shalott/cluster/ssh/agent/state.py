@@ -15,9 +15,10 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from shalott.cluster.cgroups import remove_groups
 from shalott.cluster.ssh.agent import firewall, queueing
@@ -27,6 +28,8 @@ MARK = "SHALOTT_NODE"  # in the environment of every process of a node
 MARKED_DIRECTORY = ".shalott-run"  # in a run's directory: to be removed as a whole
 GONE_WITHIN_S = 5.0
 POLL_S = 0.01
+
+Request = Mapping[str, Any]  # what the harness asked for, a line of JSON
 
 
 @dataclass
@@ -52,13 +55,13 @@ class State:
 
 
 def state_root() -> Path:
-    """The directory of all runs of this user. Raises OSError if it is somebody else's."""
+    """The directory of all runs of this user. Raises OSError if it is another user's."""
     uid = os.geteuid()
     path = Path("/run/shalott") if uid == 0 else Path("/dev/shm") / f"shalott-{uid}"
     path.mkdir(mode=0o700, exist_ok=True)
     found = path.lstat()
     if found.st_uid != uid or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
-        raise OSError(f"{path} belongs to somebody else: remove it")
+        raise OSError(f"{path} belongs to another user: remove it")
     return path
 
 
@@ -105,7 +108,8 @@ def undo(state: State, host: HostClock = HOST_CLOCK) -> None:
             signal_process(pid, signal.SIGKILL)
     remove_groups(state.groups)
     for mountpoint in state.mounts:
-        # Lazily: it disappears now, whoever uses it. Its content goes with the directory under it.
+        # Lazily: it disappears now, also if it is in use. Its content goes with the directory under
+        # it.
         subprocess.run(["umount", "-l", mountpoint], capture_output=True)
     directory = Path(state.directory)
     if (directory / MARKED_DIRECTORY).is_file():
@@ -127,7 +131,7 @@ def _set_clock_right(state: State, host: HostClock) -> bool:
 
 
 def end_processes(name: str) -> None:
-    """SIGKILL whatever carries the mark, until nothing does."""
+    """SIGKILL all processes that carry the mark, until nothing does."""
     deadline = time.monotonic() + GONE_WITHIN_S
     while (pids := marked(name)) and time.monotonic() < deadline:
         for pid in pids:
@@ -143,7 +147,7 @@ def signal_process(pid: int, number: int) -> None:
 
 
 def marked(name: str) -> Sequence[int]:
-    """The processes of a node, whoever their parents are; zombies are not among them."""
+    """The processes of a node, with any parents; zombies are not among them."""
     mark = f"{MARK}={name}".encode()
     found = []
     for entry in os.scandir("/proc"):

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shalott.broker.rabbit.config import NodeConfig
-from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.nodes import NodeSpec, Topology
+from shalott.cluster.system import members_of
 from shalott.cluster.systems import settling
 from shalott.cluster.systems.management import (
     DEFAULT_VHOST,
@@ -52,7 +54,7 @@ MEMBERS_TIMEOUT_MS = 10000  # the node that is asked may wait for a leader
 
 
 class MirroredSystem:
-    """See ``cluster.base.System``."""
+    """See ``cluster.system.System``."""
 
     name = "mirrored"
     ports: Mapping[str, int] = RABBIT_PORTS
@@ -165,8 +167,8 @@ class MirroredSystem:
         )
         for node in restarted:
             log.info("restarting %s, on the smaller side of a partition", node)
-            await cluster.stop(node)
-        await asyncio.gather(*(cluster.start(node) for node in restarted))
+            await cluster.processes.stop(node)
+        await asyncio.gather(*(cluster.processes.start(node) for node in restarted))
         if restarted:
             await self.await_ready(cluster, members_of(cluster, self), RESTART_TIMEOUT_MS)
         return restarted

@@ -12,7 +12,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.nodes import NodeSpec, Topology
+from shalott.cluster.system import members_of
 from shalott.cluster.systems import settling
 from shalott.cluster.systems.management import (
     RABBIT_PORTS,
@@ -54,7 +56,7 @@ SYNC_PATIENCE_S = 10
 
 
 class RabbitmqSystem:
-    """See ``cluster.base.System``."""
+    """See ``cluster.system.System``."""
 
     name = "rabbitmq"
     ports: Mapping[str, int] = RABBIT_PORTS
@@ -201,7 +203,7 @@ class RabbitmqSystem:
     async def forget(self, cluster: Cluster, node: str, by: str) -> None:
         if node in await self.members(cluster, by):
             words = ["rabbitmqctl", "forget_cluster_node", f"{PREFIX}{node}"]
-            done = await cluster.run_command(by, words, CTL_TIMEOUT_MS)
+            done = await cluster.processes.run_command(by, words, CTL_TIMEOUT_MS)
             if done.exit_code != 0:
                 raise Definite(" ".join(done.output.split()) or f"exit code {done.exit_code}")
         self.left_out = (*self.left_out, node)
@@ -231,11 +233,11 @@ class RabbitmqSystem:
         return restarted
 
     async def _control(self, cluster: Cluster, node: str, command: str) -> None:
-        result = await cluster.run_command(node, ["rabbitmqctl", command], CTL_TIMEOUT_MS)
+        result = await cluster.processes.run_command(node, ["rabbitmqctl", command], CTL_TIMEOUT_MS)
         if result.exit_code != 0:
             log.warning("%s: rabbitmqctl %s failed, restarting the node", node, command)
-            await cluster.kill(node)
-            await cluster.start(node)
+            await cluster.processes.kill(node)
+            await cluster.processes.start(node)
 
     async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
         return await settling.await_settled(

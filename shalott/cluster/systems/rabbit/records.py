@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from shalott.cluster.base import NodeSpec, System
+from shalott.cluster.nodes import NodeSpec
+from shalott.cluster.system import System
 from shalott.cluster.systems.own_broker import check_own_bugs
 from shalott.cluster.systems.rabbit.parameters import MirroredParameters, OriginalParameters
 from shalott.cluster.systems.rabbit.quorum import CLOSED, check_quorum, is_quorum

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from shalott.broker.rocket.config import RocketConfig
-from shalott.cluster.base import Endpoint, Topology
+from shalott.cluster.nodes import Endpoint, Topology
 from shalott.cluster.systems.rocket.layout import SERVICES
 from shalott.cluster.systems.rocket.settings import by_section
 from shalott.core.errors import UsageError

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from tenacity import retry_if_exception_type, wait_fixed
 
-from shalott.cluster.base import Cluster
+from shalott.cluster.cluster import Cluster
 from shalott.cluster.systems.management import RETRY_S, management
 from shalott.cluster.systems.rocket.config import brokers_of
 from shalott.cluster.systems.rocket.rocketmq import RocketmqSystem

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from shalott.cluster.base import NodeSpec, System
+from shalott.cluster.nodes import NodeSpec
+from shalott.cluster.system import System
 from shalott.cluster.systems.own_broker import check_own_bugs
 from shalott.cluster.systems.record import (
     Layouts,

@@ -24,7 +24,9 @@ from tenacity import wait_fixed
 from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered, Unreachable
 from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.headers import CreateTopic, to_ext
-from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.nodes import NodeSpec, Topology
+from shalott.cluster.system import members_of
 from shalott.cluster.systems.management import CONFIGURE_WITHIN_S, RETRY_S, management
 from shalott.cluster.systems.own_broker import EventRow, event_row, read_event_file
 from shalott.cluster.systems.rocket import replicas, settling
@@ -96,7 +98,7 @@ class RocketmqSystem:
         reason = await settling.await_settled(self._observer(cluster), nodes, timeout_ms)
         if reason:
             printed = [
-                f"{node} printed:\n{(await cluster.output(node, QUOTED_LINES)).strip()}"
+                f"{node} printed:\n{(await cluster.files.output(node, QUOTED_LINES)).strip()}"
                 for node in nodes
             ]
             raise BootFailed("\n".join([f"the cluster is not ready: {reason}.", *printed]))

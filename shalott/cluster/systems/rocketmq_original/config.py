@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shalott.cluster.base import Topology
+from shalott.cluster.nodes import Topology
 from shalott.cluster.systems.rocketmq_original.parameters import (
     PORTS,
     addresses,

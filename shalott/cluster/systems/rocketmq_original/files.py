@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from shalott.cluster.base import Cluster
+from shalott.cluster.cluster import Cluster
 from shalott.cluster.systems.rocket import replicas
 from shalott.cluster.systems.settling import Claim, Observation, Observe
 from shalott.core.errors import Definite, HarnessError, Indefinite
@@ -100,7 +100,9 @@ def words_of(path: str, end: int | None = None) -> tuple[str, ...]:
 
 async def _run(cluster: Cluster, node: str, words: Sequence[str]) -> str:
     try:
-        done = await cluster.run_command(node, (*PROGRAM, *words), replicas.ASK_TIMEOUT_MS)
+        done = await cluster.processes.run_command(
+            node, (*PROGRAM, *words), replicas.ASK_TIMEOUT_MS
+        )
     except HarnessError as error:
         raise Indefinite(str(error)) from error
     if done.exit_code != 0:

@@ -21,7 +21,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from shalott.broker.rocket.remoting.command import RequestCode
-from shalott.cluster.base import Cluster
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.parts import ReadsDataFiles
 from shalott.cluster.systems.rocketmq_original.admin import TABLES, Admin, hosts_at
 from shalott.cluster.systems.rocketmq_original.config import CONTROLLERS, GROUP
 from shalott.cluster.systems.rocketmq_original.parameters import (
@@ -32,7 +33,6 @@ from shalott.cluster.systems.rocketmq_original.parameters import (
     services_of,
 )
 from shalott.cluster.systems.settling import Observation
-from shalott.cluster.told import ReadsDataFiles
 from shalott.core.errors import ClientError, Definite, HarnessError
 from shalott.core.plan import SystemPlan
 
@@ -305,7 +305,7 @@ class Views:
         for claim in view["claims"]:
             if self._hides_slaves and claim["role"] == "master":
                 try:
-                    table = await cluster.run_command(node, ["cat", *TABLES], LOOK_MS)
+                    table = await cluster.processes.run_command(node, ["cat", *TABLES], LOOK_MS)
                 except HarnessError:  # it died between the two looks
                     continue
                 hosts = hosts_at(table.output, PORTS["ha"])
@@ -360,9 +360,10 @@ class Views:
         return {**found, "term": before if before == after else None}
 
     async def _term(self, cluster: Cluster, node: str, store: str) -> int | None:
-        if not isinstance(cluster, ReadsDataFiles):
+        files = cluster.files
+        if not isinstance(files, ReadsDataFiles):
             return None
-        return term_of(await cluster.read_data(node, f"{store}/currterm", 0))
+        return term_of(await files.read(node, f"{store}/currterm", 0))
 
     async def _registered(self, cluster: Cluster, node: str) -> View:
         address = self.address(cluster, node, "nameserver")

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tenacity import retry_if_exception_type, wait_fixed
 
 from shalott.broker.rocket.remoting.command import RequestCode
-from shalott.cluster.base import Cluster
+from shalott.cluster.cluster import Cluster
 from shalott.cluster.systems.rocket import master_slave as own_operator
 from shalott.cluster.systems.rocketmq_original.config import CLUSTER, GROUP
 from shalott.cluster.systems.rocketmq_original.parameters import nodes_with
@@ -133,11 +133,13 @@ class MasterSlaveOriginal(RocketmqOriginal):
         """Write the properties into its file, leave a mark and restart it. Raises ClientError."""
         script = f"{edit_words(properties, PROPERTIES)} && touch {mark}"
         try:
-            done = await cluster.run_command(node, ["sh", "-c", script], COMMAND_TIMEOUT_MS)
+            done = await cluster.processes.run_command(
+                node, ["sh", "-c", script], COMMAND_TIMEOUT_MS
+            )
             if done.exit_code != 0:
                 raise Definite(f"{node}'s properties can't be changed: {done.output.strip()}")
-            await cluster.stop(node)
-            await cluster.start(node)
+            await cluster.processes.stop(node)
+            await cluster.processes.start(node)
         except HarnessError as error:
             raise Indefinite(str(error)) from error
 

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from shalott.cluster.base import Topology
+from shalott.cluster.nodes import Topology
 from shalott.cluster.systems.rocket import layout
 from shalott.cluster.systems.rocket.config import advertised
 from shalott.core.plan import SystemPlan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shalott.cluster.base import System
+from shalott.cluster.system import System
 from shalott.cluster.systems.own_broker import check_own_bugs
 from shalott.cluster.systems.record import (
     Drawn,

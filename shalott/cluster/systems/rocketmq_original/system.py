@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 from tenacity import wait_fixed
 
 from shalott.broker.rocket.remoting.command import RequestCode
-from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.nodes import NodeSpec, Topology
+from shalott.cluster.system import members_of
 from shalott.cluster.systems.rocket import settling
 from shalott.cluster.systems.rocketmq_original import files
 from shalott.cluster.systems.rocketmq_original.acknowledged import acknowledged_events
@@ -68,7 +70,7 @@ ADMIN_TIMEOUT_MS = 5000.0
 
 
 class RocketmqOriginal:
-    """See ``cluster.base.System``. One broker group; a queue is "topic/number"."""
+    """See ``cluster.system.System``. One broker group; a queue is "topic/number"."""
 
     name = "rocketmq"
     ports: Mapping[str, int] = PORTS
@@ -129,7 +131,7 @@ class RocketmqOriginal:
 
     async def artifacts(self, cluster: Cluster) -> Mapping[str, str]:
         """The jars of the image, as they were hashed when it was made."""
-        done = await cluster.run_command(cluster.nodes[0], ["cat", HASHES])
+        done = await cluster.processes.run_command(cluster.nodes[0], ["cat", HASHES])
         pairs = (line.split() for line in done.output.splitlines())
         return {words[1]: words[0] for words in pairs if len(words) == 2}
 
@@ -140,7 +142,7 @@ class RocketmqOriginal:
         reason = await settling.await_settled(self._observer(cluster), nodes, timeout_ms)
         if reason:
             printed = [
-                f"{node} printed:\n{(await cluster.output(node, QUOTED_LINES)).strip()}"
+                f"{node} printed:\n{(await cluster.files.output(node, QUOTED_LINES)).strip()}"
                 for node in nodes
             ]
             raise BootFailed("\n".join([f"the cluster is not ready: {reason}.", *printed]))

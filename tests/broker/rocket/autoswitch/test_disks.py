@@ -6,7 +6,7 @@ import pytest
 
 from shalott.broker.base.errors import DiskFull
 from shalott.broker.rocket.autoswitch.packets import EpochStart
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from tests.broker.rocket.autoswitch.test_replication import body, pair, same
 from tests.world.rocket.autoswitch import Group
 

@@ -14,7 +14,7 @@ import pytest
 from shalott.broker.base.disk import Disk
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rocket.commitlog.store import MessageStore
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.disk.page_cache import PowerLoss
 from shalott.cluster.sim.loop.loop import SimLoop

@@ -22,7 +22,7 @@ from shalott.broker.rocket.commitlog.index_file import (
 )
 from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.broker.rocket.config import StoreConfig
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.disk.page_cache import PowerLoss
 from shalott.cluster.sim.loop.loop import SimLoop

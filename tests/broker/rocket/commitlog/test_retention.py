@@ -13,7 +13,7 @@ from shalott.broker.rocket.commitlog.api import GetStatus
 from shalott.broker.rocket.commitlog.consume_queues import UNIT, ConsumeQueue, Key, QueueSet, Unit
 from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.broker.rocket.config import StoreConfig
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess

@@ -12,7 +12,7 @@ import pytest
 from shalott.broker.base.disk import OsDisk
 from shalott.broker.base.errors import DiskFull, StorageError
 from shalott.broker.rocket.commitlog.segments import SegmentedLog
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from tests.world.clock.turns import turns

@@ -10,7 +10,7 @@ import pytest
 from shalott.broker.base.errors import DiskFull, MessageIllegal, StorageError
 from shalott.broker.rocket.commitlog.api import GetStatus
 from shalott.broker.rocket.config import StoreConfig
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from tests.world.clock.turns import until

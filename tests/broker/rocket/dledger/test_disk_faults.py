@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from shalott.broker.rocket.commitlog.replica import PutStatus
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from tests.world.rocket.dledger import Group
 
 pytestmark = pytest.mark.unit

@@ -14,7 +14,7 @@ from shalott.broker.rocket.dledger.entry import HEADER_BYTES
 from shalott.broker.rocket.dledger.ledger import Ledger
 from shalott.broker.rocket.dledger.ledger_files import CHECKPOINT, DATA, INDEX
 from shalott.broker.rocket.dledger.log import DLedgerLog
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from tests.world.clock.turns import until
 from tests.world.disk.disk_runs import simulate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shalott.broker.rocket.commitlog.replica import PutStatus
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from tests.world.rocket.ha import Group
 
 pytestmark = pytest.mark.unit

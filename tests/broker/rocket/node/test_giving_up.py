@@ -11,7 +11,7 @@ from shalott.broker.rocket.config import parse_address
 from shalott.broker.rocket.node.node import RocketNode
 from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered
 from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.backend import SimCluster
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess

@@ -14,7 +14,7 @@ from shalott.broker.rocket.processor.table_files import DELAYS, GROUPS, OFFSETS,
 from shalott.broker.rocket.processor.tables import Tables
 from shalott.broker.rocket.processor.topics import system_topics
 from shalott.broker.rocket.remoting.route_data import TopicConfig
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from tests.world.clock.stock_loop import StockLoop
 from tests.world.clock.turns import turns

@@ -18,7 +18,7 @@ import pytest
 from shalott.broker.rocket.autoswitch.client import Slave
 from shalott.broker.rocket.autoswitch.service import AutoSwitchHAService
 from shalott.broker.rocket.commitlog.replica import PutStatus
-from shalott.cluster.base import DiskFaults
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.network.network import NetworkKnobs
 from tests.world.rocket.replicas import CONTROLLER, Broker, Group
 

@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from shalott.cluster.base import DiskFaults
-from shalott.cluster.rot import FaultAtlas
+from shalott.cluster.corruption import FaultAtlas
+from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess

@@ -14,7 +14,6 @@ from shalott.cluster.sim.loop.trace import Trace, differing_chunk, first_differe
 from shalott.cluster.sim.machine import Machine, SimEventLog
 from shalott.cluster.systems.broker_program import broker_program
 from shalott.core.memory_recording import MemoryRecorder
-from shalott.core.op import Completion, Invocation
 from shalott.core.plan import SimPlan
 from shalott.harness.run.sim_world import TracedRecorder
 
@@ -89,19 +88,17 @@ async def ask(cluster: SimCluster, trace: Trace, plant: str) -> None:
     memory = MemoryRecorder(lambda: loop.now_ns, cluster.wall_ns)
     record = TracedRecorder(memory, trace, lambda: loop.now_ns)
     for node in cluster.nodes:
-        await cluster.start(node)
+        await cluster.processes.start(node)
     await asyncio.sleep(0.1)
     reader, writer = await asyncio.open_connection("n1", PORT)
     for number in range(ROUNDS):
         odd = number == ODD
-        index = record.invoke(
-            0, "n1", Invocation(f="enqueue", value=number + (odd and plant == "invocation"))
-        )
+        index = record.invoke(0, "n1", "enqueue", value=number + (odd and plant == "invocation"))
         for data in payloads(plant if odd else "nothing"):
             await asyncio.sleep(0.001 + 1e-9 * (odd and plant == "instant"))
             writer.write(data)
         got = await reader.readexactly(8)
-        record.complete(index, Completion(type="ok", value=got[0] + (odd and plant == "answer")))
+        record.complete(index, "ok", value=got[0] + (odd and plant == "answer"))
         if odd:
             await misbehave(cluster, plant)
     writer.close()
@@ -122,12 +119,12 @@ async def misbehave(cluster: SimCluster, plant: str) -> None:
             await asyncio.sleep(0)
         asyncio.create_task(asyncio.sleep(0), name="one more")  # noqa: RUF006
     elif plant == "pause":
-        await cluster.pause("n2")
+        await cluster.processes.pause("n2")
     elif plant == "cut":
-        await cluster.cut((("n1", "n2"),))
+        await cluster.links.cut((("n1", "n2"),))
     elif plant == "restart":
-        await cluster.kill("n2")
-        await cluster.start("n2")
+        await cluster.processes.kill("n2")
+        await cluster.processes.start("n2")
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import errno
 
 import pytest
 
-from shalott.cluster.base import LinkShape
+from shalott.cluster.nodes import LinkShape
 from shalott.cluster.sim.loop.errors import SimDeadlock
 from shalott.cluster.sim.network.network import NetworkKnobs
 from tests.world.network.hosts import World
@@ -165,7 +165,7 @@ def test_heal_undoes_every_cut_and_shape() -> None:
         joined = await world.join()
         for _ in range(3):
             world.network.cut([("a", "b"), ("b", "a")])
-        world.network.shape("a", "b", delay_ms=500, rate_bytes_s=1000, loss=0.5)
+        world.network.shape("a", "b", LinkShape(delay_ms=500, rate_bytes_s=1000, loss=0.5))
         assert world.network.shape_of("a", "b") == LinkShape(
             delay_ms=500, rate_bytes_s=1000, loss=0.5
         )

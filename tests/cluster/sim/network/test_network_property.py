@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shalott.cluster.nodes import LinkShape
 from shalott.cluster.sim.network.network import NetworkKnobs
 from tests.world.network.hosts import End, Joined, World
 
@@ -57,7 +58,9 @@ class Storm:
                 network.mend([link])
             case "loss" | "rate" | "delay", _:
                 setattr(self, kind, what)
-                network.shape("a", "b", loss=self.loss, rate_bytes_s=self.rate, delay_ms=self.delay)
+                network.shape(
+                    "a", "b", LinkShape(loss=self.loss, rate_bytes_s=self.rate, delay_ms=self.delay)
+                )
             case "clog", int(duration_ms):
                 network.clog("a", "b", duration_ms)
             case "read", bool(resumes):

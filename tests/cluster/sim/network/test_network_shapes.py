@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from shalott.cluster.nodes import LinkShape
 from shalott.cluster.sim.network.network import NetworkKnobs
 from tests.world.network.hosts import World
 
@@ -18,7 +19,7 @@ ONE_WAY_MS = 1
 def test_delay_is_added_in_one_direction() -> None:
     async def main() -> None:
         joined = await world.join()
-        world.network.shape("a", "b", delay_ms=250)
+        world.network.shape("a", "b", LinkShape(delay_ms=250))
         began = world.now_ms
         joined.write(b"x")
         await joined.far.has(1)
@@ -34,10 +35,10 @@ def test_delay_is_added_in_one_direction() -> None:
 def test_a_shorter_delay_lets_nothing_overtake() -> None:
     async def main() -> None:
         joined = await world.join()
-        world.network.shape("a", "b", delay_ms=250)
+        world.network.shape("a", "b", LinkShape(delay_ms=250))
         joined.write(b"slow ")
         await asyncio.sleep(0.01)
-        world.network.shape("a", "b", delay_ms=0)
+        world.network.shape("a", "b", LinkShape(delay_ms=0))
         joined.write(b"fast")
         await joined.far.has(9)
         assert joined.far.received == b"slow fast"
@@ -49,7 +50,7 @@ def test_a_shorter_delay_lets_nothing_overtake() -> None:
 def test_loss_is_lateness_of_one_timeout_or_more() -> None:
     async def main() -> None:
         joined = await world.join()
-        world.network.shape("a", "b", loss=0.5)
+        world.network.shape("a", "b", LinkShape(loss=0.5))
         lateness = []
         for number in range(1, 101):
             began = world.now_ms
@@ -68,11 +69,11 @@ def test_loss_is_lateness_of_one_timeout_or_more() -> None:
 def test_what_was_lost_is_sent_soon_after_the_loss_ends() -> None:
     async def main() -> None:
         joined = await world.join()
-        world.network.shape("a", "b", loss=1)
+        world.network.shape("a", "b", LinkShape(loss=1))
         joined.write(b"x")
         await asyncio.sleep(10)
         assert joined.far.received == b""
-        world.network.shape("a", "b")
+        world.network.shape("a", "b", LinkShape())
         began = world.now_ms
         await joined.far.has(1)
         assert world.now_ms - began == pytest.approx(2600 + ONE_WAY_MS)  # at 12.6 s
@@ -84,10 +85,10 @@ def test_what_was_lost_is_sent_soon_after_the_loss_ends() -> None:
 def test_a_cut_also_holds_what_waits_for_a_retransmission() -> None:
     async def main() -> None:
         joined = await world.join()
-        world.network.shape("a", "b", loss=1)
+        world.network.shape("a", "b", LinkShape(loss=1))
         joined.write(b"lost")
         world.network.cut([("a", "b")])
-        world.network.shape("a", "b")
+        world.network.shape("a", "b", LinkShape())
         await asyncio.sleep(20)
         assert joined.far.received == b""
         world.network.mend([("a", "b")])
@@ -100,13 +101,15 @@ def test_a_cut_also_holds_what_waits_for_a_retransmission() -> None:
 def test_a_cut_takes_what_is_under_way_back_before_what_is_held_already() -> None:
     async def main() -> None:
         joined = await world.join()
-        world.network.shape("a", "b", delay_ms=100)
+        world.network.shape("a", "b", LinkShape(delay_ms=100))
         joined.write(b"under way ")
         await asyncio.sleep(0.01)
-        world.network.shape("a", "b", delay_ms=100, loss=1)
+        world.network.shape("a", "b", LinkShape(delay_ms=100, loss=1))
         joined.write(b"lost ")
         await asyncio.sleep(0.01)
-        world.network.shape("a", "b")  # what was lost is held, and due at the next timeout
+        world.network.shape(
+            "a", "b", LinkShape()
+        )  # what was lost is held, and due at the next timeout
         joined.write(b"behind")
         world.network.cut([("a", "b")])
         await asyncio.sleep(5)
@@ -122,7 +125,7 @@ def test_a_cut_takes_what_is_under_way_back_before_what_is_held_already() -> Non
 def test_a_throttled_link_passes_so_many_bytes_a_second() -> None:
     async def main() -> None:
         joined = await world.join()
-        world.network.shape("a", "b", rate_bytes_s=100_000)
+        world.network.shape("a", "b", LinkShape(rate_bytes_s=100_000))
         began = world.now_ms
         joined.write(bytes(range(250)) * 800)
         await joined.far.has(100_000)
@@ -138,7 +141,7 @@ def test_a_throttled_link_passes_so_many_bytes_a_second() -> None:
 def test_what_waits_in_a_throttled_link_is_freed_with_it() -> None:
     async def main() -> None:
         joined = await world.join()
-        world.network.shape("a", "b", rate_bytes_s=1000)
+        world.network.shape("a", "b", LinkShape(rate_bytes_s=1000))
         joined.write(b"x" * 100_000)
         await asyncio.sleep(5)
         assert 2_000 < len(joined.far.received) < 6_000
@@ -155,7 +158,7 @@ def test_connections_share_a_throttled_link() -> None:
     async def main() -> None:
         first = await world.join()
         second = await world.join("a", "c")
-        world.network.shape("a", "b", rate_bytes_s=10_000)
+        world.network.shape("a", "b", LinkShape(rate_bytes_s=10_000))
         began = world.now_ms
         second.write(b"x" * 10_000)
         await second.far.has(10_000)

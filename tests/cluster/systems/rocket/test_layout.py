@@ -9,7 +9,7 @@ import pytest
 
 from shalott.broker.nodes import parse_config
 from shalott.broker.rocket.config import RocketConfig
-from shalott.cluster.base import Endpoint, Topology
+from shalott.cluster.nodes import Endpoint, Topology
 from shalott.cluster.systems.rocket.config import PORTS, node_config, to_toml
 from shalott.cluster.systems.rocket.layout import (
     LAYOUTS,

@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 from pytest import MonkeyPatch
 
-from shalott.cluster.base import Cluster, CommandResult, Endpoint
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.nodes import CommandResult, Endpoint
 from shalott.cluster.systems.rocketmq_original.admin import Admin, hosts_at
 from shalott.cluster.systems.rocketmq_original.observing import Views, add_slaves
 from shalott.core.plan import SystemPlan
@@ -59,6 +60,7 @@ class LooksAround:
 
     def __init__(self) -> None:
         self.looked: list[str] = []
+        self.processes = self
 
     def endpoint(self, node: str, port: str) -> Endpoint:
         return Endpoint(f"172.17.0.{int(node[1]) + 1}", 10911)

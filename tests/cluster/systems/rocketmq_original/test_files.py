@@ -14,8 +14,9 @@ import pytest
 
 from shalott.checkers.checker import Result
 from shalott.checkers.runs.convergence import Convergence
-from shalott.cluster.base import Cluster, CommandResult
+from shalott.cluster.cluster import Cluster
 from shalott.cluster.images.rocketmq.log_digest import answer
+from shalott.cluster.nodes import CommandResult
 from shalott.cluster.systems.rocket import replicas
 from shalott.cluster.systems.rocketmq_original.files import PROGRAM, record_files
 from shalott.core.errors import Indefinite
@@ -37,6 +38,7 @@ class Ledgers:
     def __init__(self, directory: Path, terms: Mapping[str, Sequence[int]], committed: int) -> None:
         self.directory, self.committed = directory, committed
         self.silent: set[str] = set()
+        self.processes = self
         for node, own in terms.items():
             data = directory / node / "dledger-n0" / "data"
             data.mkdir(parents=True)

@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 from tenacity import wait_fixed
 
-from shalott.cluster.base import Cluster, CommandResult
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.nodes import CommandResult
 from shalott.cluster.systems.rocketmq_original import operator
 from shalott.cluster.systems.rocketmq_original.operator import MasterSlaveOriginal
 from shalott.core.errors import Definite, Indefinite
@@ -35,6 +36,7 @@ class Nodes:
         self.roles = {"n2": "slave", "n3": "slave"}
         self.ends = {"n2": 100, "n3": 900}
         self.told: list[str] = []
+        self.processes = self
         self.looks = 0
         self.named_after, self.followed_after = 0, 0
 

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from shalott.cluster.base import Endpoint, Topology
+from shalott.cluster.nodes import Endpoint, Topology
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.cluster.systems.rocket.settings import OWN_NAMES, in_own_names
 from shalott.cluster.systems.rocket.settings import check_settings as check_own_settings

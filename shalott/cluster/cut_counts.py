@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-Link = tuple[str, str]  # (source, destination)
+from shalott.cluster.nodes import Link
 
 
 class LinkCounts:

@@ -1,6 +1,6 @@
 """The one node of an agent: its process over all its lives, and what may be done to it.
 
-What a node started belongs to it, whoever the parent is by now: signals go to every process that
+What a node started belongs to it, with any parent by now: signals go to every process that
 carries the node's mark in its environment. When the first process ends, the rest is ended too, as
 in a container.
 """
@@ -43,7 +43,7 @@ class NodeError(Exception):
 
 @dataclass
 class Spec:
-    """As ``cluster.base.NodeSpec``, with every placeholder filled in."""
+    """As ``cluster.nodes.NodeSpec``, with every placeholder filled in."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -51,7 +51,7 @@ class Spec:
 
 
 class Node:
-    """``on_exit`` is called with the exit code of each end that nobody asked for."""
+    """``on_exit`` is called with the exit code of each end that was not asked for."""
 
     def __init__(self, state: State, user: int | None, on_exit: Callable[[int], None]) -> None:
         self._state = state
@@ -183,7 +183,7 @@ class Node:
         self._data.mkdir()
         give_to(self._data, self._user)
 
-    def status(self) -> Mapping[str, Any]:
+    def status(self) -> Mapping[str, object]:
         if self.pid is not None:
             return {"state": "paused" if self.is_paused else "running", "pid": self.pid}
         if not self._lives:
@@ -198,7 +198,7 @@ class Node:
     async def run_beside(self, command: Sequence[str], timeout_s: float) -> Mapping[str, Any]:
         """As ``run_command``, with the very environment of the node's first process."""
         if self.pid is None:
-            raise NodeError("it does not run, so nobody sees its clock")
+            raise NodeError("it does not run, so its clock can't be seen")
         return await self.run_command(command, timeout_s, _environment_of(self.pid))
 
     async def run_command(
@@ -206,7 +206,7 @@ class Node:
         command: Sequence[str],
         timeout_s: float,
         environment: Mapping[str, str] | None = None,
-    ) -> Mapping[str, Any]:
+    ) -> Mapping[str, object]:
         """Run an administration program beside the node, with what it prints kept apart.
         ``environment``: the node's, if it is not told."""
         path = place_of(self._state.name) / f"command-{len(self._commands)}-{os.urandom(4).hex()}"
@@ -297,7 +297,7 @@ def _kill_group(pid: int) -> None:
 
 
 def _check_free(port: int) -> None:
-    """Raises NodeError if somebody listens at a port."""
+    """Raises NodeError if a program listens at a port."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as attempt:
         attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -16,8 +16,6 @@ from pathlib import Path
 
 import msgspec
 
-from shalott.cluster.base import Endpoint, LinkShape
-from shalott.cluster.links import Link
 from shalott.cluster.local.processes import LAUNCHER
 from shalott.cluster.local.relay_messages import (
     Answer,
@@ -26,6 +24,7 @@ from shalott.cluster.local.relay_messages import (
     decode_answer,
     encode_line,
 )
+from shalott.cluster.nodes import Endpoint, Link, LinkShape
 from shalott.cluster.owner import start_ticks
 from shalott.cluster.stalls import Stall
 from shalott.core.errors import HarnessError

@@ -23,6 +23,7 @@ import paramiko
 from shalott.cluster.ssh.connection import Connection, Unreachable
 from shalott.cluster.ssh.inventory import title_of
 from shalott.core.errors import HarnessError, UsageError
+from shalott.core.json_value import JsonObject
 from shalott.core.plan import HostPlan
 
 log = logging.getLogger("shalott.cluster.ssh")
@@ -47,7 +48,7 @@ class AgentLink:
         host: HostPlan,
         lease_s: float,
         threads: ThreadPoolExecutor,
-        on_event: Callable[[Mapping[str, Any]], None],
+        on_event: Callable[[Mapping[str, object]], None],
     ) -> None:
         self.node = node
         self.host = host
@@ -72,7 +73,8 @@ class AgentLink:
         return await self.in_thread(self._connect)
 
     def _connect(self) -> Connection:
-        self.connection = Connection(self.host)  # here, so that it is closed whoever is cancelled
+        # Here, so that it is closed though the caller is cancelled.
+        self.connection = Connection(self.host)
         return self.connection
 
     async def in_thread(self, function: Callable[[], T]) -> T:
@@ -90,7 +92,7 @@ class AgentLink:
         await asyncio.to_thread(wait, list(self._calls), SETTLED_WITHIN_S)
         self._calls.clear()
 
-    async def open(self, opening: str, attaching: str, settings: Mapping[str, Any]) -> None:
+    async def open(self, opening: str, attaching: str, settings: JsonObject) -> None:
         """Start the agent and attach. Raises HarnessError."""
         self._attaching = attaching
         await self._attach(opening, json.dumps(settings).encode() + b"\n")
@@ -103,7 +105,7 @@ class AgentLink:
             raise HarnessError(self._over)
         identity = str(next(self._serial))
         line = json.dumps({"id": identity, "do": do, **fields}).encode() + b"\n"
-        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._pending[identity] = line, answered
         try:
             await self._send(line)

@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from shalott.cluster.base import LinkShape, PacketsSeen
+from shalott.cluster.capabilities import CLIENT_CUTS, CUTS, Can
+from shalott.cluster.cut_counts import LinkCounts
+from shalott.cluster.docker.container_nodes import ContainerNodes
 from shalott.cluster.docker.firewall import (
     NO_CLIENT_DROPS,
     BridgeFirewall,
@@ -21,15 +23,12 @@ from shalott.cluster.docker.firewall import (
     ClientDrops,
     Firewall,
 )
-from shalott.cluster.docker.measuring import measure
 from shalott.cluster.docker.names import table_name
 from shalott.cluster.docker.namespaces import can_enter, datagram_arrives, run_in_namespace
-from shalott.cluster.docker.packets import PacketShaper, queue_capabilities
-from shalott.cluster.docker.probe import RunCommand, datagram_arrives_by_exec
+from shalott.cluster.docker.packets import PacketShaper, queue_capabilities, shaping_capabilities
+from shalott.cluster.docker.probes import datagram_arrives_by_exec, measure
 from shalott.cluster.docker.programs import has_program, is_root
-from shalott.cluster.docker.shaping import shaping_capabilities
-from shalott.cluster.links import Link, LinkCounts
-from shalott.cluster.owner import Owner
+from shalott.cluster.nodes import CLIENTS, Link, LinkShape, PacketsSeen
 from shalott.cluster.packets.shaping import (
     UNSHAPED,
     describe_shaping,
@@ -41,35 +40,28 @@ from shalott.cluster.packets.shaping import (
     split_shape,
 )
 from shalott.cluster.stalls import Stall
-from shalott.cluster.told import CLIENTS
 from shalott.core.errors import HarnessError
 
 log = logging.getLogger("shalott.cluster.docker")
 
-PidOf = Callable[[str], Awaitable[int | None]]  # a node's first process, as the host sees it
-
 
 class ContainerLinks:
-    """Of one run's containers. ``seed``: of what becomes of single packets."""
+    """See ``Links``. ``seed``: of what becomes of single packets."""
 
-    def __init__(
-        self, owner: Owner, token: str, seed: int, pid_of: PidOf, run_command: RunCommand
-    ) -> None:
+    def __init__(self, run: ContainerNodes, seed: int) -> None:
         self._tc = shaping_capabilities()
-        self.capabilities: frozenset[str] = self._tc | {"cut", "cut-one-way"}
+        can = self._tc | CUTS
         if is_root() and can_enter(os.getpid()):
-            self.capabilities |= queue_capabilities()
+            can |= queue_capabilities()
             if has_program("nft"):
-                self.capabilities |= {"cut-clients"}
+                can |= CLIENT_CUTS
+        self.capabilities: Can = can
         self.enters = False  # whether the host can enter the containers' namespaces
-        self._owner = owner
-        self._token = token
-        self._pid_of = pid_of
-        self._run_command = run_command
+        self._run = run
         self._addresses: Mapping[str, str] = {}
         self._counts = LinkCounts()
         self._shapes: dict[Link, LinkShape] = {}
-        self._packets = PacketShaper(owner, token, seed, self.run_script, pid_of)
+        self._packets = PacketShaper(run.owner, run.token, seed, self.run_script, run.pid_of)
         self._firewall: Firewall | None = None
         self._client_drops = NO_CLIENT_DROPS
         self._lock = asyncio.Lock()  # one change of the whole set at a time
@@ -91,7 +83,7 @@ class ContainerLinks:
         """The bridge if its table really sees the nodes' packets, else a chain in each node."""
         self.enters = bool(pids) and can_enter(next(iter(pids.values())))
         if self.enters and is_root() and has_program("nft") and len(pids) > 1:
-            bridge = BridgeFirewall(table_name(self._token, self._owner), self._addresses)
+            bridge = BridgeFirewall(table_name(self._run.token, self._run.owner), self._addresses)
             source, destination = list(pids)[:2]
             try:
                 if await bridge.sees(pids[source], pids[destination], self._addresses[destination]):
@@ -117,8 +109,7 @@ class ContainerLinks:
             await self._apply_shapes(node)
         await self._packets.node_started(node)
 
-    async def heal(self, is_up: Callable[[str], Awaitable[bool]]) -> None:
-        """Mend and unshape everything. ``is_up``: whether a node has a network to be mended."""
+    async def heal(self) -> None:
         self._counts.clear()
         self._client_drops = NO_CLIENT_DROPS
         if self._firewall is not None:
@@ -127,7 +118,7 @@ class ContainerLinks:
         self._shapes.clear()
         await self._packets.clear()
         for node in shaped:
-            if await is_up(node):
+            if await self._run.pid_of(node) is not None:  # it has a network to be mended
                 await self._apply_shapes(node)
 
     # -- cuts
@@ -147,12 +138,12 @@ class ContainerLinks:
                 raise HarnessError("links can be cut only while the cluster is up")
             await self._firewall.drop(self._counts.cut_links(), self._client_drops)
 
-    async def set_client_cuts(self, links: Sequence[Link], ports: Sequence[int]) -> None:
-        """See ``CutsClients``."""
-        at = self._addresses
+    async def set_client_cuts(self, links: Sequence[Link], ports: Sequence[str]) -> None:
+        """See ``CutsClients``. Between the host and the nodes, at these ports only."""
+        at, numbers = self._addresses, [self._run.ports[port] for port in ports]
         self._client_drops = ClientDrops(
-            requests=_pairs((at[b] for a, b in links if a == CLIENTS), ports),
-            answers=_pairs((at[a] for a, b in links if b == CLIENTS), ports),
+            requests=_pairs((at[b] for a, b in links if a == CLIENTS), numbers),
+            answers=_pairs((at[a] for a, b in links if b == CLIENTS), numbers),
         )
         await self._apply_cuts()
 
@@ -206,22 +197,22 @@ class ContainerLinks:
 
     async def measure(self, source: str, destination: str, count: int) -> PacketsSeen:
         """Send ``count`` numbered packets, and say what arrived."""
-        pids = [await self._pid_of(node) for node in (source, destination)]
+        pids = [await self._run.pid_of(node) for node in (source, destination)]
         if not self.enters or pids[0] is None or pids[1] is None:
             raise HarnessError(f"no packets can be sent from {source} to {destination}")
         shape = await self.shape_of(source, destination)
         address = self._addresses[destination]
         return await asyncio.to_thread(measure, pids[0], pids[1], address, count, shape)
 
-    async def reach(self, source: str, destination: str, timeout_ms: int) -> bool:
-        pids = await asyncio.gather(self._pid_of(source), self._pid_of(destination))
+    async def reach(self, source: str, destination: str, timeout_ms: int = 1000) -> bool:
+        pids = await asyncio.gather(self._run.pid_of(source), self._run.pid_of(destination))
         if pids[0] is None or pids[1] is None:
             return False
         address = self._addresses[destination]
         if self.enters:
             return await asyncio.to_thread(datagram_arrives, pids[0], pids[1], address, timeout_ms)
         return await datagram_arrives_by_exec(
-            self._run_command, source, destination, address, timeout_ms
+            self._run.run_command, source, destination, address, timeout_ms
         )
 
     def tell_stalls(self, tell: Callable[[Stall], None]) -> None:
@@ -233,7 +224,7 @@ class ContainerLinks:
 
     async def run_script(self, node: str, script: str) -> str:
         """Run a shell script with the node's own network tools, in its network."""
-        pid = await self._pid_of(node)
+        pid = await self._run.pid_of(node)
         if pid is None:
             return ""  # no process, no network; ``node_started`` puts everything back
         if self.enters:
@@ -243,7 +234,7 @@ class ContainerLinks:
                 if can_enter(pid):
                     raise
                 return ""  # it has ended meanwhile
-        result = await self._run_command(node, ["sh", "-c", script])
+        result = await self._run.run_command(node, ["sh", "-c", script])
         if result.exit_code != 0:
             raise HarnessError(f"{node}: {result.output.strip()}")
         return result.output

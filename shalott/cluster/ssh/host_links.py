@@ -15,8 +15,9 @@ from typing import Any
 
 import msgspec
 
-from shalott.cluster.base import LinkShape, PacketsSeen
-from shalott.cluster.links import Link, LinkCounts
+from shalott.cluster.capabilities import WORLDS, Can
+from shalott.cluster.cut_counts import LinkCounts
+from shalott.cluster.nodes import CLIENTS, Link, LinkShape, PacketsSeen
 from shalott.cluster.packets.fates import REORDER_HOLD_MS
 from shalott.cluster.packets.messages import LinkState, Source
 from shalott.cluster.packets.shaping import (
@@ -29,9 +30,8 @@ from shalott.cluster.packets.shaping import (
     split_shape,
 )
 from shalott.cluster.ssh.facts import HostFacts
-from shalott.cluster.ssh.link import AgentLink
+from shalott.cluster.ssh.host_nodes import HostNodes
 from shalott.cluster.stalls import Stall
-from shalott.cluster.told import CLIENTS
 from shalott.core.errors import BootFailed, HarnessError
 
 log = logging.getLogger("shalott.cluster.ssh")
@@ -41,23 +41,16 @@ ANSWER_S = 5.0  # of the sender of a probe, beyond the probe's own time
 
 
 class HostLinks:
-    """Of one cluster's hosts. ``addresses``: by node, at which the others reach it; ``agent``: of a
-    node; ``seed``: of what becomes of single packets."""
+    """See ``Links``. ``seed``: of what becomes of single packets."""
 
-    def __init__(
-        self,
-        nodes: Sequence[str],
-        addresses: Mapping[str, str],
-        agent: Callable[[str], AgentLink],
-        capabilities: frozenset[str],
-        seed: int,
-    ) -> None:
-        self._nodes = tuple(nodes)
-        self._addresses = addresses
-        self._agent = agent
-        self._capabilities = capabilities
+    def __init__(self, run: HostNodes, capabilities: Can, seed: int) -> None:
+        self.capabilities = capabilities & WORLDS["ssh"]["links"]
+        self._run = run
+        self._nodes = run.nodes
+        self._addresses = run.addresses
+        self._agent = run.agent
+        self._facts = run.facts
         self._seed = seed
-        self._facts: Mapping[str, HostFacts] = {}
         self._is_open = False
         self._counts = LinkCounts()
         self._dropped: dict[str, tuple[str, ...]] = {}  # by destination, as its firewall has it
@@ -67,11 +60,11 @@ class HostLinks:
         self._lock = asyncio.Lock()  # one change of the whole set at a time
         self._tell: Callable[[Stall], None] = _log_stall
 
-    def open(self, facts: Mapping[str, HostFacts]) -> None:
-        self._facts = dict(facts)
+    def open(self) -> None:
+        """Every host is prepared."""
         self._is_open = True
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """The agents undo what there is."""
         self._is_open = False
         for each in (self._dropped, self._devices, self._shapes, self._queued):
@@ -91,7 +84,7 @@ class HostLinks:
                 *(self._apply_shapes(*each) for each in shaped),
                 *(self._apply_queue(node) for node in queued),
             )
-        if "cut-clients" in self._capabilities and self._is_open:
+        if "cut-clients" in self.capabilities and self._is_open:
             await self.set_client_cuts((), ())
 
     # -- cuts
@@ -122,11 +115,13 @@ class HostLinks:
         links = self._counts.cut_links()
         return tuple(sorted(self._addresses[a] for a, b in links if b == node))
 
-    async def set_client_cuts(self, links: Sequence[Link], ports: Sequence[int]) -> None:
-        """See ``CutsClients``. At the node's host, of whoever is neither a node nor the host."""
+    async def set_client_cuts(self, links: Sequence[Link], ports: Sequence[str]) -> None:
+        """See ``CutsClients``. At the node's host, of every address that is no node's and not the
+        host's own."""
+        numbers = [self._run.ports[port] for port in ports]
         async with self._lock:
             nodes = self._nodes if self._is_open else ()
-            await asyncio.gather(*(self._cut_clients(n, links, ports) for n in nodes))
+            await asyncio.gather(*(self._cut_clients(n, links, numbers) for n in nodes))
 
     async def _cut_clients(self, node: str, links: Sequence[Link], ports: Sequence[int]) -> None:
         peers = [address for name, address in self._addresses.items() if name != node]
@@ -151,7 +146,7 @@ class HostLinks:
     async def shape(self, source: str, destination: str, shape: LinkShape) -> None:
         """One direction is so from now on, all of it. Raises HarnessError."""
         for name in kinds_of_shape(shape):
-            if name not in self._capabilities:
+            if name not in self.capabilities:
                 raise HarnessError(f"the hosts' kernels lack {name} for links between nodes")
         link = (source, destination)
         if ":" in self._addresses[destination] + self._addresses[source]:
@@ -231,6 +226,14 @@ class HostLinks:
         seen = await self._agent(destination).call("seen", token=token, hold_s=hold_s)
         return msgspec.convert(seen, PacketsSeen)
 
+    async def reach(self, source: str, destination: str, timeout_ms: int = 1000) -> bool:
+        states = await asyncio.gather(
+            *(self._agent(node).call("status") for node in (source, destination))
+        )
+        if any(status.get("pid") is None for status in states):
+            return False
+        return await self.datagram(source, destination, timeout_ms)
+
     async def datagram(self, source: str, destination: str, timeout_ms: int) -> bool:
         """Whether a datagram passes from host to host."""
         token, address = secrets.token_hex(8), self._addresses[destination]
@@ -246,7 +249,7 @@ class HostLinks:
 
     async def check(self) -> None:
         """Every probe must arrive before a fault is made. Raises BootFailed."""
-        if "cut" not in self._capabilities:
+        if "cut" not in self.capabilities:
             return
         pairs = [(a, b) for a in self._nodes for b in self._nodes if a != b]
         arrived = await asyncio.gather(*(self.datagram(a, b, PROBE_FIRST_MS) for a, b in pairs))

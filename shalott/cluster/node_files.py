@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import tarfile
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from shalott.cluster.base import CommandResult
+from shalott.cluster.nodes import CommandResult
 
 RunCommand = Callable[[str, Sequence[str]], Awaitable[CommandResult]]  # (node, command)
 
@@ -30,3 +31,16 @@ async def tail(run_command: RunCommand, node: str, path: str, offset: int) -> by
     """The same by a command in a node's world. The file must hold text. Raises HarnessError."""
     done = await run_command(node, ["tail", "-c", f"+{offset + 1}", path])
     return done.output.encode() if done.exit_code == 0 else b""
+
+
+# -- Unpacking what nodes hand out, also with Pythons before 3.11.4, which lack tarfile's filters.
+def unpack(archive: tarfile.TarFile, into: Path, without: str = "") -> None:
+    """Files and directories, to below ``into``, names shortened by a prefix. Links, devices, and
+    names that lead elsewhere are left out: a node that is broken may hold anything."""
+    if hasattr(tarfile, "data_filter"):
+        archive.extraction_filter = tarfile.data_filter
+    for entry in archive:
+        entry.name = entry.name.removeprefix(without)
+        path = PurePosixPath(entry.name)
+        if (entry.isreg() or entry.isdir()) and not path.is_absolute() and ".." not in path.parts:
+            archive.extract(entry, into)

@@ -1,0 +1,161 @@
+"""The processes of containers: started, stopped and frozen by the engine, which also tells when one
+ends that the harness did not end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+
+from shalott.cluster.capabilities import Can
+from shalott.cluster.disks.node_disks import MountedDisks
+from shalott.cluster.docker import containers
+from shalott.cluster.docker.container_links import ContainerLinks
+from shalott.cluster.docker.container_nodes import ContainerNodes
+from shalott.cluster.docker.exits import ExitWatch
+from shalott.cluster.docker.resources import ContainerResources
+from shalott.cluster.nodes import CommandResult, NodeExit, NodeStatus
+from shalott.core.errors import HarnessError
+
+log = logging.getLogger("shalott.cluster.docker")
+
+
+class ContainerProcesses:
+    """See ``Processes``."""
+
+    def __init__(
+        self,
+        run: ContainerNodes,
+        links: ContainerLinks,
+        resources: ContainerResources,
+        disks: MountedDisks,
+        *,
+        capabilities: Can,
+        on_exit: Callable[[NodeExit], None],
+    ) -> None:
+        self.capabilities = capabilities
+        self._run = run
+        self._links = links
+        self._resources = resources
+        self._disks = disks
+        self._on_exit = on_exit
+        self._exits = ExitWatch(run.token, self._exited, self._started)
+        self._asking: dict[asyncio.Task[None], None] = {}  # of ends and starts
+
+    def listen(self) -> None:
+        """Hear of every end from now on."""
+        self._exits.open()
+
+    async def start(self, node: str) -> None:
+        name = self._run.machine(node).name
+        await self._run.engine.call(lambda api: api.start(name))
+        # The engine answers when the process runs; it may have ended since, which is the node's
+        # own affair.
+        await self._run.status(node)
+        await self._bring_back(node)
+
+    async def _bring_back(self, node: str) -> None:
+        """What a new life of a node's lacks or can't reach, as the one before."""
+        await self._links.node_started(node)
+        await self._resources.started(node, self._run.pids.get(node))
+
+    def _started(self, node: str) -> None:
+        """A node that the engine starts by itself has a new life too."""
+        if self._run.machine(node).spec.restart_if_exits:
+            self._ask(self._bring_back_restarted(node))
+
+    async def _bring_back_restarted(self, node: str) -> None:
+        try:
+            if await self._run.pid_of(node) is not None:
+                await self._bring_back(node)
+        except HarnessError as error:
+            log.warning("%s was started by the engine, without its faults: %s", node, error)
+
+    async def stop(self, node: str, timeout_ms: int = 20000) -> None:
+        name, timeout_s = self._run.machine(node).name, max(1, round(timeout_ms / 1000))
+        if node in self._run.stopped:
+            # As the engine does with a frozen one: it could not end otherwise.
+            await self.resume(node)
+        await self._resources.stopping(node)
+        is_up = await self._run.pid_of(node) is not None
+        async with self._exits.asked(node, is_up=is_up):
+            await self._run.engine.call(lambda api: api.stop(name, timeout=timeout_s))
+        self._run.pids.pop(node, None)
+
+    async def kill(self, node: str) -> None:
+        name = self._run.machine(node).name
+        is_up = await self._run.pid_of(node) is not None
+        async with self._exits.asked(node, is_up=is_up):
+            await self._run.engine.call(lambda api: containers.kill_and_wait(api, name))
+        self._run.stopped.discard(node)
+        self._run.pids.pop(node, None)
+
+    def _exited(self, node: str, exit_code: int | None) -> None:
+        self._ask(self._tell_exit(node, exit_code))
+
+    def _ask(self, question: Coroutine[None, None, None]) -> None:
+        asking = asyncio.create_task(question)
+        self._asking[asking] = None
+        asking.add_done_callback(self._asking.pop)
+
+    async def _tell_exit(self, node: str, exit_code: int | None) -> None:
+        name = self._run.machine(node).name
+        try:
+            starved = await self._run.engine.call(
+                lambda api: containers.ran_out_of_memory(api, name)
+            )
+        except HarnessError:
+            starved = False  # it is gone
+        self._on_exit(NodeExit(node=node, exit_code=exit_code, out_of_memory=starved))
+
+    async def power_off(self, node: str) -> None:
+        self._disks.check("power")
+        # Its end must not be heard: a machine without power closes no connection.
+        await self._links.run_script(node, "ip link set eth0 down")
+        await self.kill(node)
+        await self._disks.power(node)
+
+    async def pause(self, node: str) -> None:
+        name = self._run.machine(node).name
+        if self._links.enters:
+            await self._run.engine.call(lambda api: api.pause(name))
+        else:
+            # The engine runs nothing in a frozen container, so there links could not be cut from
+            # inside. kill -1 spares its caller and the container's first process, which only
+            # waits.
+            await self._run.execute(node, ["sh", "-c", "kill -STOP -1"])
+            self._run.stopped.add(node)
+
+    async def resume(self, node: str) -> None:
+        name = self._run.machine(node).name
+        if node in self._run.stopped:
+            self._run.stopped.discard(node)
+            await self._run.execute(node, ["sh", "-c", "kill -CONT -1"])
+        else:
+            await self._run.engine.call(lambda api: api.unpause(name))
+
+    async def status(self, node: str) -> NodeStatus:
+        return await self._run.status(node)
+
+    async def run_command(
+        self, node: str, command: Sequence[str], timeout_ms: int = 30000
+    ) -> CommandResult:
+        return await self._run.run_command(node, command, timeout_ms)
+
+    async def heal(self) -> None:
+        await asyncio.gather(*(self._resume_paused(node) for node in self._run.nodes))
+
+    async def _resume_paused(self, node: str) -> None:
+        if (await self.status(node)).state == "paused":
+            await self.resume(node)
+
+    async def settle(self) -> None:
+        """Wait until every end was told."""
+        await asyncio.gather(*self._asking)
+
+    async def close(self) -> None:
+        """The containers are removed with the rest of the run."""
+        self._exits.close()
+        await self.settle()
+        # An interrupted boot may have calls out that still make things.
+        await self._run.engine.settle()

@@ -1,0 +1,152 @@
+"""What nodes are, and what can be wrong with them: the data that worlds, systems and faults share.
+
+A file of its own that imports little, so that relays start fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+MIB = 1 << 20
+Link = tuple[str, str]  # (source, destination): one direction between two nodes
+CLIENTS = "clients"  # the far end of the links between the harness's clients and a node
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """Where the harness reaches a node's port."""
+
+    host: str
+    port: int
+
+
+NodeState = Literal["running", "paused", "exited", "absent"]
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """``exit_code`` is set when the process exited by itself or was killed."""
+
+    state: NodeState
+    exit_code: int | None = None
+    pid: int | None = None
+
+
+class NodeExit(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a node's process that the harness did not ask for.
+
+    ``exit_code``: 128 and the signal's number for a signal, as shells show it; None: not known.
+    ``out_of_memory``: the kernel ended it for want of memory, where the backend can tell.
+    """
+
+    node: str
+    exit_code: int | None
+    out_of_memory: bool = False
+
+
+class LinkShape(msgspec.Struct, frozen=True, kw_only=True):
+    """How one direction of a link is slowed and spoilt. Zero means: as it is.
+
+    ``correlation``: the probability that a packet meets what the packet before it met, of loss,
+    jitter and the rest (netem has a formula of its own).
+    """
+
+    delay_ms: float = 0
+    rate_bytes_s: int = 0
+    loss: float = 0  # probability that a packet is lost; TCP makes a late one of it
+    jitter_ms: float = 0  # a packet takes up to so much longer than ``delay_ms``
+    duplicate: float = 0  # probability that a packet arrives twice
+    reorder: float = 0  # probability that a packet is overtaken by those behind it
+    corrupt: float = 0  # probability that a bit of a packet is flipped; TCP drops it
+    correlation: float = 0
+
+
+class PacketsSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of numbered packets that were sent over one direction of a link, to see.
+
+    ``least_ms`` and ``most_ms``: how long those that arrived took; None if none did.
+    ``overtaken``: that arrived behind one that was sent later.
+    """
+
+    sent: int
+    arrived: int  # each once
+    duplicated: int
+    overtaken: int
+    corrupted: int
+    least_ms: float | None = None
+    most_ms: float | None = None
+
+
+class DiskFaults(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong with one node's disk. The defaults are a sound disk."""
+
+    slow_ms: float = 0  # every call takes that much longer, a sync too
+    full: bool = False  # writes that need space fail (ENOSPC)
+    fail_sync: bool = False  # syncs fail (EIO), and what they were to save is lost
+    short: bool = False  # reads and writes may do less than they were asked to
+    corrupt_bytes: int = 0  # so many of the stored bytes rot; rot is never undone by a heal
+
+
+SOUND_DISK = DiskFaults()
+
+
+class Shortage(msgspec.Struct, frozen=True, kw_only=True):
+    """What one node is short of. Zero and False mean: as it was.
+
+    What is ``left`` is counted from the moment when the shortage is made.
+    """
+
+    cpu_percent: float = 0  # of one CPU, for all processes of the node together
+    memory_left_mib: float = 0  # beyond it the kernel ends a process of the node
+    files_left: int = 0  # that each of its processes may still open
+    processes_left: int = 0  # and threads; a process that forks without end takes them all
+    is_tmp_full: bool = False  # there is no room in /tmp
+    is_stopped: bool = False  # its largest process stands still, by SIGSTOP; the others go on
+
+
+PLENTY = Shortage()
+
+
+class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a system wants on one node. Paths in ``files`` are relative to its configuration
+    directory.
+
+    ``command`` and the values of ``environment`` may hold the placeholders ``{config}`` and
+    ``{data}``, the directories as the node sees them, and ``{python}``, an interpreter that has
+    the broker's libraries. ``ports`` maps a port's name to the number that the node listens on
+    inside its own world. ``collect`` names files and directories under the data directory that
+    ``Cluster.collect`` brings.
+    """
+
+    name: str
+    # Name of a recipe under cluster/images, or the absolute path of a directory with a Dockerfile,
+    # which may begin with ARG BASE and FROM ${BASE}. The local backend ignores it.
+    image: str
+    command: tuple[str, ...]
+    files: Mapping[str, str] = {}
+    environment: Mapping[str, str] = {}
+    ports: Mapping[str, int] = {}
+    collect: tuple[str, ...] = ("events.jsonl",)
+    restart_if_exits: bool = False  # by itself, that is; a killed or stopped node stays down
+
+
+class CommandResult(msgspec.Struct, frozen=True):
+    """What ``run_command`` met. ``output`` holds both streams."""
+
+    exit_code: int
+    output: str
+
+
+class Topology(msgspec.Struct, frozen=True, kw_only=True):
+    """Addresses settled by the backend before the nodes' files are written.
+
+    ``listen[node][port]``: what a node binds. ``dial[source][destination][port]``: what
+    ``source`` dials to reach ``destination`` (a relay in the local backend). ``data_dir[node]``:
+    as the node sees it.
+    """
+
+    listen: Mapping[str, Mapping[str, Endpoint]]
+    dial: Mapping[str, Mapping[str, Mapping[str, Endpoint]]]
+    data_dir: Mapping[str, str]
+    config_dir: Mapping[str, str]

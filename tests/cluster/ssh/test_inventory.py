@@ -93,7 +93,7 @@ def test_each_node_needs_a_host() -> None:
 
 def test_the_plan_names_the_hosts_and_the_command_repeats_them() -> None:
     request = Request(
-        cluster="ssh", ssh_hosts="a,b,c", ssh_sudo=True, ssh_lease="5s", ssh_set_time=True
+        cluster="ssh", ssh=SshFlags(hosts="a,b,c", sudo=True, set_time=True), ssh_lease="5s"
     )
     plan = make_plan(request, backend="ssh", seed=1)
     assert [host.address for host in plan.cluster.ssh.hosts] == ["a", "b", "c"]  # type: ignore[union-attr]
@@ -105,6 +105,6 @@ def test_the_plan_names_the_hosts_and_the_command_repeats_them() -> None:
 
 def test_hosts_are_refused_where_they_would_do_nothing() -> None:
     with pytest.raises(UsageError, match="hosts are for --cluster ssh: add it, or leave out"):
-        make_plan(Request(cluster="local", ssh_hosts="a,b,c"), backend="local", seed=1)
+        make_plan(Request(cluster="local", ssh=SshFlags(hosts="a,b,c")), backend="local", seed=1)
     with pytest.raises(UsageError, match="--cluster ssh needs hosts"):
         make_plan(Request(cluster="ssh"), backend="ssh", seed=1)

@@ -28,7 +28,7 @@ from shalott.cluster.nodes import (
 )
 from shalott.core.errors import Definite, HarnessError, Indefinite, MissingCapability
 from shalott.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
-from shalott.core.op import OpType
+from shalott.core.op import Completion, Invocation
 from shalott.core.plan import (
     ClusterPlan,
     FaultAction,
@@ -252,22 +252,6 @@ class FakeCluster:
             if state == "paused":
                 self.states[node] = "running"
 
-    def happened(
-        self,
-        process: int,
-        node: str,
-        f: str,
-        *,
-        key: str = "",
-        value: int | None = None,
-        offset: int | None = None,
-        redelivered: bool | None = None,
-        error: str | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
-        index = self.invoke(process, node, f, key=key, value=value, extra=extra)
-        self.complete(index, "ok", error=error)
-
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for a change that makes the condition true."""
         async with asyncio.timeout(5):
@@ -388,49 +372,39 @@ class MemoryRecorder:
         return loop_ns() - self._origin_ns
 
     def invoke(
-        self,
-        process: int,
-        node: str,
-        f: str,
-        *,
-        key: str = "",
-        value: int | None = None,
-        extra: Mapping[str, Any] | None = None,
-        due_ns: int | None = None,
+        self, process: int, node: str, invocation: Invocation, due_ns: int | None = None
     ) -> int:
         self.rows.append(
             {
                 "index": len(self.rows),
                 "process": process,
                 "node": node,
-                "f": f,
-                "key": key,
-                "value": value,
+                "f": invocation.f,
+                "key": invocation.key,
+                "value": invocation.value,
                 "type": "info",
                 "invoke_ns": self.now_ns(),
-                "extra": json.dumps(extra),
+                "extra": json.dumps(invocation.extra),
             }
         )
         return len(self.rows) - 1
 
-    def complete(
-        self,
-        index: int,
-        kind: OpType,
-        *,
-        key: str | None = None,
-        value: int | None = None,
-        offset: int | None = None,
-        redelivered: bool | None = None,
-        error: str | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
+    def complete(self, index: int, completion: Completion) -> None:
         row = self.rows[index]
         assert "complete_ns" not in row, f"operation {index} completed twice"
-        row |= {"type": kind, "complete_ns": self.now_ns(), "error": error}
+        row |= {
+            "type": completion.type,
+            "complete_ns": self.now_ns(),
+            "error": completion.error,
+        }
         self._completed.set()
-        if extra is not None:
-            row["extra"] = json.dumps(extra)
+        if completion.extra is not None:
+            row["extra"] = json.dumps(completion.extra)
+
+    def happened(self, process: int, node: str, f: str, completion: Completion) -> None:
+        value, extra = completion.value, completion.extra
+        asked = Invocation(f=f, key=completion.key or "", value=value, extra=extra)
+        self.complete(self.invoke(process, node, asked), completion)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for a completion that makes the condition true."""

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from shalott.broker.rocket.autoswitch import packets
+from shalott.cluster.nodes import LinkShape
 from shalott.cluster.sim.network.network import NetworkKnobs
 from tests.world.rocket.autoswitch import (
     PORT,
@@ -376,7 +377,7 @@ def test_a_slave_that_is_far_behind_does_not_join() -> None:
         await a.lead(1)
         for number in range(100):
             assert await a.put(body(number))
-        group.world.network.shape("a", "b", rate_bytes_s=4000)
+        group.world.network.shape("a", "b", LinkShape(rate_bytes_s=4000))
         await group["b"].follow("a", 1)
         await group.until(lambda: 2 in a.tenure.connections)
         assert a.tenure.propose(is_check=True) is None

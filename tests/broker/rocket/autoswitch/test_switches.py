@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from shalott.broker.rocket.autoswitch.packets import SlaveHandshake
+from shalott.cluster.nodes import LinkShape
 from shalott.cluster.sim.disk.disk import DiskKnobs
 from shalott.cluster.sim.network.network import NetworkKnobs
 from tests.world.rocket.autoswitch import SAFE, Broker, Group
@@ -197,7 +198,7 @@ def test_kb_rkt_14_an_incomplete_message_stays_in_a_new_masters_log() -> None:
         a, b = await pair(group)
         assert await a.put(body(1))
         whole = b.end
-        group.world.network.shape("a", "b", rate_bytes_s=10_000)
+        group.world.network.shape("a", "b", LinkShape(rate_bytes_s=10_000))
         end = a.append(body(2, size=3000)).end
         await group.until(lambda: b.end > whole, step_s=0.001)
         group.isolate("a")

@@ -49,7 +49,7 @@ def test_a_node_that_can_not_sync_ends_and_acknowledges_nothing(system: str) -> 
         send = Command(code=RequestCode.SEND_MESSAGE, ext=SEND, body=b"1")
         first = await client.invoke("n1:10911", send, 5000)
         assert first.code == ResponseCode.SUCCESS, first
-        await cluster.set_disk("n1", DiskFaults(fail_sync=True))
+        await cluster.disks.set("n1", DiskFaults(fail_sync=True))
         acknowledged = False
         try:
             answer = await client.invoke("n1:10911", send, 20_000)

@@ -86,17 +86,17 @@ async def queue_life(disk: Disk, seed: int, life: int, promised: list[bytes]) ->
     """Publishes for ever; ``promised`` are the bodies whose publishes were durable."""
     draws = Stream(seed, "life", life)
     queue = await BackingQueue.recover(disk, DIRECTORY)
-    found = [held.content.body for held in queue.contents()]
+    found = [held.content.body for held in queue.messages.contents()]
     assert [body for body in found if body in promised] == promised, "a durable message is gone"
     promised[:] = found
-    queue.buggify = Buggify(seed, "n1", activation=1.0)
+    queue.index.buggify = Buggify(seed, "n1", activation=1.0)
     number = 0
     while True:
         number += 1
         body = b"%d/%d." % (life, number) + b"x" * draws.below(900)
         message_id = life * 1_000_000 + number
         mark = queue.publish(Content(message_id, "x", "k", b"p", body, True, 3, 1000))
-        await queue.wait_durable(mark)
+        await queue.index.wait_durable(mark)
         promised.append(body)
 
 

@@ -14,6 +14,7 @@ from shalott.cluster.sim.loop.trace import Trace, differing_chunk, first_differe
 from shalott.cluster.sim.machine import Machine, SimEventLog
 from shalott.cluster.systems.broker_program import broker_program
 from shalott.core.memory_recording import MemoryRecorder
+from shalott.core.op import Completion, Invocation
 from shalott.core.plan import SimPlan
 from shalott.harness.run.sim_world import TracedRecorder
 
@@ -93,12 +94,14 @@ async def ask(cluster: SimCluster, trace: Trace, plant: str) -> None:
     reader, writer = await asyncio.open_connection("n1", PORT)
     for number in range(ROUNDS):
         odd = number == ODD
-        index = record.invoke(0, "n1", "enqueue", value=number + (odd and plant == "invocation"))
+        index = record.invoke(
+            0, "n1", Invocation(f="enqueue", value=number + (odd and plant == "invocation"))
+        )
         for data in payloads(plant if odd else "nothing"):
             await asyncio.sleep(0.001 + 1e-9 * (odd and plant == "instant"))
             writer.write(data)
         got = await reader.readexactly(8)
-        record.complete(index, "ok", value=got[0] + (odd and plant == "answer"))
+        record.complete(index, Completion(type="ok", value=got[0] + (odd and plant == "answer")))
         if odd:
             await misbehave(cluster, plant)
     writer.close()

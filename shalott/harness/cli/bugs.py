@@ -59,8 +59,10 @@ class BugsOptions:
         bool, Option("Write docs/evidence/known-bugs.md from what was measured.")
     ] = False
     seeds: Annotated[str, Option("For --measure: how many, or a range.")] = "50000-50199"
-    out: Annotated[Path, Option("Where the document is.")] = Path("docs")
-    original: Annotated[bool, Option("Run RocketMQ's own releases; write originals.md.")] = False
+    out: Annotated[Path, Option("The folder of the documents.")] = Path("docs")
+    original: Annotated[
+        bool, Option("Run RocketMQ's own releases; write docs/evidence/originals.md.")
+    ] = False
     row: Annotated[str | None, Option("Of --original: this row only.", ("--bug",))] = None
     repeat: Annotated[int, Option("Of --original: runs of each side of a row.")] = 1
     version: Annotated[str, Option("Of --original: on this release instead.")] = ""

@@ -25,7 +25,7 @@ from shalott.harness.report.violations import classes, violations
 from shalott.harness.run.atomic_file import write_atomically
 from shalott.harness.run.store import RunDirectory
 
-LOOKS_FILE = "originals.json"
+LOOKS_FILE = "evidence/originals.json"
 Side = Literal["with", "control", "ours-on", "ours-off"]
 SIDES: tuple[Side, ...] = ("with", "control", "ours-on", "ours-off")
 # A run in which one of these had to say "unknown" saw too little to say that a bug is not there;
@@ -227,7 +227,7 @@ def save_looks(directory: Path, kept: Mapping[str, Sequence[Look]]) -> None:
     """Raises StoreError. A kill in the midst leaves the file as it was."""
     data = msgspec.json.format(msgspec.json.encode(kept, order="sorted"), indent=1)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        (directory / LOOKS_FILE).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot write into {directory}: {error.strerror}") from error
     write_atomically(directory / LOOKS_FILE, data + b"\n")

@@ -1,5 +1,4 @@
-"""docs/evidence/known-bugs.md: the catalogue of known bugs and loss windows, and what finding each
-costs.
+"""docs/evidence/known-bugs.md: known bugs and loss windows, and what finding each costs.
 
 Written from three things: the catalogue (broker/known_bugs.py), the scenarios that find its bugs
 (harness/scenarios/catalogue.py), and what was measured when each scenario was run on a range
@@ -24,11 +23,14 @@ from shalott.harness.scenarios.scenario import Scenario
 from shalott.harness.scenarios.swarm import Subject, draw_plan
 from shalott.harness.search.door import Simulate
 
-DOCUMENT, COSTS = "known-bugs.md", "known-bugs.json"
+EVIDENCE = "evidence"  # the folder of the documents in which both files are
+DOCUMENT, COSTS = f"{EVIDENCE}/known-bugs.md", f"{EVIDENCE}/known-bugs.json"
 CONTROLS = 5  # seeds that are run with the switch off as well: the one that found it, and before
 
 _HEAD = """\
 # Known bugs: what a search must find
+
+For readers who ask whether searches find bugs, and how soon.
 
 Each bug below once lost messages, stuck or crashed in production, or is a rule of this
 broker's own, undone. Each is a switch that is off by default (`shalott test --bug ID`), and has a
@@ -135,7 +137,7 @@ def write(directory: Path, costs: Mapping[str, Cost]) -> None:
     """Both files, without costs of what is no scenario any more. Raises StoreError."""
     known = {name: costs[name] for name in sorted(costs) if name in SCENARIOS}
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        (directory / EVIDENCE).mkdir(parents=True, exist_ok=True)
         data = msgspec.json.format(msgspec.json.encode(known), indent=1)
         (directory / COSTS).write_bytes(data + b"\n")
         (directory / DOCUMENT).write_text(render(known), encoding="utf-8")

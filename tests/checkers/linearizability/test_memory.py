@@ -13,7 +13,7 @@ from shalott.checkers.linearizability.checking import check
 
 pytestmark = pytest.mark.explore
 
-DOCS = Path(__file__).parents[3] / "docs" / "checking.md"
+DOCS = Path(__file__).parents[3] / "docs" / "evidence" / "checking.md"
 OPERATIONS = 20_000
 SMALL = 64 * 1024  # what does not grow with the history
 VIOLATION = {

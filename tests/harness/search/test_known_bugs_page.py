@@ -52,6 +52,7 @@ def test_costs_of_what_is_gone_are_forgotten(tmp_path: Path) -> None:
 
 
 def test_a_broken_file_of_costs_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / COSTS).parent.mkdir()
     (tmp_path / COSTS).write_text("{")
     with pytest.raises(StoreError, match=rf"^cannot read .*{COSTS}: "):
         load_costs(tmp_path)

@@ -343,13 +343,6 @@ def test_other_readers_read_the_file_as_it_is(tmp_path: Path) -> None:
     assert not [field for field in RUNS_SCHEMA if pa.types.is_unsigned_integer(field.type)]
 
 
-def test_the_document_lists_the_columns() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "reference" / "output-files.md").read_text()
-    section = text.partition("## runs.parquet")[2].partition("## junit.xml")[0]
-    listed = [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")]
-    assert listed == RUNS_SCHEMA.names
-
-
 def test_latency_digests_add_up() -> None:
     rng = np.random.default_rng(5)
     took = np.concatenate([rng.integers(0, 10**5, 500), rng.integers(0, 10**11, 500), [-5, 0]])

@@ -105,7 +105,8 @@ def install(directory: Path, *, example: bool) -> Path:
     shutil.rmtree(tree)
     venv.create(directory / "venv", with_pip=True)
     python = directory / "venv" / "bin" / "python"
-    _call([str(python), *pip, "install", *map(str, sorted(wheels.glob("*.whl")))])
+    ours, *others = sorted(wheels.glob("*.whl"))
+    _call([str(python), *pip, "install", f"{ours}[docker]", *map(str, others)])
     return python
 
 

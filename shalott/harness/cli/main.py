@@ -40,6 +40,8 @@ def run_command(arguments: Sequence[str]) -> int:
                 from shalott.harness.cli.check import run_check
 
             return run_check(arguments[1:])
+        if arguments[:1] == ["--version"]:
+            return _print_version()
         if arguments[:1] == ["test"]:
             return _run_test(arguments)
         return _run_app(list(arguments) or ["--help"])
@@ -51,6 +53,14 @@ def run_command(arguments: Sequence[str]) -> int:
         return _complain(SENTENCE, EXIT_INTERRUPTED)
     except BrokenPipeError:
         return EXIT_HARNESS_FAILED
+
+
+def _print_version() -> int:
+    with quiet_exit():
+        from importlib.metadata import version
+
+    sys.stdout.write(f"shalott {version('shalott')}\n")
+    return 0
 
 
 def _run_test(arguments: Sequence[str]) -> int:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -51,6 +52,8 @@ def choose_backend(wanted: str, system: str) -> Choice:
         raise UsageError(f"unknown cluster {wanted}: choose one of {', '.join(BACKENDS)}")
     worlds = SYSTEMS.find(system).worlds
     check_world(wanted, system)
+    if wanted == "ssh" and find_spec("paramiko") is None:
+        raise UsageError("--cluster ssh needs the package paramiko: pip install 'shalott[ssh]'")
     if wanted in ("sim", "local", "ssh"):
         return Choice(wanted, f"cluster {wanted}: {WHY[wanted]}, as asked for")
     obstacle = docker_obstacle() if "docker" in worlds else f"{system} does not run in containers"
@@ -82,6 +85,8 @@ def check_world(backend: str, system: str) -> None:
 def docker_obstacle() -> str | None:
     """What keeps the docker backend from working here, with the command that mends it; None if
     nothing does."""
+    if find_spec("docker") is None:
+        return "the package docker is not installed: pip install 'shalott[docker]'"
     if (obstacle := socket_obstacle()) is not None:
         return obstacle
     from shalott.cluster.docker.engine import connect

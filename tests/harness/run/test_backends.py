@@ -129,3 +129,13 @@ def test_a_socket_that_is_not_there_is_met_for_real(tmp_path: Path) -> None:
     )
     assert "no Docker engine on this machine" in done.stdout
     assert done.stderr == ""
+
+
+def test_a_backend_whose_package_is_missing_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backends, "find_spec", lambda name: None)
+    for wanted in ("docker", "ssh"):
+        with pytest.raises(UsageError, match=rf"pip install 'shalott\[{wanted}\]'"):
+            backends.choose_backend(wanted, "mirrored")
+    assert backends.choose_backend("auto", "mirrored").backend == "local"

@@ -17,7 +17,7 @@ from types import FrameType
 import pytest
 
 from shalott.cluster.capabilities import WORLDS
-from shalott.harness.cli.main import run_command
+from shalott.harness.cli.main import main
 from tests.tidy.sources import ROOT
 
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
@@ -88,8 +88,9 @@ def test_the_table_of_worlds_is_the_code_s() -> None:
 @pytest.mark.sim
 def test_a_run_goes_the_four_walks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with calls_traced() as calls:
-        assert run_command(RUN) == 0
+    with calls_traced() as calls, pytest.raises(SystemExit) as ended:
+        main(RUN)
+    assert ended.value.code == 0
     for name, steps in walks().items():
         rest = iter(calls)
         for step in steps:

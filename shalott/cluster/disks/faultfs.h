@@ -164,7 +164,7 @@ void inode_stage_name(const struct inode *inode, char name[32]);
 bool inode_takes_room(const struct inode *inode);
 uint64_t room_bytes(void);
 
-/* cache.c */
+/* inodes.c */
 int file_write(struct inode *inode, const uint8_t *data, size_t length, uint64_t offset);
 int file_truncate(struct inode *inode, uint64_t size);
 int file_sync(struct inode *inode);
@@ -238,7 +238,7 @@ void session_power(enum loss loss, uint64_t seed);
 void session_wipe(void);
 void session_end(bool keep);
 
-/* main.c */
+/* mount.c */
 int mount_open(const char *mountpoint, const char *source, bool allow_other);
 void mount_remove(const char *mountpoint);
 
@@ -247,6 +247,7 @@ int control_open(const char *path);
 void *control_serve(void *unused);
 int control_ask(const char *path);
 
+/* names.c */
 void *allocate(size_t bytes);
 
 #endif

@@ -83,6 +83,11 @@ int do_release(struct request *request)
     return 0;
 }
 
+int do_releasedir(struct request *request)
+{
+    return do_release(request);
+}
+
 int do_read(struct request *request)
 {
     const struct fuse_read_in *in = request->body;

@@ -258,11 +258,6 @@ int do_readdir(struct request *request)
     return 0;
 }
 
-int do_releasedir(struct request *request)
-{
-    return do_release(request);
-}
-
 int do_fsyncdir(struct request *request)
 {
     const struct fuse_fsync_in *in = request->body;

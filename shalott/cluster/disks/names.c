@@ -3,8 +3,19 @@
 
 #include "faultfs.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+void *allocate(size_t bytes)
+{
+    void *memory = calloc(1, bytes);
+    if (!memory) {
+        fputs("faultfs: out of memory\n", stderr);
+        abort();
+    }
+    return memory;
+}
 
 enum { FIRST_SLOTS = 8 };
 

@@ -353,3 +353,29 @@ void session_wipe(void)
 {
     replace_life(wipe, LOSS_KEEP, 0);
 }
+
+static void write_file_back(const char *path, struct inode *inode, void *context)
+{
+    struct timespec times[] = {inode->accessed, inode->modified};
+    (void)context;
+    if (!S_ISREG(inode->mode) || (!inode->first_change && inode->descriptor < 0))
+        return;
+    int error = file_sync(inode);
+    if (error)
+        fprintf(stderr, "faultfs: %s can't be written back: %s\n", path, strerror(-error));
+    if (inode->descriptor >= 0 && futimens(inode->descriptor, times) != 0)
+        fprintf(stderr, "faultfs: %s keeps another time: %s\n", path, strerror(errno));
+}
+
+/* As at an orderly shutdown; without `keep`, what is not synced is lost. */
+void session_end(bool keep)
+{
+    session_drop_pages();
+    pthread_mutex_lock(&fs.lock);
+    if (keep) {
+        tree_walk(write_file_back, NULL);
+        tree_sync_all();
+    }
+    pthread_mutex_unlock(&fs.lock);
+    mount_remove(fs.mountpoint);
+}

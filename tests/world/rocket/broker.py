@@ -6,7 +6,6 @@ stores and waits for nobody.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -181,7 +180,7 @@ async def world(
     finally:
         await client.close()
         await server.stop()
-        await asyncio.gather(*broker.pushes, return_exceptions=True)
+        await broker.pushes.wait()
         broker.acked.stop()
         await store.close()
 

@@ -131,7 +131,7 @@ class BrokerService:
         await self.registration.unregister()
         for server in self.servers:
             await server.stop()
-        await asyncio.gather(*self.broker.pushes, return_exceptions=True)
+        await self.broker.pushes.wait()
         await self.replica.stop()
         self.broker.acked.stop()
         await self.broker.tables.save()

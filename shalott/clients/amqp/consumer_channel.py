@@ -53,14 +53,15 @@ class ConsumerChannel:
     _highest: int = 0  # delivery tag
     _no_ack: dict[str, bool] = field(default_factory=dict)  # by consumer, ended ones too
     _queues: dict[str, str] = field(default_factory=dict)
-    _due: list[tuple[float, int, Verdict]] = field(default_factory=list)  # (at, tag, what)
-    _timer: asyncio.TimerHandle | None = None
+    _due: DueVerdicts = field(init=False)
     _proofs: Proofs = field(init=False)
-    _waiters: list[Waiter] = field(default_factory=list)
+    _rpcs: OutstandingRpcs = field(init=False)
     _recovering: int | None = None  # row
 
     def __post_init__(self) -> None:
+        self._due = DueVerdicts(self._say_if_unsettled)
         self._proofs = Proofs(self.rows, self._send, self._close_if_idle)
+        self._rpcs = OutstandingRpcs(self._send)
 
     # What the client asks of it.
 
@@ -71,17 +72,17 @@ class ConsumerChannel:
         self._row = self.rows.begin("channel", "", told)
         if self.connection.lost is not None:
             self.lost(self.connection.lost)
-        await self._ask(commands.Channel.Open(), commands.Channel.OpenOk)
+        await self._rpcs.call(commands.Channel.Open(), commands.Channel.OpenOk)
 
     async def consume(self, queue: str, wanted: Subscription) -> None:
         """Raises ChannelEnded: refused, if the server had something against it."""
         if wanted.per_channel and wanted.prefetch and not self.consumers and not self.limit:
             self.limit = wanted.prefetch
             qos = commands.Basic.Qos(prefetch_count=self.limit, global_=True)
-            await self._ask(qos, commands.Basic.QosOk)
+            await self._rpcs.call(qos, commands.Basic.QosOk)
         elif not self.limit:
             qos = commands.Basic.Qos(prefetch_count=wanted.prefetch)
-            await self._ask(qos, commands.Basic.QosOk)
+            await self._rpcs.call(qos, commands.Basic.QosOk)
         consumer = self._begin(queue, wanted)
         arguments: FieldTable = {}
         if wanted.priority:
@@ -95,12 +96,12 @@ class ConsumerChannel:
             exclusive=wanted.exclusive,
             arguments=arguments,
         )
-        await self._ask(method, commands.Basic.ConsumeOk, consumer.name)
+        await self._rpcs.call(method, commands.Basic.ConsumeOk, consumer.name)
 
     async def cancel(self, consumer: Consumer) -> None:
         """Raises ChannelEnded."""
         consumer.leaving_ns = self.rows.now_ns()
-        await self._ask(
+        await self._rpcs.call(
             commands.Basic.Cancel(consumer_tag=consumer.name),
             commands.Basic.CancelOk,
             consumer.name,
@@ -162,11 +163,11 @@ class ConsumerChannel:
                 self._end("channel-closed", text, caused_by)
             case commands.Basic.ConsumeOk() | commands.Basic.CancelOk():
                 self._began_or_ended(event)
-                self._tell(event, event.consumer_tag)
+                self._rpcs.answered(event, event.consumer_tag)
             case Content():
                 pass  # nothing is published here
             case _:
-                self._tell(event, None)
+                self._rpcs.answered(event, None)
 
     def lost(self, reason: str) -> None:
         self._end("lost", reason)
@@ -267,31 +268,15 @@ class ConsumerChannel:
         if verdict.after_ms <= 0 and self._recovering is None:
             self._say(tag, verdict)
         else:
-            at_s = asyncio.get_running_loop().time() + verdict.after_ms / 1000
-            heappush(self._due, (at_s, tag, verdict))  # no two have one tag
-            self._wind()
+            self._due.add(tag, verdict)
 
-    def _wind(self) -> None:
-        """See that the earliest of what is due is said in time."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._due and self._recovering is None and self.ended is None:
-            loop = asyncio.get_running_loop()
-            delay_s = max(0.0, self._due[0][0] - loop.time())
-            self._timer = loop.call_later(delay_s, self._say_what_is_due)
-
-    def _say_what_is_due(self) -> None:
-        self._timer = None
-        now_s = asyncio.get_running_loop().time() + 1e-6
-        while self._due and self._due[0][0] <= now_s and self._recovering is None:
-            _, tag, verdict = heappop(self._due)
-            if tag in self.unsettled:
-                self._say(tag, verdict)
-        self._wind()
+    def _say_if_unsettled(self, tag: int, verdict: Verdict) -> None:
+        if tag in self.unsettled:
+            self._say(tag, verdict)
 
     def _say(self, tag: int, verdict: Verdict) -> None:
         if verdict.said == "recover":
+            self._due.is_held = True
             told = {"channel": self.name, "upto": self._highest}
             self._recovering = self.rows.begin("recover", "", told)
             self._send(commands.Basic.Recover(requeue=True))
@@ -319,14 +304,13 @@ class ConsumerChannel:
         self._recovering = None
         self.unsettled.clear()
         self._due.clear()
-        self._wind()
         self._close_if_idle()
 
     # Its end.
 
     def _close_if_idle(self) -> None:
         """No consumer is left here, and nothing more will be said."""
-        quiet = not self.consumers and self._proofs.are_given and not self._waiters
+        quiet = not self.consumers and self._proofs.are_given and not self._rpcs.waiters
         waits = any(not delivery.kept for delivery in self.unsettled.values())
         if quiet and not waits and self._made and self._recovering is None:
             self.close()
@@ -335,8 +319,7 @@ class ConsumerChannel:
         if self.ended is not None:
             return
         self.ended = ended
-        if self._timer is not None:
-            self._timer.cancel()
+        self._due.end()
         why = error or ended
         self._proofs.end(why)
         if self._recovering is not None:
@@ -346,38 +329,97 @@ class ConsumerChannel:
             self._end_consumer(consumer, "refused" if refused else ended, error)
         told = {"channel": self.name, "connection": self.connection_name, "ended": ended}
         self.rows.end(self._row, Completion(type="ok", error=error, extra=told))
-        for waiter in self._waiters:
-            if not waiter.future.done():
-                refused = caused_by == waiter.index
-                waiter.future.set_exception(ChannelEnded(why, refused=refused))
+        self._rpcs.end(ended, why, caused_by)
         self._proofs.refuse(why)
         self.on_end(self)
-
-    # Asking.
-
-    async def _ask(self, method: Frame, kind: type[Frame], tag: str | None = None) -> None:
-        if self.ended is not None:
-            raise ChannelEnded(self.ended, refused=False)
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiter = Waiter(kind, method.index, future, tag)
-        self._waiters.append(waiter)
-        self._send(method)
-        try:
-            await future
-        finally:
-            self._waiters.remove(waiter)
-
-    def _tell(self, event: Event, tag: str | None) -> None:
-        for waiter in self._waiters:
-            if isinstance(event, waiter.kind) and waiter.tag == tag and not waiter.future.done():
-                waiter.future.set_result(None)
-                return
 
     def _send(self, *methods: Frame) -> None:
         self.connection.send(*methods, channel=self.number)
 
 
 CORRUPTED = "corrupted"
+
+
+@dataclass(slots=True, eq=False)
+class DueVerdicts:
+    """What is to be said of deliveries later, by a timer. ``is_held``: while the server recovers,
+    nothing is said.
+    """
+
+    say: Callable[[int, Verdict], None]
+    is_held: bool = False
+    _due: list[tuple[float, int, Verdict]] = field(default_factory=list)  # (at, tag, what)
+    _timer: asyncio.TimerHandle | None = None
+
+    def add(self, tag: int, verdict: Verdict) -> None:
+        at_s = asyncio.get_running_loop().time() + verdict.after_ms / 1000
+        heappush(self._due, (at_s, tag, verdict))  # no two have one tag
+        self._wind()
+
+    def clear(self) -> None:
+        """The server has recovered: what was due is its again."""
+        self.is_held = False
+        self._due.clear()
+        self._wind()
+
+    def end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.is_held = True
+
+    def _wind(self) -> None:
+        """See that the earliest of what is due is said in time."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._due and not self.is_held:
+            loop = asyncio.get_running_loop()
+            delay_s = max(0.0, self._due[0][0] - loop.time())
+            self._timer = loop.call_later(delay_s, self._say_what_is_due)
+
+    def _say_what_is_due(self) -> None:
+        self._timer = None
+        now_s = asyncio.get_running_loop().time() + 1e-6
+        while self._due and self._due[0][0] <= now_s and not self.is_held:
+            _, tag, verdict = heappop(self._due)
+            self.say(tag, verdict)
+        self._wind()
+
+
+@dataclass(slots=True, eq=False)
+class OutstandingRpcs:
+    """Methods of a channel that wait for the server's answer."""
+
+    send: Callable[..., None]
+    waiters: list[Waiter] = field(default_factory=list)
+    _ended: str | None = None
+
+    async def call(self, method: Frame, kind: type[Frame], tag: str | None = None) -> None:
+        """Returns with the answer, which is of that kind and consumer. Raises ChannelEnded."""
+        if self._ended is not None:
+            raise ChannelEnded(self._ended, refused=False)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter = Waiter(kind, method.index, future, tag)
+        self.waiters.append(waiter)
+        self.send(method)
+        try:
+            await future
+        finally:
+            self.waiters.remove(waiter)
+
+    def answered(self, event: Event, tag: str | None) -> None:
+        for waiter in self.waiters:
+            if isinstance(event, waiter.kind) and waiter.tag == tag and not waiter.future.done():
+                waiter.future.set_result(None)
+                return
+
+    def end(self, ended: str, why: str, caused_by: int) -> None:
+        """``caused_by``: the method that the server refused, if it was one."""
+        self._ended = ended
+        for waiter in self.waiters:
+            if not waiter.future.done():
+                refused = caused_by == waiter.index
+                waiter.future.set_exception(ChannelEnded(why, refused=refused))
 
 
 @dataclass(slots=True, eq=False)

@@ -10,18 +10,24 @@ class Tasks:
     """In the order in which they began; a task that is done leaves.
 
     ``failed`` is called with the name and the error of a task that ended by an exception. Without
-    it asyncio logs the error.
+    it asyncio logs the error. ``name``: of tasks without a name of their own.
     """
 
-    def __init__(self, failed: Callable[[str, BaseException], None] | None = None) -> None:
+    def __init__(
+        self,
+        failed: Callable[[str, BaseException], None] | None = None,
+        *,
+        name: str | None = None,
+    ) -> None:
         self._failed = failed
+        self._name = name
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     def start(
         self, work: Coroutine[object, object, None], name: str | None = None
     ) -> asyncio.Task[None]:
         # A connection may be found to have ended after the loop did: then nothing is started.
-        task = asyncio.get_running_loop().create_task(work, name=name)
+        task = asyncio.get_running_loop().create_task(work, name=name or self._name)
         self._tasks[task] = None
         task.add_done_callback(self._ended)
         return task

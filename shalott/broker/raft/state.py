@@ -1,7 +1,7 @@
 """State: all that one member knows, and how it says what it wants done.
 
 The rules are elsewhere: election.py (votes, heartbeats, terms), leading.py (a leader's dispatchers
-and commits), following.py (what a follower does with pushes), heartbeats.py (ReadIndex). They are
+and commits), follower.py (what a follower does with pushes), heartbeats.py (ReadIndex). They are
 functions of a State, which they change.
 """
 

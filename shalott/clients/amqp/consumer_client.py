@@ -32,10 +32,10 @@ from pamqp.base import Frame
 from pamqp.common import FieldTable
 
 from shalott.clients.amqp.channel import GUEST, AmqpChannel, Credentials
+from shalott.clients.amqp.channel_answers import ChannelEnded
 from shalott.clients.amqp.connection import Connection, Content
 from shalott.clients.amqp.consumer_channel import (
     CORRUPTED,
-    ChannelEnded,
     Consumer,
     ConsumerChannel,
     told_in,

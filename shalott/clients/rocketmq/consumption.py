@@ -11,10 +11,11 @@ given up meanwhile counts for nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
+from shalott.broker.base.tasks import Tasks
 from shalott.broker.rocket.remoting.command import ResponseCode
 from shalott.checkers.groups.group_rules import Group
 from shalott.clients.rocketmq import group_requests as requests
@@ -117,11 +118,11 @@ class Consumption:
         self._lost = lost
         self._busy = 0
         self._changed = asyncio.Event()
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks = Tasks(name=f"consume {self.key}")
         self._row = means.rows.begin("assignment", self.key, means.words | {"why": why})
-        self._spawn(self._pull())
+        self._tasks.start(self._pull())
         if means.group.orderly:
-            self._spawn(self._consume_in_order())
+            self._tasks.start(self._consume_in_order())
 
     @property
     def committable(self) -> int | None:
@@ -146,17 +147,9 @@ class Consumption:
     async def end(self, ended: str) -> None:
         """End every row; what the listener still works on is unknown."""
         self.dropped = self.stopping = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.end()
         words = self._means.words | {"why": self.why, "ended": ended}
         self._means.rows.end(self._row, Completion(type="ok", offset=self._start, extra=words))
-
-    def _spawn(self, work: Coroutine[object, None, None]) -> None:
-        task: asyncio.Task[None] = asyncio.create_task(work, name=f"consume {self.key}")
-        self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     # -- pulling -----------------------------------------------------------------------------------
 
@@ -198,7 +191,7 @@ class Consumption:
         moved = answer.next_offset > self.pulled.next_offset
         for message in self.pulled.put(wanted, answer.next_offset):
             if not self._means.group.orderly:
-                self._spawn(self._consume(message))
+                self._tasks.start(self._consume(message))
         self._changed.set()
         if answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY and not moved:
             await asyncio.sleep(NOTHING_S)

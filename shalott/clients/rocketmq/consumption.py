@@ -11,7 +11,7 @@ given up meanwhile counts for nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
@@ -310,26 +310,18 @@ class Consumption:
     async def _send_back(self, message: PulledMessage) -> bool:
         """Whether the broker certainly has it again."""
         means, level = self._means, self._means.settings.retry_level
-        row = self._begin_send_back(message, level, message.reconsumed)
-        try:
-            address = await means.routes.address(self.queue)
-            await requests.send_back(means.client, address, means.group, message, level)
-        except RocketError as error:
-            self._end_send_back(row, message, error)
-            return False
-        except asyncio.CancelledError:
-            self._end_send_back(row, message, None)
-            raise
-        means.rows.end(row, Completion(type="ok", offset=message.queue_offset))
-        return True
+
+        def send(address: str) -> Coroutine[object, object, None]:
+            return requests.send_back(means.client, address, means.group, message, level)
+
+        return await self._sent_back(message, level, message.reconsumed, send)
 
     async def _send_to_retry(self, message: PulledMessage, times: int) -> bool:
         means = self._means
         level = means.settings.retry_level or FIRST_RETRY_LEVEL + times
-        row = self._begin_send_back(message, level, times)
-        try:
-            address = await means.routes.address(self.queue)
-            await requests.send_to_retry(
+
+        def send(address: str) -> Coroutine[object, object, None]:
+            return requests.send_to_retry(
                 means.client,
                 address,
                 means.group,
@@ -338,13 +330,26 @@ class Consumption:
                 level=level,
                 times=times,
             )
+
+        return await self._sent_back(message, level, times, send)
+
+    async def _sent_back(
+        self,
+        message: PulledMessage,
+        level: int,
+        times: int,
+        send: Callable[[str], Coroutine[object, object, None]],
+    ) -> bool:
+        row = self._begin_send_back(message, level, times)
+        try:
+            await send(await self._means.routes.address(self.queue))
         except RocketError as error:
             self._end_send_back(row, message, error)
             return False
         except asyncio.CancelledError:
             self._end_send_back(row, message, None)
             raise
-        means.rows.end(row, Completion(type="ok", offset=message.queue_offset))
+        self._means.rows.end(row, Completion(type="ok", offset=message.queue_offset))
         return True
 
     def _begin_send_back(self, message: PulledMessage, level: int, times: int) -> int:

@@ -14,10 +14,7 @@ class Tasks:
     """
 
     def __init__(
-        self,
-        failed: Callable[[str, BaseException], None] | None = None,
-        *,
-        name: str | None = None,
+        self, failed: Callable[[str, BaseException], None] | None = None, *, name: str | None = None
     ) -> None:
         self._failed = failed
         self._name = name

@@ -215,10 +215,7 @@ class CoreDriver:
         snapshot = self._storage.snapshot
         if snapshot is not None:
             full = msgspec.structs.replace(
-                request,
-                snapshot=snapshot,
-                prev_index=snapshot.index,
-                prev_term=snapshot.term,
+                request, snapshot=snapshot, prev_index=snapshot.index, prev_term=snapshot.term
             )
             self._transport.send(to, full)
 

@@ -215,21 +215,12 @@ class ConsumerChannel:
 
     def _end_consumer(self, consumer: Consumer, ended: str, error: str | None = None) -> None:
         del self.consumers[consumer.name]
-        told = {
-            "active_ns": consumer.active_ns,
-            "leaving_ns": consumer.leaving_ns,
-            "ended": ended,
-        }
+        told = {"active_ns": consumer.active_ns, "leaving_ns": consumer.leaving_ns, "ended": ended}
         kind: OpType = "info" if consumer.active_ns is None else "ok"
         if ended == "refused":
             kind = "fail"
         self.rows.end(
-            consumer.row,
-            Completion(
-                type=kind,
-                error=error,
-                extra={**consumer.extra, **told},
-            ),
+            consumer.row, Completion(type=kind, error=error, extra={**consumer.extra, **told})
         )
 
     # Deliveries, and what is said of them.

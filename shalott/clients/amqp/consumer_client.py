@@ -34,12 +34,7 @@ from pamqp.common import FieldTable
 from shalott.clients.amqp.channel import GUEST, AmqpChannel, Credentials
 from shalott.clients.amqp.channel_answers import ChannelEnded
 from shalott.clients.amqp.connection import Connection, Content
-from shalott.clients.amqp.consumer_channel import (
-    CORRUPTED,
-    Consumer,
-    ConsumerChannel,
-    told_in,
-)
+from shalott.clients.amqp.consumer_channel import CORRUPTED, Consumer, ConsumerChannel, told_in
 from shalott.core.client import ClientRows
 from shalott.core.consumer_generator import slot_name
 from shalott.core.errors import Definite, Indefinite
@@ -82,11 +77,7 @@ class AmqpConsumerClient:
     def __init__(self, host: str, port: int, run: ConsumerClients) -> None:
         self._run = run
         self._channel = AmqpChannel(
-            host,
-            port,
-            op_timeout_ms=run.op_timeout_ms,
-            confirms=True,
-            credentials=run.credentials,
+            host, port, op_timeout_ms=run.op_timeout_ms, confirms=True, credentials=run.credentials
         )
         self._consuming = ConsumingChannels()
         self._connected = False
@@ -375,10 +366,7 @@ class ExchangeDeclaration:
         arguments = {"alternate-exchange": self.alternate} if self.alternate else {}
         return (
             commands.Exchange.Declare(
-                exchange=self.name,
-                exchange_type=self.kind,
-                durable=True,
-                arguments=dict(arguments),
+                exchange=self.name, exchange_type=self.kind, durable=True, arguments=dict(arguments)
             ),
         )
 

@@ -190,12 +190,7 @@ class AioPika:
         channel.settler = settler
 
     async def _say(
-        self,
-        channel: _Channel,
-        settler: Settler,
-        under: Underlay,
-        tag: int,
-        verdict: Verdict,
+        self, channel: _Channel, settler: Settler, under: Underlay, tag: int, verdict: Verdict
     ) -> None:
         message = channel.messages.pop(tag, None)
         if verdict.said == "recover":

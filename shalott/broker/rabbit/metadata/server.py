@@ -41,12 +41,7 @@ from shalott.broker.rabbit.metadata.messages import (
 )
 from shalott.broker.rabbit.metadata.participant import MnesiaParticipant
 from shalott.broker.rabbit.metadata.tables import StoredRow, Tables
-from shalott.broker.rabbit.processes.messages import (
-    Failed,
-    Message,
-    NodeDownEvent,
-    NodeUp,
-)
+from shalott.broker.rabbit.processes.messages import Failed, Message, NodeDownEvent, NodeUp
 from shalott.broker.rabbit.processes.process import Process
 from shalott.broker.rabbit.processes.runtime import Caller
 

@@ -350,12 +350,7 @@ class Removal:
 
 
 def remove_dead(
-    tx: Transaction,
-    key: str,
-    me: Pid,
-    dead: tuple[Pid, ...],
-    *,
-    promotes_unsynced: bool = False,
+    tx: Transaction, key: str, me: Pid, dead: tuple[Pid, ...], *, promotes_unsynced: bool = False
 ) -> Removal:
     """Take the dead out of the row; if the master is among them, the oldest mirror that may is
     promoted: any of them with ``promotes_unsynced``, even against the policy.

@@ -123,11 +123,7 @@ class Calls:
             entry[1].set_result(answer)
 
     def deliver(
-        self,
-        process: Actor,
-        request: Message,
-        caller: Pid | None,
-        send: Callable[[Message], None],
+        self, process: Actor, request: Message, caller: Pid | None, send: Callable[[Message], None]
     ) -> None:
         """If ``process`` ends without an answer, the caller gets Failed("noproc")."""
         key = next(self._refs)

@@ -17,12 +17,7 @@ from shalott.broker.base.tasks import Tasks
 from shalott.broker.rabbit.gm import member as gm
 from shalott.broker.rabbit.gm.activity import RingMessage
 from shalott.broker.rabbit.gm.bugs import gm_bugs
-from shalott.broker.rabbit.gm.group import (
-    GroupChange,
-    GroupGone,
-    LostMembership,
-    RecordDead,
-)
+from shalott.broker.rabbit.gm.group import GroupChange, GroupGone, LostMembership, RecordDead
 from shalott.broker.rabbit.metadata.api import Metadata
 from shalott.broker.rabbit.metadata.records import GroupRow, MemberId
 from shalott.broker.rabbit.mirrored import rows

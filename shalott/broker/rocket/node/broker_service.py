@@ -100,9 +100,7 @@ class BrokerService:
         """Read what a former life left: this may take long. Raises BrokerError and OSError."""
         opened = await open_replica(env, config, book, controllers, fail)
         tables = await Tables.open(
-            env,
-            own=system_topics(config.broker),
-            epoch=lambda: opened.replica.epoch,
+            env, own=system_topics(config.broker), epoch=lambda: opened.replica.epoch
         )
         return cls(env, config, book, opened, tables, client, fail)
 

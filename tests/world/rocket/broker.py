@@ -1,7 +1,7 @@
 """A broker's port over the real store and the real wire, in virtual time.
 
 The replica is one of the tests' own, so that every outcome of a put can be had; by default it
-stores and waits for nobody.
+stores and waits for no slave.
 """
 
 from __future__ import annotations

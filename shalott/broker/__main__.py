@@ -152,10 +152,6 @@ def tell_tasks() -> None:
         task.print_stack(file=sys.stderr)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 # -- memory ----------------------------------------------------------------------------------------
 # The C library keeps what is freed below something that is still used, and a broker frees bodies
 # between small objects that stay: after a queue of 150 MB was deleted, all of it was free and
@@ -179,3 +175,7 @@ async def give_back(used: Callable[[], int]) -> None:
         if most - now >= WORTH_BYTES:
             trim(0)
             most = now
+
+
+if __name__ == "__main__":
+    sys.exit(main())

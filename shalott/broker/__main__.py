@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from shalott.broker.base.disk import OsDisk
-from shalott.broker.base.env import SystemClock, seeded_rng
+from shalott.broker.base.env import Platform, SystemClock, seeded_rng
 from shalott.broker.base.errors import BrokerError, ConfigError
 from shalott.broker.base.events import JsonlEventLog
 from shalott.broker.nodes import AnyNode, load_config, open_node
@@ -92,15 +92,14 @@ async def serve(config: NodeConfig | RocketConfig) -> int:
     try:
         disk = OsDisk(Path(config.data_dir))
         standing = MEMBER if isinstance(config, RocketConfig) else await begin_standing(disk)
-        node = await open_node(
-            config,
+        platform = Platform(
             clock=clock,
             make_rng=partial(seeded_rng, seed),
             disk=disk,
             open_events=open_events,
             starts=count_start(Path(config.data_dir)),
-            standing=standing,
         )
+        node = await open_node(config, platform, standing=standing)
         await node.start()
     except (BrokerError, OSError) as error:
         sys.stderr.write(f"broker: {config.name} can't start: {error}\n")
@@ -153,10 +152,6 @@ def tell_tasks() -> None:
         task.print_stack(file=sys.stderr)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 # -- memory ----------------------------------------------------------------------------------------
 # The C library keeps what is freed below something that is still used, and a broker frees bodies
 # between small objects that stay: after a queue of 150 MB was deleted, all of it was free and
@@ -180,3 +175,7 @@ async def give_back(used: Callable[[], int]) -> None:
         if most - now >= WORTH_BYTES:
             trim(0)
             most = now
+
+
+if __name__ == "__main__":
+    sys.exit(main())

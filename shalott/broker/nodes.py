@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 
-from shalott.broker.base.disk import Disk
-from shalott.broker.base.env import Clock, EventLog, Rng, never
+from shalott.broker.base.env import Platform
 from shalott.broker.base.errors import ConfigError
 from shalott.broker.known_bugs import check_bugs
 from shalott.broker.rabbit.config import NodeConfig
@@ -22,37 +20,12 @@ AnyNode = Node | RocketNode
 
 
 async def open_node(
-    config: NodeConfig | RocketConfig,
-    *,
-    clock: Clock,
-    make_rng: Callable[[int], Rng],
-    disk: Disk,
-    open_events: Callable[[int], Awaitable[EventLog]],
-    buggify: Callable[[str], bool] = never,
-    starts: int = 0,
-    standing: Standing = MEMBER,
+    config: NodeConfig | RocketConfig, platform: Platform, *, standing: Standing = MEMBER
 ) -> AnyNode:
     """The node that ``config`` describes; see Node.open, with ``standing``, and RocketNode.open."""
     if isinstance(config, RocketConfig):
-        return await RocketNode.open(
-            config,
-            clock=clock,
-            make_rng=make_rng,
-            disk=disk,
-            open_events=open_events,
-            buggify=buggify,
-            starts=starts,
-        )
-    return await Node.open(
-        config,
-        clock=clock,
-        make_rng=make_rng,
-        disk=disk,
-        open_events=open_events,
-        buggify=buggify,
-        starts=starts,
-        standing=standing,
-    )
+        return await RocketNode.open(config, platform)
+    return await Node.open(config, platform, standing=standing)
 
 
 # -- the configuration -----------------------------------------------------------------------------

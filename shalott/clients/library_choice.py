@@ -48,24 +48,19 @@ class JavaParameters(msgspec.Struct, frozen=True, kw_only=True):
     """How users of the Java client set it."""
 
     java_version: Annotated[
-        str,
-        msgspec.Meta(description="Release of the Java client: the system's, or a pinned one."),
+        str, msgspec.Meta(description="Release of the Java client: the system's, or a pinned one.")
     ] = ""
     java_retries: Annotated[
-        int,
-        msgspec.Meta(ge=0, le=16, description="Java: retryTimesWhenSendFailed."),
+        int, msgspec.Meta(ge=0, le=16, description="Java: retryTimesWhenSendFailed.")
     ] = 2
     java_again: Annotated[
-        bool,
-        msgspec.Meta(description="Java: retryAnotherBrokerWhenNotStoreOK."),
+        bool, msgspec.Meta(description="Java: retryAnotherBrokerWhenNotStoreOK.")
     ] = False
     java_timeout_ms: Annotated[
-        int,
-        msgspec.Meta(ge=100, description="Java: sendMsgTimeout, of all attempts of a send."),
+        int, msgspec.Meta(ge=100, description="Java: sendMsgTimeout, of all attempts of a send.")
     ] = 3000
     java_transactions: Annotated[
-        float,
-        msgspec.Meta(ge=0, le=1, description="Java: share of sends that are transactions."),
+        float, msgspec.Meta(ge=0, le=1, description="Java: share of sends that are transactions.")
     ] = 0.0
 
 

@@ -175,7 +175,7 @@ def test_our_04_a_change_to_a_row_that_has_moved_on_is_written_blindly(on: bool)
         try:
             await world.boot()
             member = world.servers["n2"].me
-            leader = world.servers["n2"].leader
+            leader = world.servers["n2"].participant.leader
             assert leader is not None
             runtime = world.board.runtimes["n2"]
 

@@ -129,7 +129,7 @@ class Scene:
                 found = self.rows(*fs)
                 if sum(row["complete_ns"] is not None or not ended for row in found) >= count:
                     return found
-                await asyncio.sleep(0.002)  # rows are written between operations: nobody is told
+                await asyncio.sleep(0.002)  # rows are written between operations: no event says it
 
 
 async def later(seconds: float) -> None:

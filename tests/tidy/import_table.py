@@ -71,7 +71,10 @@ ROOMS: tuple[Room, ...] = (
     Room("nemesis", ("core", "cluster"), ("msgspec",)),
     Room(
         "clients",
-        ("core", "checkers", "cluster", "cluster.systems.record", "broker.rocket.remoting"),
+        (
+            *("core", "checkers", "cluster", "cluster.systems.record"),
+            *("broker.base", "broker.rocket.remoting"),
+        ),
         ("msgspec", "pamqp", "pika", "aio_pika", "rocketmq", "tenacity"),
     ),
     Room(

@@ -1,4 +1,4 @@
-"""The parts of a node's Env for tests: clocks, event logs, and a disk that nobody may use."""
+"""The parts of a node's Env for tests: clocks, event logs, and a disk that no code may use."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Events:
 
 
 class NoEvents:
-    """An event log that nobody reads."""
+    """An event log that keeps nothing."""
 
     def emit(self, *args: Any, **more: Any) -> None:
         pass

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from shalott.broker.base.disk import Disk
+from shalott.broker.base.files import begin_life
 
 
 class Clock(Protocol):
@@ -89,6 +90,33 @@ class Env:
     def has_bug(self, bug: str) -> bool:
         """Whether the historical bug with this id is switched on."""
         return bug in self.bugs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    """What a node is started on. The callables get the incarnation; ``starts`` is how often the
+    machine has started the node (broker/base/files.py).
+    """
+
+    clock: Clock
+    make_rng: Callable[[int], Rng]
+    disk: Disk
+    open_events: Callable[[int], Awaitable[EventLog]]
+    buggify: Callable[[str], bool] = never
+    starts: int = 0
+
+    async def begin_life(self, node_id: str, bugs: tuple[str, ...]) -> Env:
+        incarnation = await begin_life(self.disk, self.starts)
+        return Env(
+            node_id,
+            incarnation,
+            self.clock,
+            self.make_rng(incarnation),
+            self.disk,
+            await self.open_events(incarnation),
+            bugs=bugs,
+            buggify=self.buggify,
+        )
 
 
 def seeded_rng(seed: int, incarnation: int) -> Rng:

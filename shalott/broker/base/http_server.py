@@ -16,6 +16,7 @@ import h11
 from shalott.broker.base.errors import cannot_listen
 from shalott.broker.base.http_api import ApiError, Request, Response, bad_request
 from shalott.broker.base.listener import listen
+from shalott.broker.base.tasks import Tasks
 
 log = logging.getLogger("shalott.broker.management")
 
@@ -37,7 +38,7 @@ class ManagementServer:
         self._host = host
         self._port = port
         self._server: asyncio.Server | None = None
-        self._serving: dict[asyncio.Task[None], None] = {}
+        self._serving = Tasks()
 
     @property
     def port(self) -> int:
@@ -56,18 +57,13 @@ class ManagementServer:
         """Stop listening and cut off those who are being served."""
         if self._server is not None:
             self._server.close()
-        serving = list(self._serving)
-        for task in serving:
-            task.cancel()
-        await asyncio.gather(*serving, return_exceptions=True)
+        await self._serving.end()
         if self._server is not None:
             await self._server.wait_closed()
             self._server = None
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._serve(reader, writer), name="management connection")
-        self._serving[task] = None
-        task.add_done_callback(lambda done: self._serving.pop(done, None))
+        self._serving.start(self._serve(reader, writer), "management connection")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 
 import msgspec
 
 from shalott.broker.base.env import Env
 from shalott.broker.base.errors import DiskFull
+from shalott.broker.base.tasks import Tasks
 from shalott.broker.raft import api
 from shalott.broker.raft.api import Role, Snapshot
 from shalott.broker.raft.applier import BATCH_BYTES, Applier, fail
@@ -54,7 +55,7 @@ class CoreDriver:
         self._watcher = watcher
         self._snapshot_threshold = snapshot_threshold
         self._snapshot: Snapshot | None = None
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks = Tasks(lambda name, error: self._fail(f"{name}: {error!r}"))
         self._writer = LogWriter(storage, lambda mark: self.happened(api.Persisted(mark)))
         self.news = News(core, self.applier)
         self._settling = False
@@ -68,17 +69,14 @@ class CoreDriver:
         self.is_running = True
         await self._transport.start(self._received)
         self._alarm.set(self.core.next_tick_ms, self._now_ms())
-        self._spawn(self._writer.run(), "raft flush")
+        self._tasks.start(self._writer.run(), "raft flush")
 
     async def stop(self) -> None:
         """What was proposed and is not committed stays undecided."""
         self.is_running = False
         self._alarm.stop()
         self._end_waiting("the node stops")
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.end()
         await self._transport.stop()
 
     def _fail(self, reason: str) -> None:
@@ -96,16 +94,6 @@ class CoreDriver:
         reads, self.reads = self.reads, {}
         for done in reads.values():
             fail(done, ProposalTimeout(reason))
-
-    def _spawn(self, work: Coroutine[object, object, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._tasks[task] = None
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        del self._tasks[task]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._fail(f"{task.get_name()}: {error!r}")
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -146,7 +134,7 @@ class CoreDriver:
             self.applier.loaded(list(entries), self.core.commit_index)
             self.settle()
 
-        self._spawn(load(), "raft load to apply")
+        self._tasks.start(load(), "raft load to apply")
 
     async def _load_to_send(self, load: api.Load) -> None:
         entries = await self._storage.load(load.first, load.max_bytes)
@@ -187,7 +175,7 @@ class CoreDriver:
             case api.SendSnapshot(to, request):
                 self._send_snapshot(to, request)
             case api.Load():
-                self._spawn(self._load_to_send(action), "raft load to send")
+                self._tasks.start(self._load_to_send(action), "raft load to send")
             case api.Refused():
                 self._submitting = action
             case api.ReadReady(number, index):
@@ -227,10 +215,7 @@ class CoreDriver:
         snapshot = self._storage.snapshot
         if snapshot is not None:
             full = msgspec.structs.replace(
-                request,
-                snapshot=snapshot,
-                prev_index=snapshot.index,
-                prev_term=snapshot.term,
+                request, snapshot=snapshot, prev_index=snapshot.index, prev_term=snapshot.term
             )
             self._transport.send(to, full)
 

@@ -13,13 +13,7 @@ A leader that no quorum answered for as long as a follower would wait for a lead
 from __future__ import annotations
 
 from shalott.broker.raft import heartbeats, leader
-from shalott.broker.raft.api import (
-    Send,
-    TakeLeadership,
-    VoteRequest,
-    VoteResponse,
-    VoteResult,
-)
+from shalott.broker.raft.api import Send, TakeLeadership, VoteRequest, VoteResponse, VoteResult
 from shalott.broker.raft.state import Ballot, SelfVote, State
 
 NAIVE_BUGS = ("KB-DL-03", "KB-DL-14")  # naive_election, isolated_follower_never_recovers

@@ -13,7 +13,7 @@ import os
 import struct
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from pamqp import commands, frame
@@ -87,7 +87,7 @@ class Connection(asyncio.Protocol):
         self._buffer = bytearray()
         self._events: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
-        self._contents: dict[int, _PartialContent] = {}  # by channel
+        self._contents = _Contents()
         self._receivers: dict[int, Receiver] = {}  # of the channels but 1, by number
         self._heartbeat_s = 0.0
         self._heard_at = 0.0
@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
     def detach(self, channel: int) -> None:
         """The channel is closed, or of no interest any more in a connection that ends."""
         self._receivers.pop(channel, None)
-        self._contents.pop(channel, None)
+        self._contents.drop(channel)
 
     def send(self, *methods: Frame, channel: int = CHANNEL) -> None:
         """Send methods on a channel."""
@@ -168,7 +168,9 @@ class Connection(asyncio.Protocol):
         heartbeat_s = min(tune.heartbeat or HEARTBEAT_S, HEARTBEAT_S)
         tune_ok = commands.Connection.TuneOk(tune.channel_max, self.frame_max, heartbeat_s)
         self._write(frame.marshal(tune_ok, 0) + frame.marshal(commands.Connection.Open(vhost), 0))
-        self._start_heartbeats(heartbeat_s)
+        self._heartbeat_s = heartbeat_s
+        if heartbeat_s > 0:
+            self._beat()
         await self._expect(commands.Connection.OpenOk)
 
     # What the event loop calls.
@@ -182,7 +184,7 @@ class Connection(asyncio.Protocol):
         self._heard_at = asyncio.get_running_loop().time()
         self._buffer += data
         try:
-            while (received := self._take_frame()) is not None:
+            while (received := _take_frame(self._buffer, self.frame_max)) is not None:
                 self._handle(*received)
         except (PAMQPException, ValueError, struct.error, LookupError, TypeError) as error:
             self.abort(f"the server sent what is not AMQP: {error}")
@@ -227,22 +229,6 @@ class Connection(asyncio.Protocol):
             self._events.append(event)
             self._wake()
 
-    def _take_frame(self) -> tuple[int, object] | None:
-        """One whole frame off the buffer."""
-        buffer = self._buffer
-        if buffer[:4] == b"AMQP":
-            raise ValueError("it speaks another version of the protocol")
-        if len(buffer) < _FRAME_HEAD_BYTES:
-            return None
-        size = _FRAME_HEAD_BYTES + _FRAME_HEAD.unpack_from(buffer)[2] + 1
-        if size > self.frame_max + FRAME_OVERHEAD_BYTES:
-            raise ValueError(f"a frame of {size} bytes")
-        if len(buffer) < size:
-            return None
-        _, channel, value = frame.unmarshal(bytes(buffer[:size]))
-        del buffer[:size]
-        return channel, value
-
     def _handle(self, channel: int, value: object) -> None:
         match value:
             case Heartbeat():
@@ -259,32 +245,15 @@ class Connection(asyncio.Protocol):
                 self.blocked = None
                 self.on_blocked(None)
             case commands.Basic.GetOk() | commands.Basic.Return() | commands.Basic.Deliver():
-                self._contents[channel] = _PartialContent(value)
+                self._contents.begin(channel, value)
             case ContentHeader() | ContentBody():
-                self._add_content(channel, value)
+                content = self._contents.add(channel, value)
+                if content is not None:
+                    self._push(channel, content)
             case Frame():
                 self._push(channel, value)
             case _:
                 raise ValueError(f"an unexpected frame {value!r} on channel {channel}")
-
-    def _add_content(self, channel: int, value: ContentHeader | ContentBody) -> None:
-        content = self._contents.get(channel)
-        if content is None:
-            raise ValueError("content without a method")
-        if isinstance(value, ContentHeader):
-            content.missing_bytes = value.body_size
-            content.properties = value.properties
-        else:
-            content.body += value.value
-            content.missing_bytes -= len(value.value)
-        if content.missing_bytes <= 0:
-            del self._contents[channel]
-            self._push(channel, Content(content.method, bytes(content.body), content.properties))
-
-    def _start_heartbeats(self, heartbeat_s: float) -> None:
-        self._heartbeat_s = heartbeat_s
-        if heartbeat_s > 0:
-            self._beat()
 
     def _beat(self) -> None:
         """Twice an interval: send a heartbeat; give up on a server silent for two intervals."""
@@ -298,16 +267,57 @@ class Connection(asyncio.Protocol):
         self._timer = loop.call_later(self._heartbeat_s / 2, self._beat)
 
 
+class _Contents:
+    """Messages whose frames are still arriving, by channel."""
+
+    def __init__(self) -> None:
+        self._partial: dict[int, _PartialContent] = {}
+
+    def begin(self, channel: int, method: Frame) -> None:
+        self._partial[channel] = _PartialContent(method)
+
+    def drop(self, channel: int) -> None:
+        self._partial.pop(channel, None)
+
+    def add(self, channel: int, value: ContentHeader | ContentBody) -> Content | None:
+        """The message, if it is whole now."""
+        content = self._partial.get(channel)
+        if content is None:
+            raise ValueError("content without a method")
+        if isinstance(value, ContentHeader):
+            content.missing_bytes = value.body_size
+            content.properties = value.properties
+        else:
+            content.body += value.value
+            content.missing_bytes -= len(value.value)
+        if content.missing_bytes > 0:
+            return None
+        del self._partial[channel]
+        return Content(content.method, bytes(content.body), content.properties)
+
+
+@dataclass(slots=True)
 class _PartialContent:
-    """A message whose frames are still arriving."""
+    method: Frame
+    properties: commands.Basic.Properties | None = None
+    body: bytearray = field(default_factory=bytearray)
+    missing_bytes: int = 0
 
-    __slots__ = ("body", "method", "missing_bytes", "properties")
 
-    def __init__(self, method: Frame) -> None:
-        self.method = method
-        self.properties: commands.Basic.Properties | None = None
-        self.body = bytearray()
-        self.missing_bytes = 0
+def _take_frame(buffer: bytearray, frame_max: int) -> tuple[int, object] | None:
+    """One whole frame off the buffer."""
+    if buffer[:4] == b"AMQP":
+        raise ValueError("it speaks another version of the protocol")
+    if len(buffer) < _FRAME_HEAD_BYTES:
+        return None
+    size = _FRAME_HEAD_BYTES + _FRAME_HEAD.unpack_from(buffer)[2] + 1
+    if size > frame_max + FRAME_OVERHEAD_BYTES:
+        raise ValueError(f"a frame of {size} bytes")
+    if len(buffer) < size:
+        return None
+    _, channel, value = frame.unmarshal(bytes(buffer[:size]))
+    del buffer[:size]
+    return channel, value
 
 
 def _name(event: Event) -> str:

@@ -1,10 +1,8 @@
 """ConsumerChannel: one channel with consumers: what it is given, what it says of it, how it ends.
 
 Deliveries are recorded as they are read and settled as the channel's ``Settling`` says, by timers
-of the event loop. A settlement has no answer: its row is open until a passive queue.declare that
-was sent behind it has come back, which the queue's master answers; one such question a while serves
-all that was said before it. Once the client sees the end of its channel, of any kind, nothing
-is settled any more, and what is still open stays indefinite.
+of the event loop, and proved as channel_answers.py says. Once the client sees the end of its
+channel, of any kind, nothing is settled any more, and what is still open stays indefinite.
 
 What was delivered before the answer to basic.recover is the server's again: the server had sent it
 before it took everything back.
@@ -13,7 +11,6 @@ before it took everything back.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -22,13 +19,13 @@ from pamqp import commands
 from pamqp.base import Frame
 from pamqp.common import FieldTable
 
+from shalott.clients.amqp.channel_answers import OutstandingRpcs, Proofs
 from shalott.clients.amqp.connection import Connection, Content, Event
 from shalott.core.client import ClientRows
 from shalott.core.message_body import decode_body
 from shalott.core.op import Completion, OpType
 from shalott.core.subscription import PLAIN, Settling, Subscription, Verdict
 
-PROOF_S = 0.05  # so long a settlement waits for others before the question that proves it
 _CONSUME = commands.Basic.Consume.index
 
 
@@ -53,14 +50,15 @@ class ConsumerChannel:
     _highest: int = 0  # delivery tag
     _no_ack: dict[str, bool] = field(default_factory=dict)  # by consumer, ended ones too
     _queues: dict[str, str] = field(default_factory=dict)
-    _due: list[tuple[float, int, Verdict]] = field(default_factory=list)  # (at, tag, what)
-    _timer: asyncio.TimerHandle | None = None
+    _due: DueVerdicts = field(init=False)
     _proofs: Proofs = field(init=False)
-    _waiters: list[Waiter] = field(default_factory=list)
+    _rpcs: OutstandingRpcs = field(init=False)
     _recovering: int | None = None  # row
 
     def __post_init__(self) -> None:
+        self._due = DueVerdicts(self._say_if_unsettled)
         self._proofs = Proofs(self.rows, self._send, self._close_if_idle)
+        self._rpcs = OutstandingRpcs(self._send)
 
     # What the client asks of it.
 
@@ -71,17 +69,17 @@ class ConsumerChannel:
         self._row = self.rows.begin("channel", "", told)
         if self.connection.lost is not None:
             self.lost(self.connection.lost)
-        await self._ask(commands.Channel.Open(), commands.Channel.OpenOk)
+        await self._rpcs.call(commands.Channel.Open(), commands.Channel.OpenOk)
 
     async def consume(self, queue: str, wanted: Subscription) -> None:
         """Raises ChannelEnded: refused, if the server had something against it."""
         if wanted.per_channel and wanted.prefetch and not self.consumers and not self.limit:
             self.limit = wanted.prefetch
             qos = commands.Basic.Qos(prefetch_count=self.limit, global_=True)
-            await self._ask(qos, commands.Basic.QosOk)
+            await self._rpcs.call(qos, commands.Basic.QosOk)
         elif not self.limit:
             qos = commands.Basic.Qos(prefetch_count=wanted.prefetch)
-            await self._ask(qos, commands.Basic.QosOk)
+            await self._rpcs.call(qos, commands.Basic.QosOk)
         consumer = self._begin(queue, wanted)
         arguments: FieldTable = {}
         if wanted.priority:
@@ -95,12 +93,12 @@ class ConsumerChannel:
             exclusive=wanted.exclusive,
             arguments=arguments,
         )
-        await self._ask(method, commands.Basic.ConsumeOk, consumer.name)
+        await self._rpcs.call(method, commands.Basic.ConsumeOk, consumer.name)
 
     async def cancel(self, consumer: Consumer) -> None:
         """Raises ChannelEnded."""
         consumer.leaving_ns = self.rows.now_ns()
-        await self._ask(
+        await self._rpcs.call(
             commands.Basic.Cancel(consumer_tag=consumer.name),
             commands.Basic.CancelOk,
             consumer.name,
@@ -162,11 +160,11 @@ class ConsumerChannel:
                 self._end("channel-closed", text, caused_by)
             case commands.Basic.ConsumeOk() | commands.Basic.CancelOk():
                 self._began_or_ended(event)
-                self._tell(event, event.consumer_tag)
+                self._rpcs.answered(event, event.consumer_tag)
             case Content():
                 pass  # nothing is published here
             case _:
-                self._tell(event, None)
+                self._rpcs.answered(event, None)
 
     def lost(self, reason: str) -> None:
         self._end("lost", reason)
@@ -217,21 +215,12 @@ class ConsumerChannel:
 
     def _end_consumer(self, consumer: Consumer, ended: str, error: str | None = None) -> None:
         del self.consumers[consumer.name]
-        told = {
-            "active_ns": consumer.active_ns,
-            "leaving_ns": consumer.leaving_ns,
-            "ended": ended,
-        }
+        told = {"active_ns": consumer.active_ns, "leaving_ns": consumer.leaving_ns, "ended": ended}
         kind: OpType = "info" if consumer.active_ns is None else "ok"
         if ended == "refused":
             kind = "fail"
         self.rows.end(
-            consumer.row,
-            Completion(
-                type=kind,
-                error=error,
-                extra={**consumer.extra, **told},
-            ),
+            consumer.row, Completion(type=kind, error=error, extra={**consumer.extra, **told})
         )
 
     # Deliveries, and what is said of them.
@@ -267,31 +256,15 @@ class ConsumerChannel:
         if verdict.after_ms <= 0 and self._recovering is None:
             self._say(tag, verdict)
         else:
-            at_s = asyncio.get_running_loop().time() + verdict.after_ms / 1000
-            heappush(self._due, (at_s, tag, verdict))  # no two have one tag
-            self._wind()
+            self._due.add(tag, verdict)
 
-    def _wind(self) -> None:
-        """See that the earliest of what is due is said in time."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._due and self._recovering is None and self.ended is None:
-            loop = asyncio.get_running_loop()
-            delay_s = max(0.0, self._due[0][0] - loop.time())
-            self._timer = loop.call_later(delay_s, self._say_what_is_due)
-
-    def _say_what_is_due(self) -> None:
-        self._timer = None
-        now_s = asyncio.get_running_loop().time() + 1e-6
-        while self._due and self._due[0][0] <= now_s and self._recovering is None:
-            _, tag, verdict = heappop(self._due)
-            if tag in self.unsettled:
-                self._say(tag, verdict)
-        self._wind()
+    def _say_if_unsettled(self, tag: int, verdict: Verdict) -> None:
+        if tag in self.unsettled:
+            self._say(tag, verdict)
 
     def _say(self, tag: int, verdict: Verdict) -> None:
         if verdict.said == "recover":
+            self._due.is_held = True
             told = {"channel": self.name, "upto": self._highest}
             self._recovering = self.rows.begin("recover", "", told)
             self._send(commands.Basic.Recover(requeue=True))
@@ -319,14 +292,13 @@ class ConsumerChannel:
         self._recovering = None
         self.unsettled.clear()
         self._due.clear()
-        self._wind()
         self._close_if_idle()
 
     # Its end.
 
     def _close_if_idle(self) -> None:
         """No consumer is left here, and nothing more will be said."""
-        quiet = not self.consumers and self._proofs.are_given and not self._waiters
+        quiet = not self.consumers and self._proofs.are_given and not self._rpcs.waiters
         waits = any(not delivery.kept for delivery in self.unsettled.values())
         if quiet and not waits and self._made and self._recovering is None:
             self.close()
@@ -335,8 +307,7 @@ class ConsumerChannel:
         if self.ended is not None:
             return
         self.ended = ended
-        if self._timer is not None:
-            self._timer.cancel()
+        self._due.end()
         why = error or ended
         self._proofs.end(why)
         if self._recovering is not None:
@@ -346,32 +317,9 @@ class ConsumerChannel:
             self._end_consumer(consumer, "refused" if refused else ended, error)
         told = {"channel": self.name, "connection": self.connection_name, "ended": ended}
         self.rows.end(self._row, Completion(type="ok", error=error, extra=told))
-        for waiter in self._waiters:
-            if not waiter.future.done():
-                refused = caused_by == waiter.index
-                waiter.future.set_exception(ChannelEnded(why, refused=refused))
+        self._rpcs.end(ended, why, caused_by)
         self._proofs.refuse(why)
         self.on_end(self)
-
-    # Asking.
-
-    async def _ask(self, method: Frame, kind: type[Frame], tag: str | None = None) -> None:
-        if self.ended is not None:
-            raise ChannelEnded(self.ended, refused=False)
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiter = Waiter(kind, method.index, future, tag)
-        self._waiters.append(waiter)
-        self._send(method)
-        try:
-            await future
-        finally:
-            self._waiters.remove(waiter)
-
-    def _tell(self, event: Event, tag: str | None) -> None:
-        for waiter in self._waiters:
-            if isinstance(event, waiter.kind) and waiter.tag == tag and not waiter.future.done():
-                waiter.future.set_result(None)
-                return
 
     def _send(self, *methods: Frame) -> None:
         self.connection.send(*methods, channel=self.number)
@@ -381,100 +329,49 @@ CORRUPTED = "corrupted"
 
 
 @dataclass(slots=True, eq=False)
-class Proofs:
-    """Settlements that no answer has proved yet, and the questions that will; see above. ``idle``
-    is called when there may be none left."""
+class DueVerdicts:
+    """What is to be said of deliveries later, by a timer. ``is_held``: while the server recovers,
+    nothing is said.
+    """
 
-    rows: ClientRows
-    send: Callable[..., None]
-    idle: Callable[[], None]
-    _cut_off: dict[str, None] = field(default_factory=dict)  # queues whose consumer was cancelled
-    _unproved: dict[int, tuple[str, ...]] = field(default_factory=dict)  # row -> its queues
+    say: Callable[[int, Verdict], None]
+    is_held: bool = False
+    _due: list[tuple[float, int, Verdict]] = field(default_factory=list)  # (at, tag, what)
     _timer: asyncio.TimerHandle | None = None
-    _questions: deque[Question] = field(default_factory=deque)
 
-    @property
-    def are_given(self) -> bool:
-        return not (self._unproved or self._questions)
+    def add(self, tag: int, verdict: Verdict) -> None:
+        at_s = asyncio.get_running_loop().time() + verdict.after_ms / 1000
+        heappush(self._due, (at_s, tag, verdict))  # no two have one tag
+        self._wind()
 
-    def want(self, row: int, queues: tuple[str, ...]) -> None:
-        """The settlement of this row was sent."""
-        if any(queue in self._cut_off for queue in queues):
-            error = "the consumer had been cancelled by the server"
-            self.rows.end(row, Completion(type="info", error=error))
-            self.idle()
-            return
-        self._unproved[row] = queues
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(PROOF_S, self._ask)
+    def clear(self) -> None:
+        """The server has recovered: what was due is its again."""
+        self.is_held = False
+        self._due.clear()
+        self._wind()
 
-    def subscribed(self, queue: str) -> None:
-        self._cut_off.pop(queue, None)
-
-    def cut_off(self, queue: str) -> None:
-        """The server cancelled its consumer: nothing said of it can be proved by asking."""
-        self._cut_off[queue] = None
-        for row, queues in list(self._unproved.items()):
-            if queue in queues:
-                del self._unproved[row]
-                error = "the consumer was cancelled by the server"
-                self.rows.end(row, Completion(type="info", error=error))
-
-    async def look(self, queue: str) -> int:
-        """How many messages are ready in ``queue``. Raises ChannelEnded."""
-        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        question = Question([], 1, answered=answered)
-        self._questions.append(question)
-        self.send(commands.Queue.Declare(queue=queue, passive=True))
-        await answered
-        return question.ready
-
-    def _ask(self) -> None:
-        self._timer = None
-        queues = dict.fromkeys(queue for own in self._unproved.values() for queue in own)
-        if not queues:
-            self.idle()
-            return
-        self._questions.append(Question(list(self._unproved), len(queues)))
-        self.send(*(commands.Queue.Declare(queue=queue, passive=True) for queue in queues))
-        self._unproved = {}
-
-    def answered(self, event: commands.Queue.DeclareOk) -> None:
-        if not self._questions:
-            return
-        question = self._questions[0]
-        question.missing -= 1
-        question.ready = int(event.message_count or 0)
-        if question.missing:
-            return
-        self._questions.popleft()
-        for row in question.rows:
-            self.rows.end(row)
-        if question.answered is not None and not question.answered.done():
-            question.answered.set_result(None)
-        self.idle()
-
-    def end(self, why: str) -> None:
-        """The channel has ended: what is still open stays indefinite."""
+    def end(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        asked = [row for question in self._questions for row in question.rows]
-        for row in (*asked, *self._unproved):
-            self.rows.end(row, Completion(type="info", error=why))
+        self.is_held = True
 
-    def refuse(self, why: str) -> None:
-        """Let those who look know it."""
-        for question in self._questions:
-            if question.answered is not None and not question.answered.done():
-                question.answered.set_exception(ChannelEnded(why, refused=False))
+    def _wind(self) -> None:
+        """See that the earliest of what is due is said in time."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._due and not self.is_held:
+            loop = asyncio.get_running_loop()
+            delay_s = max(0.0, self._due[0][0] - loop.time())
+            self._timer = loop.call_later(delay_s, self._say_what_is_due)
 
-
-class ChannelEnded(Exception):
-    """The channel ended before it answered. ``refused``: by the method that was sent last."""
-
-    def __init__(self, text: str, *, refused: bool) -> None:
-        super().__init__(text)
-        self.refused = refused
+    def _say_what_is_due(self) -> None:
+        self._timer = None
+        now_s = asyncio.get_running_loop().time() + 1e-6
+        while self._due and self._due[0][0] <= now_s and not self.is_held:
+            _, tag, verdict = heappop(self._due)
+            self.say(tag, verdict)
+        self._wind()
 
 
 @dataclass(slots=True, eq=False)
@@ -497,26 +394,6 @@ class Unsettled:
     queue: str
     value: int | None
     kept: bool
-
-
-@dataclass(slots=True, eq=False)
-class Question:
-    """Passive declares that were sent together; the rows that their answers prove."""
-
-    rows: list[int]
-    missing: int  # answers
-    ready: int = 0  # messages, by the last answer
-    answered: asyncio.Future[None] | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Waiter:
-    """A task that waits for an answer of that kind. ``index``: of the method that was sent."""
-
-    kind: type[Frame]
-    index: int
-    future: asyncio.Future[None]
-    tag: str | None = None
 
 
 def settlement_of(tag: int, verdict: Verdict) -> Frame:

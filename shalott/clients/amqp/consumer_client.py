@@ -32,14 +32,9 @@ from pamqp.base import Frame
 from pamqp.common import FieldTable
 
 from shalott.clients.amqp.channel import GUEST, AmqpChannel, Credentials
+from shalott.clients.amqp.channel_answers import ChannelEnded
 from shalott.clients.amqp.connection import Connection, Content
-from shalott.clients.amqp.consumer_channel import (
-    CORRUPTED,
-    ChannelEnded,
-    Consumer,
-    ConsumerChannel,
-    told_in,
-)
+from shalott.clients.amqp.consumer_channel import CORRUPTED, Consumer, ConsumerChannel, told_in
 from shalott.core.client import ClientRows
 from shalott.core.consumer_generator import slot_name
 from shalott.core.errors import Definite, Indefinite
@@ -82,39 +77,25 @@ class AmqpConsumerClient:
     def __init__(self, host: str, port: int, run: ConsumerClients) -> None:
         self._run = run
         self._channel = AmqpChannel(
-            host,
-            port,
-            op_timeout_ms=run.op_timeout_ms,
-            confirms=True,
-            credentials=run.credentials,
+            host, port, op_timeout_ms=run.op_timeout_ms, confirms=True, credentials=run.credentials
         )
-        self._rows: ClientRows | None = None
-        self._channels: list[ConsumerChannel] = []
-        self._connection_name = ""
-        self._opened = 0  # channels of the connection
+        self._consuming = ConsumingChannels()
         self._connected = False
         self._blocked: int | None = None  # row
 
     # The protocols of core/client.py.
 
     def record_in(self, recorder: Recorder, process: int, node: str) -> None:
-        self._rows = ClientRows(recorder, process, node)
+        self._consuming.rows = ClientRows(recorder, process, node)
 
     @property
     def holds(self) -> tuple[str, ...]:
-        return tuple(
-            slot_name(consumer.queue, consumer.wanted.slot)
-            for channel in self._channels
-            for consumer in channel.consumers.values()
-            if consumer.leaving_ns is None
-        )
+        return self._consuming.holds
 
     async def open(self) -> None:
         await self._channel.open()
         self._connected = True
-        self._opened = 0
-        process = self._rows.process if self._rows is not None else 0
-        self._connection_name = f"{process}.{next(self._run.numbers)}"
+        self._consuming.begin(next(self._run.numbers))
         connection = await self._channel.ready()
         connection.on_blocked = self._on_blocked
 
@@ -143,11 +124,11 @@ class AmqpConsumerClient:
         return {
             "enqueue": self._enqueue,
             "dequeue": self._dequeue,
-            "subscribe": self._subscribe,
-            "unsubscribe": self._unsubscribe,
-            "close-channel": self._close_channel,
+            "subscribe": self._consuming.subscribe,
+            "unsubscribe": self._consuming.unsubscribe,
+            "close-channel": self._consuming.close_channel,
             "hang-up": self._hang_up,
-            "look": self._look,
+            "look": self._consuming.look,
             "delete-queue": self._delete_queue,
             "declare-queue": self._declare,
             "declare-exchange": self._declare,
@@ -209,88 +190,14 @@ class AmqpConsumerClient:
             extra=told_in(event.properties) if event.properties is not None else {},
         )
 
-    # Consuming.
-
-    async def _subscribe(self, connection: Connection, invocation: Invocation) -> Completion:
-        wanted = subscription_of(invocation.extra)
-        if self._find(invocation.key, wanted.slot) is not None:
-            raise Definite("there is one already")
-        channel = self._channels[-1] if wanted.join and self._channels else None
-        if channel is None:
-            channel = await self._open_channel(connection, wanted)
-        await channel.consume(invocation.key, wanted)
-        return Completion(type="ok")
-
-    async def _open_channel(self, connection: Connection, wanted: Subscription) -> ConsumerChannel:
-        assert self._rows is not None, "who consumes records"
-        self._opened += 1
-        channel = ConsumerChannel(
-            connection,
-            self._rows,
-            f"{self._connection_name}.{self._opened}",
-            self._connection_name,
-            wanted.settling,
-            self._channel_ended,
-        )
-        self._channels.append(channel)
-        await channel.open()
-        return channel
-
-    async def _unsubscribe(self, connection: Connection, invocation: Invocation) -> Completion:
-        if not invocation.key:
-            for channel in list(self._channels):
-                for consumer in list(channel.consumers.values()):
-                    await channel.cancel(consumer)
-                channel.close()
-            return Completion(type="ok")
-        channel, consumer = self._held(invocation)
-        await channel.cancel(consumer)
-        return Completion(type="ok")
-
-    async def _close_channel(self, connection: Connection, invocation: Invocation) -> Completion:
-        channel, _ = self._held(invocation)
-        channel.close()
-        return Completion(type="ok")
-
     async def _hang_up(self, connection: Connection, invocation: Invocation) -> Completion:
         self._drop_channels("hung-up")
         self._channel.hang_up()
         self._connected = False
         return Completion(type="ok")
 
-    async def _look(self, connection: Connection, invocation: Invocation) -> Completion:
-        for channel in list(self._channels):
-            channel.settle_all_from_now()
-        channel, _ = self._held(invocation)
-        ready = await channel.look(invocation.key)
-        unsettled = sum(
-            delivery.queue == invocation.key
-            for channel in self._channels
-            for delivery in channel.unsettled.values()
-        )
-        if ready or unsettled:
-            raise Definite(f"{ready} ready, {unsettled} unsettled")
-        return Completion(type="ok")
-
-    def _held(self, invocation: Invocation) -> tuple[ConsumerChannel, Consumer]:
-        found = self._find(invocation.key, int((invocation.extra or {}).get("slot", 0)))
-        if found is None:
-            raise Definite("there is no such consumer")
-        return found
-
-    def _find(self, queue: str, slot: int) -> tuple[ConsumerChannel, Consumer] | None:
-        for channel in self._channels:
-            consumer = channel.find(queue, slot)
-            if consumer is not None:
-                return channel, consumer
-        return None
-
-    def _channel_ended(self, channel: ConsumerChannel) -> None:
-        self._channels.remove(channel)
-
     def _drop_channels(self, why: str) -> None:
-        for channel in list(self._channels):
-            channel.drop(why)
+        self._consuming.drop(why)
         self._on_blocked(None, "info")
 
     # Declaring.
@@ -310,14 +217,117 @@ class AmqpConsumerClient:
         await self._channel.answer(connection, (_ANSWERS[type(method)],), method.index)
 
     def _on_blocked(self, why: str | None, kind: OpType = "ok") -> None:
-        if self._rows is None:
+        rows = self._consuming.rows
+        if rows is None:
             return
         if self._blocked is not None:
-            self._rows.end(self._blocked, Completion(type=kind))
+            rows.end(self._blocked, Completion(type=kind))
             self._blocked = None
         if why is not None:
-            told = {"why": why, "connection": self._connection_name}
-            self._blocked = self._rows.begin("blocked", "", told)
+            told = {"why": why, "connection": self._consuming.connection_name}
+            self._blocked = rows.begin("blocked", "", told)
+
+
+class ConsumingChannels:
+    """The channels with consumers of one connection after the other."""
+
+    def __init__(self) -> None:
+        self.rows: ClientRows | None = None
+        self.channels: list[ConsumerChannel] = []
+        self.connection_name = ""
+        self._opened = 0  # channels of the connection
+
+    def begin(self, number: int) -> None:
+        """A connection is open, of the run's that number."""
+        self._opened = 0
+        process = self.rows.process if self.rows is not None else 0
+        self.connection_name = f"{process}.{number}"
+
+    @property
+    def holds(self) -> tuple[str, ...]:
+        """Names of the places whose consumers are not about to leave."""
+        return tuple(
+            slot_name(consumer.queue, consumer.wanted.slot)
+            for channel in self.channels
+            for consumer in channel.consumers.values()
+            if consumer.leaving_ns is None
+        )
+
+    def drop(self, why: str) -> None:
+        """The client ends the connection itself."""
+        for channel in list(self.channels):
+            channel.drop(why)
+
+    async def subscribe(self, connection: Connection, invocation: Invocation) -> Completion:
+        wanted = subscription_of(invocation.extra)
+        if self._find(invocation.key, wanted.slot) is not None:
+            raise Definite("there is one already")
+        channel = self.channels[-1] if wanted.join and self.channels else None
+        if channel is None:
+            channel = await self._open_channel(connection, wanted)
+        await channel.consume(invocation.key, wanted)
+        return Completion(type="ok")
+
+    async def _open_channel(self, connection: Connection, wanted: Subscription) -> ConsumerChannel:
+        assert self.rows is not None, "who consumes records"
+        self._opened += 1
+        channel = ConsumerChannel(
+            connection,
+            self.rows,
+            f"{self.connection_name}.{self._opened}",
+            self.connection_name,
+            wanted.settling,
+            self._ended,
+        )
+        self.channels.append(channel)
+        await channel.open()
+        return channel
+
+    async def unsubscribe(self, connection: Connection, invocation: Invocation) -> Completion:
+        if not invocation.key:
+            for channel in list(self.channels):
+                for consumer in list(channel.consumers.values()):
+                    await channel.cancel(consumer)
+                channel.close()
+            return Completion(type="ok")
+        channel, consumer = self._held(invocation)
+        await channel.cancel(consumer)
+        return Completion(type="ok")
+
+    async def close_channel(self, connection: Connection, invocation: Invocation) -> Completion:
+        channel, _ = self._held(invocation)
+        channel.close()
+        return Completion(type="ok")
+
+    async def look(self, connection: Connection, invocation: Invocation) -> Completion:
+        for channel in list(self.channels):
+            channel.settle_all_from_now()
+        channel, _ = self._held(invocation)
+        ready = await channel.look(invocation.key)
+        unsettled = sum(
+            delivery.queue == invocation.key
+            for channel in self.channels
+            for delivery in channel.unsettled.values()
+        )
+        if ready or unsettled:
+            raise Definite(f"{ready} ready, {unsettled} unsettled")
+        return Completion(type="ok")
+
+    def _held(self, invocation: Invocation) -> tuple[ConsumerChannel, Consumer]:
+        found = self._find(invocation.key, int((invocation.extra or {}).get("slot", 0)))
+        if found is None:
+            raise Definite("there is no such consumer")
+        return found
+
+    def _find(self, queue: str, slot: int) -> tuple[ConsumerChannel, Consumer] | None:
+        for channel in self.channels:
+            consumer = channel.find(queue, slot)
+            if consumer is not None:
+                return channel, consumer
+        return None
+
+    def _ended(self, channel: ConsumerChannel) -> None:
+        self.channels.remove(channel)
 
 
 Arguments = FieldTable  # of a declaration
@@ -356,10 +366,7 @@ class ExchangeDeclaration:
         arguments = {"alternate-exchange": self.alternate} if self.alternate else {}
         return (
             commands.Exchange.Declare(
-                exchange=self.name,
-                exchange_type=self.kind,
-                durable=True,
-                arguments=dict(arguments),
+                exchange=self.name, exchange_type=self.kind, durable=True, arguments=dict(arguments)
             ),
         )
 

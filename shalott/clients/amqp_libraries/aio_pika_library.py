@@ -15,6 +15,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from shalott.broker.base.tasks import Tasks
 from shalott.clients.amqp_libraries.library import Outgoing, Settler
 from shalott.core.errors import Definite, Unreachable
 from shalott.core.subscription import Subscription, Verdict
@@ -65,7 +66,7 @@ class AioPika:
         self._connection: AbstractRobustConnection | None = None
         self._publisher: AbstractRobustChannel | None = None
         self._channels: list[_Channel] = []
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks = Tasks(name="aio-pika settles")
         self._calm = False
 
     @property
@@ -178,10 +179,10 @@ class AioPika:
         channel.under, channel.messages = under, {}
 
         def say(tag: int, verdict: Verdict) -> None:
-            self._spawn(self._say(channel, settler, under, tag, verdict))
+            self._tasks.start(_logged(self._say(channel, settler, under, tag, verdict)))
 
         def ask(queue: str) -> None:
-            self._spawn(self._ask(channel, settler, under, queue))
+            self._tasks.start(_logged(self._ask(channel, settler, under, queue)))
 
         settler = Settler(channel.wanted.settling, say, ask, came)
         if self._calm:
@@ -189,12 +190,7 @@ class AioPika:
         channel.settler = settler
 
     async def _say(
-        self,
-        channel: _Channel,
-        settler: Settler,
-        under: Underlay,
-        tag: int,
-        verdict: Verdict,
+        self, channel: _Channel, settler: Settler, under: Underlay, tag: int, verdict: Verdict
     ) -> None:
         message = channel.messages.pop(tag, None)
         if verdict.said == "recover":
@@ -268,20 +264,12 @@ class AioPika:
             if channel.settler is not None:
                 channel.settler.over()
         self._channels.clear()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.end()
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     await connection.close()
-
-    def _spawn(self, work: Coroutine[object, None, None]) -> None:
-        task = asyncio.create_task(_logged(work), name="aio-pika settles")
-        self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
 
 async def _logged(work: Coroutine[object, None, None]) -> None:

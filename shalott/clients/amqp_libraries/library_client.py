@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, Literal, Protocol, TypeVar
 
+from shalott.broker.base.tasks import Tasks
 from shalott.clients.amqp.consumer_client import EXCHANGE_PREFIX, ConsumerClients
 from shalott.clients.amqp.queue_client import AmqpQueueClient
 from shalott.clients.amqp_libraries.aio_pika_library import AioPika
@@ -297,14 +298,12 @@ class Hosts(Generic[H]):
 
     def __init__(self) -> None:
         self._parked: dict[int, tuple[H, asyncio.Event]] = {}
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks = Tasks(name="parked client")
 
     def park(self, thread: int, host: H) -> None:
         taken = asyncio.Event()
         self._parked[thread] = (host, taken)
-        task = asyncio.create_task(self._keep(thread, host, taken), name="parked client")
-        self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        self._tasks.start(self._keep(thread, host, taken))
 
     def take(self, thread: int) -> H | None:
         host, taken = self._parked.pop(thread, (None, None))

@@ -13,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
+from shalott.broker.base.tasks import Tasks
 from shalott.clients.cpp.process import CppProcess, LibraryLine
 from shalott.clients.cpp.tap import RemotingTap
 from shalott.clients.cpp.wire_rows import MemberRows, key_of_delivery
@@ -59,10 +60,10 @@ class LibraryMember(ABC):
         self._tap = RemotingTap(of.dial, self._wire)
         self._process = self._new_process()
         self._given: dict[tuple[str, int], int] = {}  # how often, by queue and offset
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks = Tasks(self._failed, name=f"member {self.name}")
         self._joined = False
         self._ended = False
-        self._spawn(self._live())
+        self._tasks.start(self._live())
 
     def stands_at(self, key: str) -> int | None:
         """How far it has consumed a queue; None if it does not have it."""
@@ -80,10 +81,7 @@ class LibraryMember(ABC):
         self._ended = True
         await self._process.kill()
         await self._tap.close()
-        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.end()
         self._wire.end(ended)
 
     @abstractmethod
@@ -129,12 +127,12 @@ class LibraryMember(ABC):
     def _process_ended(self, words: str) -> None:
         if self._joined and not self._ended:
             log.warning("the member %s ended by itself: %s", self.name, words)
-            self._spawn(self.end("died"))
+            self._tasks.start(self.end("died"))
 
     # -- deliveries --------------------------------------------------------------------------------
 
     def _said(self, said: LibraryLine) -> None:
-        self._spawn(self._deliver(said))
+        self._tasks.start(self._deliver(said))
 
     async def _deliver(self, said: LibraryLine) -> None:
         key, offset = key_of_delivery(said, self.group.name), int(said["offset"])
@@ -182,15 +180,8 @@ class LibraryMember(ABC):
         """How often the broker says that it was."""
         return int(said["reconsumed"])
 
-    def _spawn(self, work: Coroutine[object, None, None]) -> None:
-        task = asyncio.create_task(work, name=f"member {self.name}")
-        self._tasks[task] = None
-        task.add_done_callback(self._over)
-
-    def _over(self, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(task, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("the member %s", self.name, exc_info=error)
+    def _failed(self, task: str, error: BaseException) -> None:
+        log.error("the member %s", self.name, exc_info=error)
 
 
 class CppMember(LibraryMember):

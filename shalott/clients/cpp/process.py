@@ -42,10 +42,7 @@ class CppProcess:
     """One producer or one member. ``leave`` ends it in order, ``kill`` without a word."""
 
     def __init__(
-        self,
-        body_bytes: int,
-        on_said: Callable[[LibraryLine], None],
-        on_end: Callable[[str], None],
+        self, body_bytes: int, on_said: Callable[[LibraryLine], None], on_end: Callable[[str], None]
     ) -> None:
         self._body_bytes = body_bytes
         self._on_said = on_said

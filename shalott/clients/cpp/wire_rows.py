@@ -24,11 +24,7 @@ from shalott.clients.cpp.tap import decode_route
 from shalott.clients.rocketmq.consumption import allocate_averagely
 from shalott.clients.rocketmq.group_requests import retry_topic
 from shalott.clients.rocketmq.log_client import NOTHING_STORED
-from shalott.clients.rocketmq.stored_messages import (
-    Malformed,
-    PulledMessage,
-    decode_messages,
-)
+from shalott.clients.rocketmq.stored_messages import Malformed, PulledMessage, decode_messages
 from shalott.core.client import ClientRows
 from shalott.core.message_body import decode_body
 from shalott.core.op import Completion, OpType

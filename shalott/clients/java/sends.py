@@ -215,10 +215,7 @@ class Transactions:
 
 
 def fate_of_transaction(
-    invocation: Invocation,
-    said: LibraryLine,
-    attempts: Sequence[Attempt],
-    decision: Decision,
+    invocation: Invocation, said: LibraryLine, attempts: Sequence[Attempt], decision: Decision
 ) -> Completion:
     """As above. Raises Definite, Indefinite."""
     words = {"transaction": decision.decision, "told": decision.told}

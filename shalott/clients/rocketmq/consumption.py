@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
+from shalott.broker.base.tasks import Tasks
 from shalott.broker.rocket.remoting.command import ResponseCode
 from shalott.checkers.groups.group_rules import Group
 from shalott.clients.rocketmq import group_requests as requests
@@ -117,11 +118,11 @@ class Consumption:
         self._lost = lost
         self._busy = 0
         self._changed = asyncio.Event()
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks = Tasks(name=f"consume {self.key}")
         self._row = means.rows.begin("assignment", self.key, means.words | {"why": why})
-        self._spawn(self._pull())
+        self._tasks.start(self._pull())
         if means.group.orderly:
-            self._spawn(self._consume_in_order())
+            self._tasks.start(self._consume_in_order())
 
     @property
     def committable(self) -> int | None:
@@ -146,17 +147,9 @@ class Consumption:
     async def end(self, ended: str) -> None:
         """End every row; what the listener still works on is unknown."""
         self.dropped = self.stopping = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.end()
         words = self._means.words | {"why": self.why, "ended": ended}
         self._means.rows.end(self._row, Completion(type="ok", offset=self._start, extra=words))
-
-    def _spawn(self, work: Coroutine[object, None, None]) -> None:
-        task: asyncio.Task[None] = asyncio.create_task(work, name=f"consume {self.key}")
-        self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     # -- pulling -----------------------------------------------------------------------------------
 
@@ -198,7 +191,7 @@ class Consumption:
         moved = answer.next_offset > self.pulled.next_offset
         for message in self.pulled.put(wanted, answer.next_offset):
             if not self._means.group.orderly:
-                self._spawn(self._consume(message))
+                self._tasks.start(self._consume(message))
         self._changed.set()
         if answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY and not moved:
             await asyncio.sleep(NOTHING_S)
@@ -317,26 +310,18 @@ class Consumption:
     async def _send_back(self, message: PulledMessage) -> bool:
         """Whether the broker certainly has it again."""
         means, level = self._means, self._means.settings.retry_level
-        row = self._begin_send_back(message, level, message.reconsumed)
-        try:
-            address = await means.routes.address(self.queue)
-            await requests.send_back(means.client, address, means.group, message, level)
-        except RocketError as error:
-            self._end_send_back(row, message, error)
-            return False
-        except asyncio.CancelledError:
-            self._end_send_back(row, message, None)
-            raise
-        means.rows.end(row, Completion(type="ok", offset=message.queue_offset))
-        return True
+
+        def send(address: str) -> Coroutine[object, object, None]:
+            return requests.send_back(means.client, address, means.group, message, level)
+
+        return await self._sent_back(message, level, message.reconsumed, send)
 
     async def _send_to_retry(self, message: PulledMessage, times: int) -> bool:
         means = self._means
         level = means.settings.retry_level or FIRST_RETRY_LEVEL + times
-        row = self._begin_send_back(message, level, times)
-        try:
-            address = await means.routes.address(self.queue)
-            await requests.send_to_retry(
+
+        def send(address: str) -> Coroutine[object, object, None]:
+            return requests.send_to_retry(
                 means.client,
                 address,
                 means.group,
@@ -345,13 +330,26 @@ class Consumption:
                 level=level,
                 times=times,
             )
+
+        return await self._sent_back(message, level, times, send)
+
+    async def _sent_back(
+        self,
+        message: PulledMessage,
+        level: int,
+        times: int,
+        send: Callable[[str], Coroutine[object, object, None]],
+    ) -> bool:
+        row = self._begin_send_back(message, level, times)
+        try:
+            await send(await self._means.routes.address(self.queue))
         except RocketError as error:
             self._end_send_back(row, message, error)
             return False
         except asyncio.CancelledError:
             self._end_send_back(row, message, None)
             raise
-        means.rows.end(row, Completion(type="ok", offset=message.queue_offset))
+        self._means.rows.end(row, Completion(type="ok", offset=message.queue_offset))
         return True
 
     def _begin_send_back(self, message: PulledMessage, level: int, times: int) -> int:

@@ -13,8 +13,8 @@ the committed offset.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 
+from shalott.broker.base.tasks import Tasks
 from shalott.broker.rocket.remoting.command import Command, RequestCode
 from shalott.clients.rocketmq import group_requests as requests
 from shalott.clients.rocketmq.consumption import (
@@ -60,10 +60,10 @@ class Member:
         self._local: dict[Queue, int] = {}  # of a broadcast: how far it came
         self._locks = QueueLocks(self._means)
         self._rebalance_now = asyncio.Event()
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks = Tasks(name=f"member {self.name}")
         self._ended = False
         self._row = of.rows.begin("member", group.name, self._words)
-        self._spawn(self._live())
+        self._tasks.start(self._live())
 
     @property
     def _words(self) -> dict[str, object]:
@@ -80,7 +80,7 @@ class Member:
     async def leave(self) -> None:
         """Finish what the listener works on, commit, unlock, unregister. May be cancelled: then
         ``end`` does the rest."""
-        await asyncio.gather(*self._cancel(), return_exceptions=True)
+        await self._tasks.end()
         held = list(self._queues.values())
         await asyncio.gather(*(one.stop() for one in held))
         await self._commit_all()
@@ -101,23 +101,12 @@ class Member:
         if self._ended:
             return
         self._ended = True
-        await asyncio.gather(*self._cancel(), return_exceptions=True)
+        await self._tasks.end()
         for one in self._queues.values():
             await one.end(ended)
         self._queues.clear()
         self._means.rows.end(self._row, Completion(type="ok", extra=self._words | {"ended": ended}))
         await self._client.close()
-
-    def _cancel(self) -> list[asyncio.Task[None]]:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        return tasks
-
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.create_task(work, name=f"member {self.name}")
-        self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     # -- its life ----------------------------------------------------------------------------------
 
@@ -126,11 +115,11 @@ class Member:
             if await self._beat():
                 break
             await asyncio.sleep(FIRST_AGAIN_S)
-        self._spawn(self._keep_beating())
+        self._tasks.start(self._keep_beating())
         if not self.group.broadcast:
-            self._spawn(self._keep_committing())
+            self._tasks.start(self._keep_committing())
         if self.group.orderly:
-            self._spawn(self._keep_locking())
+            self._tasks.start(self._keep_locking())
         interval_s = self._means.settings.rebalance_ms / 1000
         while True:
             self._rebalance_now.clear()
@@ -170,7 +159,7 @@ class Member:
             self._rebalance_now.set()
         elif command.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET:
             topic = command.ext.get("topic", "")
-            self._spawn(self._reset(topic, requests.reset_offsets(command)))
+            self._tasks.start(self._reset(topic, requests.reset_offsets(command)))
 
     # -- rebalance ---------------------------------------------------------------------------------
 
@@ -184,7 +173,7 @@ class Member:
             return
         for queue, one in list(self._queues.items()):
             if queue.topic == topic and queue not in mine and not one.dropped:
-                self._spawn(self._give_up(queue, one, "rebalanced"))
+                self._tasks.start(self._give_up(queue, one, "rebalanced"))
         for queue in mine:
             if queue not in self._queues:
                 await self._take(queue)
@@ -214,7 +203,7 @@ class Member:
 
     def _lost(self, one: Consumption) -> None:
         if not one.dropped:
-            self._spawn(self._give_up(one.queue, one, "lock-lost"))
+            self._tasks.start(self._give_up(one.queue, one, "lock-lost"))
 
     async def _give_up(self, queue: Queue, one: Consumption, ended: str) -> None:
         """Commit what was consumed before, wait for the listener, unlock."""

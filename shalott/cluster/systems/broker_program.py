@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import tomllib
 
+from shalott.broker.base.env import Platform
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.nodes import open_node, parse_config
 from shalott.cluster.nodes import NodeSpec
@@ -31,8 +32,7 @@ def broker_program(spec: NodeSpec, seed: int, buggify: Buggify) -> Program:
             return SimEventLog(machine, incarnation, process)
 
         try:
-            node = await open_node(
-                config,
+            platform = Platform(
                 clock=machine.clock,
                 make_rng=lambda incarnation: Stream(seed, "node", config.name, incarnation),
                 disk=machine.disk,
@@ -40,6 +40,7 @@ def broker_program(spec: NodeSpec, seed: int, buggify: Buggify) -> Program:
                 buggify=buggify,
                 starts=process.incarnation,
             )
+            node = await open_node(config, platform)
             machine.node = node
             await node.start()
         except (BrokerError, OSError) as error:

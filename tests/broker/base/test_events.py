@@ -1,4 +1,4 @@
-"""The event log: every line, in order, whatever the disk does; and never in the node's way."""
+"""The event log: every line, in order, also on a bad disk; and never in the node's way."""
 
 from __future__ import annotations
 

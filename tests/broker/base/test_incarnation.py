@@ -26,7 +26,7 @@ def lives(directory: Path, *starts: int) -> list[int]:
 
 def test_each_start_has_the_next_number(tmp_path: Path) -> None:
     assert lives(tmp_path, 1, 2, 3) == [1, 2, 3]
-    assert lives(tmp_path, 0) == [4]  # nobody counts: the disk says it
+    assert lives(tmp_path, 0) == [4]  # the machine does not count: the disk says it
 
 
 def test_after_the_disk_was_replaced_the_machine_knows_it(tmp_path: Path) -> None:

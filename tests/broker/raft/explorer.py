@@ -40,7 +40,7 @@ class Chaos:
     spite: float = 0.0
     regicide: float = 0.0
     exile: float = 0.0  # each 100 ms: a leader is cut off from everybody
-    rumour: float = 0.0  # each 100 ms: somebody hears of a connection, and it need not be true
+    rumour: float = 0.0  # each 100 ms: a member hears of a connection, and it need not be true
 
 
 SPITEFUL = Chaos(spite=0.02, regicide=0.02, slow_disk=0.2, crash=0.02)

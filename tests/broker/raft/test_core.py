@@ -55,7 +55,7 @@ def test_a_leader_without_a_quorum_steps_down_in_time() -> None:
     assert script.role("a") == "candidate"
     term = script.term("a")
     script.pass_time(3000, "a")
-    assert script.term("a") == term  # pre-vote: nobody said yes
+    assert script.term("a") == term  # pre-vote: no member said yes
 
 
 def test_a_leader_with_a_quorum_stays() -> None:
@@ -90,7 +90,7 @@ def test_who_hears_a_leader_votes_for_nobody_else() -> None:
         ({"term": 1}, api.VoteResult.ALREADY_VOTED),
         ({}, api.VoteResult.ACCEPT),
         ({"pre": True}, api.VoteResult.ACCEPT),
-        # An older log is refused before terms are looked at, and raises nobody's term.
+        # An older log is refused before terms are looked at, and raises no term.
         ({"term": 99, "last_index": 0}, api.VoteResult.SMALL_LEDGER_END_INDEX),
     ],
 )

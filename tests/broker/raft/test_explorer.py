@@ -221,7 +221,7 @@ def test_a_historical_bug_is_found(
 
 
 def test_commit_prior_term_is_found_among_leaders_that_are_cut_off() -> None:
-    """KB-DL-01: leaders with entries that nobody else has come and go (Raft, Figure 8)."""
+    """KB-DL-01: leaders with entries that no other member has come and go (Raft, Figure 8)."""
     calm = Chaos(loss=0.02, crash=0, cut=0, slow=0.05, pause=0, slow_disk=0, snapshot=0, exile=0.4)
     settings = msgspec.structs.replace(FAST, max_push_bytes=1, no_op_on_election=False)
     with pytest.raises(Violation, match="leader completeness"):

@@ -1,7 +1,7 @@
 """What a Java producer says of a send and what was on the wire, and what the history makes of it.
 
 Saying fail of what may be stored is the gravest error a harness can make: each row here that may be
-stored must be unknown, whatever the library throws.
+stored must be unknown, for all that the library throws.
 """
 
 from __future__ import annotations

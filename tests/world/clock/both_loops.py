@@ -64,7 +64,7 @@ async def settle(delay_s: float = 0.05) -> None:
 
 
 async def end(writer: asyncio.StreamWriter) -> None:
-    """Close, and let the error be somebody else's."""
+    """Close; an error here is no test's."""
     writer.close()
     try:
         await writer.wait_closed()

@@ -176,7 +176,7 @@ class Hosts:
                 time.sleep(0.02)
 
     def processes(self, name: str) -> list[int]:
-        """Whatever runs on a host."""
+        """All that runs on a host."""
         done = subprocess.run(
             ["ip", "netns", "pids", self.namespace(name)], capture_output=True, text=True
         )

@@ -109,7 +109,7 @@ class OrderlyRunner:
 
 
 def script(*words: str) -> Callable[[Plan, int], str]:
-    """These one after the other, whatever plan is run; the last one for ever."""
+    """These one after the other, for every plan; the last one for ever."""
     coming: Iterator[str] = iter(words)
     last = [words[-1]]
 

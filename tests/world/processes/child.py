@@ -107,7 +107,7 @@ class Child:
 
 @contextmanager
 def held_ports(names: Iterable[str], kinds: Sequence[str]) -> Iterator[dict[str, dict[str, int]]]:
-    """Free ports on loopback, one of each kind for every node; nobody else takes them meanwhile."""
+    """Free ports on loopback, one of each kind for a node, which no other process takes."""
     with ExitStack() as stack:
         yield {
             name: {

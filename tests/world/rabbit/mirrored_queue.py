@@ -18,7 +18,7 @@ def mirrored_queue(node: NodeThread, client: RawClient, mirrors: int = 2) -> Non
 
 
 def hold(node: NodeThread) -> None:
-    """Nobody confirms until told to."""
+    """No process confirms until told to."""
 
     def action(world: World) -> None:
         world.queue("q").holding = True

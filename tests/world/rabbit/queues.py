@@ -438,7 +438,7 @@ class Cluster:
             one.metadata.sees((*one.metadata.running, other.name))
 
     async def kill(self, name: str, *, power: Callable[[], bool] | None = None) -> None:
-        """kill -9: what was written survives, nobody says goodbye. Or a power loss: what was synced
+        """kill -9: what was written survives, without a goodbye. Or a power loss: what was synced
         survives, and of the rest what ``power`` wants.
         """
         self._end(self.nodes[name], power)

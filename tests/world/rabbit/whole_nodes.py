@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
+from shalott.broker.base.env import Platform
 from shalott.broker.base.http_api import Request, Response
 from shalott.broker.rabbit.amqp.queue_protocol import Content, Publish
 from shalott.broker.rabbit.config import NodeConfig, Peer
@@ -56,13 +57,14 @@ class WholeNodes:
             return NoEvents()
 
         peers = tuple(Peer(each, each, 25672) for each in self.names if each != name)
-        node = await Node.open(
-            NodeConfig(name=name, data_dir="", bind_host=name, peers=peers, **config),
+        platform = Platform(
             clock=NodeClock(lambda: self.loop.now_ns, wall_origin_ns=0),
             make_rng=lambda incarnation: Stream(1, name, incarnation),
             disk=SimDisk(self.loop, 1, name),
             open_events=open_events,
         )
+        made = NodeConfig(name=name, data_dir="", bind_host=name, peers=peers, **config)
+        node = await Node.open(made, platform)
         self.nodes[name] = node
         self.views[name] = NodeView(node)
         await node.start()

@@ -415,7 +415,7 @@ class Group:
                 )
 
     def leader(self) -> str:
-        """Of the highest term; "" if nobody leads."""
+        """Of the highest term; "" if no member leads."""
         leaders = [
             (member.core.term, name)
             for name, member in self.members.items()

@@ -1,12 +1,11 @@
 """A broker's port over the real store and the real wire, in virtual time.
 
 The replica is one of the tests' own, so that every outcome of a put can be had; by default it
-stores and waits for nobody.
+stores and waits for no slave.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -181,7 +180,7 @@ async def world(
     finally:
         await client.close()
         await server.stop()
-        await asyncio.gather(*broker.pushes, return_exceptions=True)
+        await broker.pushes.wait()
         broker.acked.stop()
         await store.close()
 

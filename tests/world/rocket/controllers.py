@@ -211,11 +211,11 @@ class World:
             try:
                 return await ask(*arguments)
             except (NotLeader, NoController, OutcomeUnknown, Unreachable, Unanswered):
-                assert self.loop.time() < deadline, "nobody answers"
+                assert self.loop.time() < deadline, "no controller answers"
                 await asyncio.sleep(0.05)
 
     async def master(self) -> Master:
-        """As the leader tells it, whoever that is."""
+        """As the present leader tells it."""
         return await self.again(self.client.replica_info, GROUP)
 
     def states_of(self, name: str) -> Any:

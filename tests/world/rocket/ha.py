@@ -48,7 +48,7 @@ class Broker(Machine):
         await self.replica.start()
 
     def gone(self) -> None:
-        self.replica = None  # type: ignore[assignment]  # nobody asks a dead one
+        self.replica = None  # type: ignore[assignment]  # a dead one is not asked
 
     async def put(self, body: bytes) -> PutResult:
         message = Message(topic="t", queue_id=0, body=body)

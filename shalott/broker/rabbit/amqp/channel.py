@@ -62,8 +62,41 @@ BACKLOG_LOW = 100
 Handler = Callable[[Any], Awaitable[None]]
 
 
+class Backlog:
+    """Commands in a channel's mailbox. The connection stops reading while there are many."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._room = asyncio.Event()
+        self._room.set()
+
+    @property
+    def has_room(self) -> bool:
+        return self._room.is_set()
+
+    async def room(self) -> None:
+        """Returns once the mailbox is not far behind, or the channel has ended."""
+        await self._room.wait()
+
+    def grow(self) -> None:
+        self._count += 1
+        if self._count >= BACKLOG_HIGH:
+            self._room.clear()
+
+    def shrink(self) -> None:
+        self._count -= 1
+        if self._count <= BACKLOG_LOW:
+            self._room.set()
+
+    def end(self) -> None:
+        """The channel has ended: the connection need not wait for it."""
+        self._room.set()
+
+
 class Channel(Process):
-    """Spawned by its connection, which feeds it with ``accept`` and waits for ``room``."""
+    """Spawned by its connection, which feeds it with ``accept`` and waits while its ``backlog``
+    is long.
+    """
 
     def __init__(self, services: Services, session: Session, port: Port, router: Router) -> None:
         super().__init__()
@@ -73,9 +106,7 @@ class Channel(Process):
         self._router = router
         self._permissions = Permissions(services.metadata, session.vhost, session.user)
         self._watched: dict[Pid, int] = {}  # process -> monitor
-        self._backlog = 0
-        self._room = asyncio.Event()
-        self._room.set()
+        self.backlog = Backlog()
         self._retrying_confirms = False
         self._retrying_consumers = False
         self.has_started = False
@@ -114,22 +145,8 @@ class Channel(Process):
         )
 
     def accept(self, command: Command) -> None:
-        self._backlog += 1
-        if self._backlog >= BACKLOG_HIGH:
-            self._room.clear()
+        self.backlog.grow()
         self.deliver(CommandArrived(command))
-
-    @property
-    def has_room(self) -> bool:
-        return self._room.is_set()
-
-    async def room(self) -> None:
-        """Returns once the mailbox is not far behind, or the channel has ended."""
-        await self._room.wait()
-
-    def make_room(self) -> None:
-        """The channel has ended: the connection need not wait for it."""
-        self._room.set()
 
     # -- the process -------------------------------------------------------------------------------
 
@@ -137,7 +154,7 @@ class Channel(Process):
         command = message.command if isinstance(message, CommandArrived) else None
         try:
             if command is not None:
-                self._count_down()
+                self.backlog.shrink()
                 await self._on_command(command)
             elif isinstance(message, Confirmed):  # one from each process for each publish
                 self.publisher.on_confirmed(message)
@@ -226,11 +243,6 @@ class Channel(Process):
     def _watch(self, process: Pid) -> None:
         if process not in self._watched:
             self._watched[process] = self.runtime.monitor(process, self.pid)
-
-    def _count_down(self) -> None:
-        self._backlog -= 1
-        if self._backlog <= BACKLOG_LOW:
-            self._room.set()
 
     # -- methods -----------------------------------------------------------------------------------
 

@@ -207,7 +207,7 @@ class ChannelTable:
         channel = self._alive.pop(message.pid, None)
         if channel is None:
             return
-        channel.make_room()
+        channel.backlog.end()
         if not self._alive:
             self._none_alive.set()
         if message.reason.startswith("crash"):
@@ -218,7 +218,7 @@ class ChannelTable:
     def end_all(self) -> None:
         """Tell every channel to end. Returns at once; see ``all_ended``."""
         for pid, channel in self._alive.items():
-            channel.make_room()
+            channel.backlog.end()
             self._runtime.send(pid, ConnectionGone())
 
     async def all_ended(self, *, grace_ms: float) -> None:

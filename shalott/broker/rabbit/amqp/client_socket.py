@@ -14,6 +14,8 @@ from shalott.broker.rabbit.amqp.wire import (
     Frame,
     Method,
     decode_method,
+    encode_frame,
+    encode_method,
     read_frame,
 )
 
@@ -45,6 +47,10 @@ class ClientSocket:
         if not self.is_closing:
             self._writer.write(data)
             self.last_write_ns = self._clock.monotonic_ns()
+
+    def write_method(self, method: Method) -> None:
+        """On channel 0."""
+        self.write(encode_frame(METHOD, 0, encode_method(method)))
 
     async def drain(self) -> None:
         await self._writer.drain()

@@ -246,14 +246,7 @@ class UnconfirmedMessages:
 
 # KB-RMQ-24: the ends that rabbit_misc:is_abnormal_exit calls benign, in this broker's words. Only
 # another reason made a nack; a process that ended so was struck off as if it had confirmed.
-BENIGN_ENDS = (
-    "normal",
-    "shutdown",
-    "noproc",
-    "noconnection",
-    "dropped",
-    "stopped by its master",
-)
+BENIGN_ENDS = ("normal", "shutdown", "noproc", "noconnection", "dropped", "stopped by its master")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from typing import Literal
 import msgspec
 from pamqp import commands
 
+from shalott.broker.base.env import Clock
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rabbit.amqp.alarms import Throttle
 from shalott.broker.rabbit.amqp.channel import Channel
@@ -44,8 +45,6 @@ from shalott.broker.rabbit.amqp.wire import (
     Frame,
     Method,
     decode_method,
-    encode_frame,
-    encode_method,
 )
 from shalott.broker.rabbit.metadata import vhosts
 from shalott.broker.rabbit.metadata.permissions import find
@@ -88,6 +87,47 @@ class ConnectionInfo(msgspec.Struct, frozen=True, kw_only=True):
     connected_at_ns: int  # on the node's wall clock
 
 
+class Heartbeats:
+    """What a connection sends now and then, and how long it bears that nothing comes
+    (rabbit_heartbeat.erl).
+    """
+
+    def __init__(
+        self, connection: Process, socket: ClientSocket, throttle: Throttle, clock: Clock
+    ) -> None:
+        self.reading_paused = False
+        self._connection = connection
+        self._socket = socket
+        self._throttle = throttle
+        self._clock = clock
+        self._interval_s = 0
+
+    def begin(self, interval_s: int) -> None:
+        """0: without heartbeats."""
+        self._interval_s = interval_s
+        self._schedule()
+
+    def tick(self) -> None:
+        """Twice an interval."""
+        interval_ns = self._interval_s * 1_000_000_000
+        now_ns = self._clock.monotonic_ns()
+        if self.reading_paused:
+            self._socket.last_read_ns = now_ns  # its heartbeats may be waiting in the socket
+            if self._socket.is_closing:
+                self._throttle.release()  # the client is gone, which reading would have told
+        if now_ns - self._socket.last_read_ns > 2 * interval_ns:
+            log.warning("connection %s missed its heartbeats", self._socket.name)
+            self._socket.abort()
+            return
+        if now_ns - self._socket.last_write_ns >= interval_ns // 2:
+            self._socket.write(HEARTBEAT_FRAME)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if self._interval_s:
+            self._connection.after(self._interval_s * 500, HeartbeatTick())
+
+
 class Connection(Process):
     """Spawned by the listener for each accepted socket."""
 
@@ -108,9 +148,9 @@ class Connection(Process):
         self._agreement: Agreement | None = None
         self._channels: ChannelTable | None = None  # made when there is a pid
         self._owes_close_ok = False
-        self._reading_paused = False
         self._throttle = Throttle(services.alarms)
         self._socket = ClientSocket(reader, writer, self._clock, services.config.frame_max)
+        self._heartbeats = Heartbeats(self, self._socket, self._throttle, self._clock)
         self._connected_at_ns = self._clock.wall_ns()
 
     # -- for the listener --------------------------------------------------------------------------
@@ -143,7 +183,7 @@ class Connection(Process):
             close = commands.Connection.Close(
                 error.code, error.reply_text, error.class_id, error.method_id
             )
-            self.write(encode_frame(METHOD, 0, encode_method(close)))
+            self._socket.write_method(close)
         else:
             self._socket.close()
         self.after(CLOSE_TIMEOUT_MS, CloseTimeout())
@@ -201,32 +241,11 @@ class Connection(Process):
             case Down():
                 self._table.on_down(message)
             case HeartbeatTick():
-                self._on_heartbeat_tick()
+                self._heartbeats.tick()
             case CloseTimeout():
                 self._socket.abort()
             case Served():
                 self.exit("normal")
-
-    def _on_heartbeat_tick(self) -> None:
-        assert self._agreement is not None
-        interval_ns = self._agreement.heartbeat_s * 1_000_000_000
-        now_ns = self._clock.monotonic_ns()
-        if self._reading_paused:
-            self._socket.last_read_ns = now_ns  # its heartbeats may be waiting in the socket
-            if self._socket.is_closing:
-                self._throttle.release()  # the client is gone, which reading would have told
-        if now_ns - self._socket.last_read_ns > 2 * interval_ns:
-            log.warning("connection %s missed its heartbeats", self._socket.name)
-            self._socket.abort()
-            return
-        if now_ns - self._socket.last_write_ns >= interval_ns // 2:
-            self.write(HEARTBEAT_FRAME)
-        self._schedule_heartbeat()
-
-    def _schedule_heartbeat(self) -> None:
-        assert self._agreement is not None
-        if self._agreement.heartbeat_s:
-            self.after(self._agreement.heartbeat_s * 500, HeartbeatTick())
 
     # -- the reader --------------------------------------------------------------------------------
 
@@ -239,9 +258,7 @@ class Connection(Process):
             if self._state != "closed":  # else: killed
                 await self._release()
                 if self._owes_close_ok:
-                    self.write(
-                        encode_frame(METHOD, 0, encode_method(commands.Connection.CloseOk()))
-                    )
+                    self._socket.write_method(commands.Connection.CloseOk())
                 await self._socket.hang_up()
                 self.deliver(Served())
 
@@ -268,7 +285,7 @@ class Connection(Process):
                     self._send_method,
                     self._socket.receive_method,
                     partial(vhosts.exists, self._services.metadata),
-                    self._may_enter,
+                    lambda vhost, user: find(self._services.metadata, vhost, user) is not None,
                 )
         except TimeoutError:
             log.warning("connection %s took too long to open", self._socket.name)
@@ -277,15 +294,12 @@ class Connection(Process):
         self._table.channel_max = self._agreement.channel_max
         if self._state == "starting":  # and not closed by the node meanwhile
             self._state = "running"
-        self._schedule_heartbeat()
+        self._heartbeats.begin(self._agreement.heartbeat_s)
         return True
-
-    def _may_enter(self, vhost: str, user: str) -> bool:
-        return find(self._services.metadata, vhost, user) is not None
 
     async def _send_method(self, method: Method) -> None:
         if self._state == "starting":
-            self.write(encode_frame(METHOD, 0, encode_method(method)))
+            self._socket.write_method(method)
             await self._socket.drain()
 
     async def _read_commands(self) -> None:
@@ -316,19 +330,19 @@ class Connection(Process):
 
     async def _on_channel_frame(self, frame: Frame) -> None:
         channel = self._table.on_frame(frame)
-        if channel is not None and not channel.has_room:
-            self._reading_paused = True
-            await channel.room()
-            self._reading_paused = False
+        if channel is not None and not channel.backlog.has_room:
+            self._heartbeats.reading_paused = True
+            await channel.backlog.room()
+            self._heartbeats.reading_paused = False
         if frame.kind != METHOD and self._throttle.stops_content:
-            self._reading_paused = True
+            self._heartbeats.reading_paused = True
             await self._throttle.wait(self._tell_blocking)
-            self._reading_paused = False
+            self._heartbeats.reading_paused = False
 
     def _tell_blocking(self, method: Method) -> None:
         assert self._agreement is not None
         if self.running and self._agreement.capabilities.get("connection.blocked") is True:
-            self.write(encode_frame(METHOD, 0, encode_method(method)))
+            self._socket.write_method(method)
 
     def _create_channel(self, port: Port) -> Channel:
         assert self._agreement is not None

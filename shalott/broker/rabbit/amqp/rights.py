@@ -35,10 +35,7 @@ def needs(method: Method, queue: Callable[[str], str]) -> list[Need]:
         case commands.Exchange.Delete():
             return [("configure", "exchange", method.exchange)]
         case commands.Exchange.Bind() | commands.Exchange.Unbind():
-            return [
-                ("write", "exchange", method.destination),
-                ("read", "exchange", method.source),
-            ]
+            return [("write", "exchange", method.destination), ("read", "exchange", method.source)]
     return []
 
 

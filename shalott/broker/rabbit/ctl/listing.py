@@ -198,10 +198,7 @@ async def _shown(session: Session, listing: Listing, word: str) -> list[dict[str
     """What is in a vhost that there is not is an empty list, as RabbitMQ has it, where no text says
     that it is missing."""
     vhost = session.typed.vhost
-    known = {
-        "{vhost}": ("vhosts", vhost, EXIT_DATA),
-        "{word}": ("users", word, EXIT_UNAVAILABLE),
-    }
+    known = {"{vhost}": ("vhosts", vhost, EXIT_DATA), "{word}": ("users", word, EXIT_UNAVAILABLE)}
     for place, (kind, name, exit_code) in known.items():
         if place not in listing.path:
             continue

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from shalott.broker.base.errors import BrokerError, ProcessError
+from shalott.broker.base.tasks import Tasks
 from shalott.broker.rabbit.amqp.alarms import MESSAGES as ALARM_MESSAGES
 from shalott.broker.rabbit.amqp.alarms import AlarmChanged, Alarms, Resource
 from shalott.broker.rabbit.management.backend import ManagementBackend
@@ -112,7 +113,7 @@ class ClientsAgent(Process):
         self._forget = forget
         self._admit = admit
         self._look = look
-        self._beside: dict[asyncio.Task[None], None] = {}
+        self._answering = Tasks()
 
     async def started(self) -> None:
         self.runtime.watch_nodes(self.pid)
@@ -162,9 +163,7 @@ class ClientsAgent(Process):
         async def reply() -> None:
             caller.reply(await answer)
 
-        task = asyncio.create_task(reply())
-        self._beside[task] = None
-        task.add_done_callback(lambda done: self._beside.pop(done, None))
+        self._answering.start(reply())
 
     async def _told_of(self, request: Look) -> Message:
         return LookTold(msgspec.json.encode(await self._look(request)))
@@ -173,8 +172,7 @@ class ClientsAgent(Process):
         try:
             await super().run()
         finally:
-            for task in list(self._beside):
-                task.cancel()
+            self._answering.cancel()
 
 
 async def _done(change: Awaitable[None]) -> Message:

@@ -9,13 +9,7 @@ import asyncio
 from collections.abc import Mapping
 
 from shalott.broker.base.errors import BrokerError
-from shalott.broker.base.http_api import (
-    Request,
-    Response,
-    bad_request,
-    json_response,
-    not_found,
-)
+from shalott.broker.base.http_api import Request, Response, bad_request, json_response, not_found
 from shalott.broker.rabbit.amqp.queue_protocol import Confirmed, Content, Get, Got, Publish
 from shalott.broker.rabbit.amqp.services import Queues
 from shalott.broker.rabbit.management.backend import (

@@ -96,7 +96,6 @@ class ReplicatedMetadata:
         once: bool = False,
         timeout_ms: float = 30000,
     ) -> T:
-        """See broker.rabbit.metadata.api.Metadata.transact."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         trouble = "not a running member"

@@ -14,11 +14,12 @@ from shalott.broker.base.errors import ProcessError
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.journal import TableJournal
 from shalott.broker.rabbit.metadata.membership import INCONSISTENT, is_majority
-from shalott.broker.rabbit.metadata.messages import SERVER, Join, Joined, Reconsider, Status
-from shalott.broker.rabbit.metadata.serving import RETRY_MS, MemberServer
+from shalott.broker.rabbit.metadata.messages import Join, Joined, Reconsider, Status
+from shalott.broker.rabbit.metadata.participant import MnesiaParticipant
+from shalott.broker.rabbit.metadata.serving import RETRY_MS, MemberServer, server_name
 from shalott.broker.rabbit.metadata.tables import Tables
 from shalott.broker.rabbit.processes.mesh import linked_within_ms
-from shalott.broker.rabbit.processes.messages import Failed, Name
+from shalott.broker.rabbit.processes.messages import Failed
 
 log = logging.getLogger("shalott.broker.metadata")
 
@@ -26,8 +27,15 @@ log = logging.getLogger("shalott.broker.metadata")
 class Booting:
     """A server's, each time that it boots."""
 
-    def __init__(self, server: MemberServer, config: NodeConfig, journal: TableJournal) -> None:
+    def __init__(
+        self,
+        server: MemberServer,
+        participant: MnesiaParticipant,
+        config: NodeConfig,
+        journal: TableJournal,
+    ) -> None:
         self._server = server
+        self._participant = participant
         self._config = config
         self._journal = journal
         self._began_at = 0.0
@@ -46,10 +54,9 @@ class Booting:
         ]
 
     def _boot_states(self) -> dict[str, BootState]:
-        server = self._server
         states = {
             node: BootState(status.saw_down)
-            for node, status in server.peers.items()
+            for node, status in self._participant.peers.items()
             if status.phase == "booting"
         }
         states[self._config.name] = BootState(tuple(self._journal.saw_down))
@@ -57,31 +64,27 @@ class Booting:
 
     async def reconsider(self) -> None:
         """While booting: join a running node, load, or wait for something to change."""
-        server = self._server
-        if server.phase != "booting":
+        if self._participant.phase != "booting":
             return
         await self._load_or_join()
-        if server.phase == "booting":
+        if self._participant.phase == "booting":
             self._look_again()
 
     def _look_again(self) -> None:
-        server = self._server
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = server.after(RETRY_MS * 4, Reconsider())
+        self._timer = self._server.after(RETRY_MS * 4, Reconsider())
 
     async def _load_or_join(self) -> None:
-        server = self._server
+        participant = self._participant
         running = [
-            status for _, status in sorted(server.peers.items()) if status.phase == "running"
+            status for _, status in sorted(participant.peers.items()) if status.phase == "running"
         ]
         if running:
             await self._join_through(running[0])
-        elif server.is_forced or self._may_load():
+        elif self._server.is_forced or self._may_load():
             log.info("loading the tables from this node's disk")
-            server.members = {self._config.name: server.me}
-            server.set_phase("running")
-            server.membership_changed()
+            participant.run({self._config.name: participant.me})
 
     def _may_load(self) -> bool:
         if not self._may_load_alone():
@@ -93,11 +96,11 @@ class Booting:
         """Give absent nodes the time to link: one that runs has fresher tables than we do, and
         those that resume with us must agree with us on who loads.
         """
-        server = self._server
-        present = sum(1 for status in server.peers.values() if status.phase != "down") + 1
-        if present >= len(server.belonging()):
+        peers = self._participant.peers
+        present = sum(1 for status in peers.values() if status.phase != "down") + 1
+        if present >= len(self._server.belonging()):
             return True
-        linked = len(server.peers) + 1
+        linked = len(peers) + 1
         pauses = self._config.partition_mode == "pause_minority"
         if pauses and not is_majority(linked, len(self._config.node_names)):
             return False  # OUR-08
@@ -105,13 +108,13 @@ class Booting:
         return waited_s * 1000 >= linked_within_ms(self._config.net_tick_ms)
 
     async def _join_through(self, status: Status) -> None:
-        server = self._server
-        if not status.members or any(m.node not in server.peers for m in status.members):
+        server, participant = self._server, self._participant
+        if not status.members or any(m.node not in participant.peers for m in status.members):
             return  # not linked to all of them yet
         try:
             answer = await server.runtime.call(
-                Name(status.members[0].node, SERVER),
-                Join(server.me, tuple(server.peers)),
+                server_name(status.members[0].node),
+                Join(participant.me, tuple(participant.peers)),
                 timeout_ms=self._config.net_tick_ms,
             )
         except ProcessError as error:
@@ -127,10 +130,8 @@ class Booting:
         server.tables.store(answer.rows)
         server.tables.version = max(server.tables.version, answer.version)
         await self._journal.replace(server.tables)
-        server.members = {member.node: member for member in answer.members}
         server.changed.set()
-        server.set_phase("running")
-        server.membership_changed()
+        participant.run({member.node: member for member in answer.members})
 
 
 # -- which node loads ------------------------------------------------------------------------------

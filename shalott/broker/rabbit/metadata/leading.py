@@ -10,7 +10,6 @@ from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import ProcessError
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.messages import (
-    SERVER,
     Apply,
     Commit,
     Committed,
@@ -19,9 +18,15 @@ from shalott.broker.rabbit.metadata.messages import (
     Dumped,
     SettleTables,
 )
-from shalott.broker.rabbit.metadata.serving import COMMIT_LATE_MS, RETRY_MS, MemberServer
+from shalott.broker.rabbit.metadata.participant import MnesiaParticipant
+from shalott.broker.rabbit.metadata.serving import (
+    COMMIT_LATE_MS,
+    RETRY_MS,
+    MemberServer,
+    server_name,
+)
 from shalott.broker.rabbit.metadata.tables import StoredRow
-from shalott.broker.rabbit.processes.messages import Failed, Message, Name
+from shalott.broker.rabbit.processes.messages import Failed, Message
 from shalott.broker.rabbit.processes.runtime import Caller
 
 
@@ -36,9 +41,12 @@ class Pending:
 class Leadership:
     """A server's; it does nothing while another member leads."""
 
-    def __init__(self, server: MemberServer, env: Env, config: NodeConfig) -> None:
+    def __init__(
+        self, server: MemberServer, participant: MnesiaParticipant, env: Env, config: NodeConfig
+    ) -> None:
         self.is_reconciling = False
         self._server = server
+        self._participant = participant
         self._env = env
         self._config = config
         self._pending: dict[int, Pending] = {}
@@ -55,12 +63,12 @@ class Leadership:
 
     async def commit(self, request: Commit, caller: Caller) -> Message | None:
         """The answer to ``request``; None if ``caller`` is answered later."""
-        server = self._server
+        server, participant = self._server, self._participant
         if self._env.buggify("metadata.commit_late"):  # the leader may be busy, or fail meanwhile
             await pause_ms(self._env.rng.random() * COMMIT_LATE_MS)
-        if server.phase != "running" or server.leader != server.me:
-            return Failed("not_leader", str(server.leader))
-        if server.members.get(request.member.node) != request.member:
+        if participant.phase != "running" or not participant.leads:
+            return Failed("not_leader", str(participant.leader))
+        if participant.members.get(request.member.node) != request.member:
             return Failed("not_member", request.member.node)
         if self.is_reconciling:
             self._held.append((request, caller))
@@ -72,9 +80,9 @@ class Leadership:
         version = server.tables.version + 1
         rows = tuple(server.tables.apply(version, request.changes))
         server.tables.version = version
-        others = dict.fromkeys(node for node in server.members if node != self._config.name)
+        others = dict.fromkeys(participant.others())
         for node in others:
-            server.tell(node, Apply(server.me, version, rows))
+            participant.tell(node, Apply(participant.me, version, rows))
         self._pending[version] = Pending(caller, others)
         await server.written(version, rows)
         self.settle(version, self._config.name)
@@ -104,15 +112,18 @@ class Leadership:
         """Collect every member's rows, keep the newest, hand them out; then take the commits that
         waited.
         """
-        server = self._server
-        if not self.is_reconciling or server.leader != server.me or server.phase != "running":
+        server, participant = self._server, self._participant
+        leads = participant.phase == "running" and participant.leads
+        if not self.is_reconciling or not leads:
             self.is_reconciling = False
             return
         newest: list[StoredRow] = []
-        for node in [node for node in server.members if node != self._config.name]:
+        for node in participant.others():
             try:
                 answer = await server.runtime.call(
-                    Name(node, SERVER), Dump(server.me), timeout_ms=self._config.net_tick_ms * 1.5
+                    server_name(node),
+                    Dump(participant.me),
+                    timeout_ms=self._config.net_tick_ms * 1.5,
                 )
             except ProcessError:
                 continue  # its NodeDownEvent is in the mailbox already, or will be
@@ -123,9 +134,9 @@ class Leadership:
             server.tables.version = max(server.tables.version, answer.version)
         taken = server.tables.store(newest)
         version = server.tables.version = server.tables.version + 1
-        for node in server.members:
-            if node != self._config.name:
-                server.tell(node, Apply(server.me, version, tuple(server.tables.snapshot())))
+        for node in participant.others():
+            rows = tuple(server.tables.snapshot())
+            participant.tell(node, Apply(participant.me, version, rows))
         await server.written(version, taken)
         self.is_reconciling = False
         await self._take_held()

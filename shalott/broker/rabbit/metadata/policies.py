@@ -64,8 +64,7 @@ def in_force(tables: Rows, vhost: str, name: str, kind: Kind = "queues") -> InFo
         policy=None if own is None else own.name,
         operator_policy=None if operators is None else operators.name,
         definition=merged(
-            {} if own is None else own.definition,
-            {} if operators is None else operators.definition,
+            {} if own is None else own.definition, {} if operators is None else operators.definition
         ),
     )
 

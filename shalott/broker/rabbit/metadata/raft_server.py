@@ -50,8 +50,8 @@ from shalott.broker.raft.storage import RaftStorage
 
 
 class MajorityServer(Process):
-    """Implements broker.rabbit.metadata.serving.TableServer, and hears of the group
-    (raft_group.py). ``log`` is open, and closed by who opened it."""
+    """Implements broker.rabbit.metadata.serving.TableServer. ``log`` is open, and closed by who
+    opened it."""
 
     needs_majority = True
 
@@ -70,20 +70,10 @@ class MajorityServer(Process):
         self.on_failed: Callable[[str], None] = lambda why: None
         self.on_refused: Callable[[str], None] = lambda why: None
         self._config = config
-        self._changed = asyncio.Event()
-        self._is_looking = False
-        self.group = TableGroup(env, config, log, self, snapshot_threshold=snapshot_threshold)
-        self.participant = Participant(
-            self,
-            config,
-            env.incarnation,
-            self.group,
-            on_status=lambda: self.on_status(),
-            on_lost=lambda why: self.on_lost(why),
-        )
+        self._replica = TableReplica(self, env, config, log, snapshot_threshold)
+        self.group = self._replica.group
+        self.participant = self._replica.participant
         self.subscribers = self.participant.subscribers
-        self._writes = Writes(self.group, env, config.name)
-        self._housekeeper = Housekeeper(self.group, self.participant, config, self._refused)
 
     # -- TableServer -------------------------------------------------------------------------------
 
@@ -109,12 +99,12 @@ class MajorityServer(Process):
 
     async def boot(self) -> None:
         self.participant.boot()
-        self._look_soon()
+        self._replica.look_soon()
         await self.participant.running.wait()
 
     def leave(self) -> None:
         self.participant.leave()
-        self._look_soon()
+        self._replica.look_soon()
 
     async def close(self) -> None:
         await self.group.raft.stop()
@@ -128,8 +118,8 @@ class MajorityServer(Process):
 
     async def await_version(self, version: int) -> None:
         while self.tables.version < version:
-            self._changed.clear()
-            await self._changed.wait()
+            self._replica.changed.clear()
+            await self._replica.changed.wait()
 
     def belonging(self) -> tuple[str, ...]:
         return belonging(self._config.node_names, self.tables)
@@ -146,94 +136,126 @@ class MajorityServer(Process):
     async def started(self) -> None:
         self.runtime.watch_nodes(self.pid)
         self.runtime.spawn(self.group.transport, name=TRANSPORT)
-        self._housekeeper.begin()
+        self._replica.housekeeper.begin()
         await self.group.raft.start()
         self.after(self._config.net_tick_ms / 2, Watch())
 
     async def handle(self, message: Message) -> None:
+        replica = self._replica
         match message:
             case NodeUp(node, _):
-                self._housekeeper.linked(node)
+                replica.housekeeper.linked(node)
                 self.participant.tell_status()
-                self._tell_applied()
+                replica.tell_applied()
             case NodeDownEvent(node, _):
                 self.participant.peer_down(node)
             case GroupStatus():
                 self.participant.peer_status(message)
             case JoinGroup(member, linked):
-                self._housekeeper.wants_to_join(member, linked)
+                replica.housekeeper.wants_to_join(member, linked)
             case JoinRefused(member, reason):
-                self._refused(member, reason)
+                replica.refused(member, reason)
                 return
             case Applied():
-                self._writes.member_has(message)
+                replica.writes.member_has(message)
                 return
             case Watch():
                 self.participant.watch()
-                self._housekeeper.watch()
+                replica.housekeeper.watch()
                 self.after(self._config.net_tick_ms / 2, message)
             case Reconsider():
-                self._is_looking = False
-        self._look()
+                replica.is_looking = False
+        replica.look()
 
     async def handle_call(self, request: Message, caller: Caller) -> Message | None:
         if isinstance(request, Commit):
-            return await self._writes.commit(request, caller)
+            return await self._replica.writes.commit(request, caller)
         return Failed("unsupported", type(request).__name__)
 
-    def _refused(self, member: Member, reason: str) -> None:
+
+class TableReplica:
+    """A server's part in the Raft group: whom it tells what happens there, and what it proposes.
+    Implements broker.rabbit.metadata.raft_group.Listener.
+    """
+
+    def __init__(
+        self,
+        server: MajorityServer,
+        env: Env,
+        config: NodeConfig,
+        log: RaftStorage,
+        snapshot_threshold: int,
+    ) -> None:
+        self._server = server
+        self._node = config.name
+        self.changed = asyncio.Event()
+        self.is_looking = False
+        self.group = TableGroup(env, config, log, self, snapshot_threshold=snapshot_threshold)
+        self.participant = Participant(
+            server,
+            config,
+            env.incarnation,
+            self.group,
+            on_status=lambda: server.on_status(),
+            on_lost=lambda why: server.on_lost(why),
+        )
+        self.writes = Writes(self.group, env, config.name)
+        self.housekeeper = Housekeeper(self.group, self.participant, config, self.refused)
+
+    def refused(self, member: Member, reason: str) -> None:
         """``member``, which was forgotten, may not join."""
-        if member == self.me and self.phase == "booting":
-            self.on_refused(reason)
+        if member == self.participant.me and self.participant.phase == "booting":
+            self._server.on_refused(reason)
 
-    def _look_soon(self) -> None:
+    def look_soon(self) -> None:
         """In a message of its own: from where nothing may be proposed."""
-        if not self._is_looking:
-            self._is_looking = True
-            self.deliver(Reconsider())
+        if not self.is_looking:
+            self.is_looking = True
+            self._server.deliver(Reconsider())
 
-    def _look(self) -> None:
-        if self.phase == "booting" and (leader := self.leader_node) is not None:
-            request = JoinGroup(self.me, tuple(self.runtime.nodes()))
-            if leader == self._config.name:
-                self._housekeeper.wants_to_join(request.member, request.linked)
+    def look(self) -> None:
+        participant = self.participant
+        if participant.phase == "booting" and (leader := participant.leader_node) is not None:
+            request = JoinGroup(participant.me, tuple(participant.linked()))
+            if leader == self._node:
+                self.housekeeper.wants_to_join(request.member, request.linked)
             else:
-                self.participant.tell(leader, request)
-        self._housekeeper.look()
+                participant.tell(leader, request)
+        self.housekeeper.look()
 
-    def _tell_applied(self) -> None:
+    def tell_applied(self) -> None:
         """To the leader, what this member has."""
-        leader = self.group.raft.leader
-        if leader not in ("", self._config.name) and self.phase == "running":
-            self.participant.tell(leader, Applied(self.me, self.tables.version))
+        leader, participant = self.group.raft.leader, self.participant
+        if leader not in ("", self._node) and participant.phase == "running":
+            participant.tell(leader, Applied(participant.me, self.group.tables.version))
 
-    # -- broker.rabbit.metadata.raft_group.Listener ------------------------------------------------
+    # -- what happens in the group -----------------------------------------------------------------
 
     def rows_changed(self, rows: Sequence[StoredRow]) -> None:
         for row in rows:
-            self.subscribers.tell(self, TableChanged(row.table, row.key))
+            self.participant.subscribers.tell(self._server, TableChanged(row.table, row.key))
 
     def members_changed(self) -> None:
         self.participant.members_changed()
-        self._look_soon()
+        self.look_soon()
 
     def applied(self, entry: Entry, outcome: raft_log.Outcome) -> None:
-        self._writes.applied(entry, outcome)
+        self.writes.applied(entry, outcome)
 
     def committed(self) -> None:
-        self._changed.set()
-        self._tell_applied()
-        self._writes.answer()
+        self.changed.set()
+        self.tell_applied()
+        self.writes.answer()
 
     def role_changed(self, role: Role) -> None:
         if role != "leader":
-            self._writes.end()
-        self._housekeeper.role_changed()
-        self._tell_applied()
-        self._look_soon()
+            self.writes.end()
+        self.housekeeper.role_changed()
+        self.tell_applied()
+        self.look_soon()
 
     def leader_ready(self) -> None:
-        self._look_soon()
+        self.look_soon()
 
     def failed(self, reason: str) -> None:
-        self.on_failed(reason)
+        self._server.on_failed(reason)

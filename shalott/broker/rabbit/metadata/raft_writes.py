@@ -11,13 +11,7 @@ from dataclasses import dataclass
 
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.rabbit.metadata import raft_log
-from shalott.broker.rabbit.metadata.messages import (
-    Applied,
-    Commit,
-    Committed,
-    Conflicted,
-    Member,
-)
+from shalott.broker.rabbit.metadata.messages import Applied, Commit, Committed, Conflicted, Member
 from shalott.broker.rabbit.metadata.raft_group import TableGroup
 from shalott.broker.rabbit.metadata.serving import COMMIT_LATE_MS
 from shalott.broker.rabbit.processes.messages import Failed, Message

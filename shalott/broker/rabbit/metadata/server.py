@@ -15,7 +15,6 @@ of one another have run apart: that is the *partitioned* state, which a restart 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from shalott.broker.base.env import Env
@@ -26,7 +25,6 @@ from shalott.broker.rabbit.metadata.journal import TableJournal
 from shalott.broker.rabbit.metadata.leading import Leadership
 from shalott.broker.rabbit.metadata.membership import INCONSISTENT, belonging, refusal
 from shalott.broker.rabbit.metadata.messages import (
-    SERVER,
     Applied,
     Apply,
     Commit,
@@ -36,25 +34,16 @@ from shalott.broker.rabbit.metadata.messages import (
     Joined,
     Member,
     MemberJoined,
-    Membership,
     Phase,
     Reconsider,
     SettleTables,
     Status,
 )
-from shalott.broker.rabbit.metadata.serving import Subscribers
+from shalott.broker.rabbit.metadata.participant import MnesiaParticipant
 from shalott.broker.rabbit.metadata.tables import StoredRow, Tables
-from shalott.broker.rabbit.processes.messages import (
-    Failed,
-    Message,
-    Name,
-    NodeDownEvent,
-    NodeUp,
-)
+from shalott.broker.rabbit.processes.messages import Failed, Message, NodeDownEvent, NodeUp
 from shalott.broker.rabbit.processes.process import Process
 from shalott.broker.rabbit.processes.runtime import Caller
-
-log = logging.getLogger("shalott.broker.metadata")
 
 
 class MetadataServer(Process):
@@ -72,20 +61,13 @@ class MetadataServer(Process):
     ) -> None:
         super().__init__()
         self.tables = Tables()
-        self.phase: Phase = "down"
-        self.members: dict[str, Member] = {}  # in order of joining
-        self.peers: dict[str, Status] = {}  # linked nodes' latest status
-        self.partitions: dict[str, None] = {}
         self.is_forced = False  # load, even if others may have fresher tables (force_boot)
-        self._env = env
         self._config = config
         self._journal = journal
-        self._connections = connections
-        self._me = Member(config.name, env.incarnation, 0)
-        self.subscribers = Subscribers()
-        self._running = asyncio.Event()
-        self._leadership = Leadership(self, env, config)
-        self._booting = Booting(self, config, journal)
+        self.participant = MnesiaParticipant(self, env, journal, config.name, connections)
+        self.subscribers = self.participant.subscribers
+        self._leadership = Leadership(self, self.participant, env, config)
+        self.booting = Booting(self, self.participant, config, journal)
         self.changed = asyncio.Event()
         self.on_status: Callable[[], None] = lambda: None
         self.on_lost: Callable[[str], None] = lambda why: None
@@ -94,46 +76,45 @@ class MetadataServer(Process):
 
     # -- TableServer -------------------------------------------------------------------------------
 
+    @property
+    def phase(self) -> Phase:
+        return self.participant.phase
+
+    @property
+    def members(self) -> Mapping[str, Member]:
+        return self.participant.members
+
+    @property
+    def me(self) -> Member:
+        return self.participant.me
+
+    @property
+    def leader_node(self) -> str | None:
+        return next(iter(self.participant.members), None)
+
     async def boot(self) -> None:
         """Become a running member: copy the tables from a running node, or load them if they can't
         be stale.
         """
-        assert self.phase == "down"
-        self._me = Member(self._me.node, self._me.incarnation, self._me.application + 1)
+        participant = self.participant
+        assert participant.phase == "down"
+        participant.boot()
         self.tables = Tables()
         self.tables.store(self._journal.rows)
         self.tables.version = max(self.tables.version, self._journal.mark)
-        self.partitions = {}
-        self._booting.begin()
-        self._running.clear()
-        self.set_phase("booting")
+        self.booting.begin()
+        participant.running.clear()
+        participant.set_phase("booting")
         self.deliver(Reconsider())
-        await self._running.wait()
+        await participant.running.wait()
 
     def leave(self) -> None:
-        self.members = {}
-        self.partitions = {}
+        self.participant.leave()
         self._leadership.end()
-        self.set_phase("down")
+        self.participant.set_phase("down")
 
     async def close(self) -> None:
         """The journal is closed by who opened it."""
-
-    @property
-    def me(self) -> Member:
-        return self._me
-
-    @property
-    def leader(self) -> Member | None:
-        return next(iter(self.members.values()), None)
-
-    @property
-    def leader_node(self) -> str | None:
-        return next(iter(self.members), None)
-
-    def waiting_for(self) -> list[str]:
-        """While booting: listed nodes that are not there and may have fresher tables."""
-        return self._booting.waiting_for()
 
     def lost_membership(self) -> None:
         self.on_lost("the other members do not know this node")
@@ -150,11 +131,10 @@ class MetadataServer(Process):
         return belonging(self._config.node_names, self.tables)
 
     def running_peers(self) -> list[str]:
-        return [node for node, status in self.peers.items() if status.phase == "running"]
+        return [n for n, status in self.participant.peers.items() if status.phase == "running"]
 
     def known_partitions(self) -> Mapping[str, Sequence[str]]:
-        known = {node: status.partitions for node, status in self.peers.items()}
-        return {**known, self._config.name: tuple(self.partitions)}
+        return self.participant.known_partitions()
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -162,28 +142,29 @@ class MetadataServer(Process):
         self.runtime.watch_nodes(self.pid)
 
     async def handle(self, message: Message) -> None:
+        participant = self.participant
         match message:
             case NodeUp(node, _):
-                self.tell(node, self.status())
+                participant.tell(node, participant.status())
             case NodeDownEvent(node, _):
-                self.peers.pop(node, None)
-                await self.member_down(node)
-                await self._booting.reconsider()
+                participant.peers.pop(node, None)
+                await self._member_down(node)
+                await self.booting.reconsider()
                 self.on_status()
             case Status():
                 await self._peer_status(message)
             case Apply():
                 await self._apply(message)
             case Applied(member, version):
-                if self.members.get(member.node) == member:
+                if participant.members.get(member.node) == member:
                     self._leadership.settle(version, member.node)
             case MemberJoined(leader, member):
-                if leader == self.leader:
-                    await self._add_member(member)
+                if leader == participant.leader:
+                    await participant.add(member)
             case SettleTables():
                 await self._leadership.reconcile()
             case Reconsider():
-                await self._booting.reconsider()
+                await self.booting.reconsider()
 
     async def handle_call(self, request: Message, caller: Caller) -> Message | None:
         match request:
@@ -192,110 +173,51 @@ class MetadataServer(Process):
             case Join(member, linked):
                 return await self._join(member, linked)
             case Dump(leader):
-                if self.phase != "running" or leader != self.leader:
-                    return Failed("other_leader", str(self.leader))
+                if self.phase != "running" or leader != self.participant.leader:
+                    return Failed("other_leader", str(self.participant.leader))
                 return Dumped(self.tables.version, tuple(self.tables.snapshot()))
         return Failed("unsupported", type(request).__name__)
 
-    # -- status, membership ------------------------------------------------------------------------
-
-    def status(self) -> Status:
-        return Status(
-            self._me,
-            self.phase,
-            tuple(self._journal.saw_down),
-            tuple(self.members.values()),
-            tuple(self.partitions),
-            self._connections(),
-            self.tables.version,
-        )
-
-    def broadcast_status(self) -> None:
-        status = self.status()
-        for node in self.runtime.nodes():
-            self.tell(node, status)
-        self.on_status()
-
-    def tell(self, node: str, message: Message) -> None:
-        self.runtime.send(Name(node, SERVER), message)
-
-    def set_phase(self, phase: Phase) -> None:
-        self.phase = phase
-        self.broadcast_status()
-        if phase == "running":
-            self._running.set()
+    # -- membership --------------------------------------------------------------------------------
 
     async def _peer_status(self, status: Status) -> None:
         node = status.member.node
-        self.peers[node] = status
-        mine = self.members.get(node)
-        # Its "booting" may come after the leader told us that it joined: that is another link's
-        # news.
-        if mine is not None and (
-            status.member.is_newer_than(mine) or (mine == status.member and status.phase == "down")
-        ):
-            await self.member_down(node)
+        self.participant.peers[node] = status
+        if self.participant.is_over(status):
+            await self._member_down(node)
         if self.phase == "running":
-            self._note_partition(status)
-        await self._booting.reconsider()
+            self.participant.note_partition(status)
+        await self.booting.reconsider()
         self.on_status()
 
-    def _note_partition(self, status: Status) -> None:
-        node = status.member.node
-        apart = (
-            status.phase == "running"
-            and self.members.get(node) != status.member
-            and self._me not in status.members
-        )
-        if apart and node not in self.partitions:
-            self.partitions[node] = None
-            log.error("inconsistent database: %s ran apart from this node", node)
-            self._env.events.emit("", "partition", role="running", detail={"with": node})
-            self.broadcast_status()
-        elif not apart and status.phase != "running" and node in self.partitions:
-            del self.partitions[node]
-            self.broadcast_status()
-
-    async def member_down(self, node: str) -> None:
-        if node not in self.members or self.phase != "running":
+    async def _member_down(self, node: str) -> None:
+        participant = self.participant
+        if node not in participant.members or participant.phase != "running":
             return
-        was_leader = self.leader == self._me
-        del self.members[node]
-        await self._journal.note_down(node)
-        log.warning("%s left; members now: %s", node, ", ".join(self.members))
+        led = participant.leads
+        await participant.remove(node)
         self._leadership.member_gone(node)
-        if self.leader == self._me and not was_leader:
+        if participant.leads and not led:
             self._leadership.begin()
-        self.membership_changed()
-
-    async def _add_member(self, member: Member) -> None:
-        self.members.pop(member.node, None)
-        self.members[member.node] = member
-        self.partitions.pop(member.node, None)
-        await self._journal.note_up(member.node)
-        log.info("%s joined; members now: %s", member.node, ", ".join(self.members))
-        self.membership_changed()
-
-    def membership_changed(self) -> None:
-        self.broadcast_status()
-        self._publish(Membership(tuple(sorted(self.members))))
+        participant.members_changed()
 
     async def _join(self, member: Member, linked: tuple[str, ...]) -> Message:
-        if self.phase != "running" or self.leader != self._me or self._leadership.is_reconciling:
-            return Failed("not_leader", str(self.leader))
+        participant = self.participant
+        leads = participant.phase == "running" and participant.leads
+        if not leads or self._leadership.is_reconciling:
+            return Failed("not_leader", str(participant.leader))
         if member.node not in self.belonging():
             return Failed(INCONSISTENT, refusal(member.node, self._config.name))
-        strangers = [n for n in self.members if n not in linked and n != self._config.name]
+        strangers = [n for n in participant.others() if n not in linked]
         if any(node != member.node for node in strangers):
             return Failed("not_linked", ", ".join(strangers))
-        await self.member_down(member.node)
-        for node in self.members:
-            if node != self._config.name:
-                self.tell(node, MemberJoined(self._me, member))
-        await self._add_member(member)
+        await self._member_down(member.node)
+        for node in participant.others():
+            participant.tell(node, MemberJoined(participant.me, member))
+        await participant.add(member)
         return Joined(
-            self._me,
-            tuple(self.members.values()),
+            participant.me,
+            tuple(participant.members.values()),
             self.tables.version,
             tuple(self.tables.snapshot()),
         )
@@ -303,18 +225,15 @@ class MetadataServer(Process):
     # -- writes ------------------------------------------------------------------------------------
 
     async def _apply(self, message: Apply) -> None:
-        if self.phase != "running" or message.leader != self.leader:
+        if self.phase != "running" or message.leader != self.participant.leader:
             return
         taken = self.tables.store(message.rows)
         self.tables.version = max(self.tables.version, message.version)
         await self.written(message.version, taken)
-        self.tell(message.leader.node, Applied(self._me, message.version))
+        self.participant.tell(message.leader.node, Applied(self.me, message.version))
 
     async def written(self, version: int, rows: Sequence[StoredRow]) -> None:
         await self._journal.write(version, rows)
         self.changed.set()
         for row in rows:
-            self._publish(TableChanged(row.table, row.key))
-
-    def _publish(self, message: Message) -> None:
-        self.subscribers.tell(self, message)
+            self.subscribers.tell(self, TableChanged(row.table, row.key))

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from shalott.broker.rabbit.metadata.messages import SERVER, Member, Phase, Status
+from shalott.broker.rabbit.metadata.messages import SERVER, Member, Phase
 from shalott.broker.rabbit.metadata.tables import StoredRow, Tables
 from shalott.broker.rabbit.processes.messages import Message, Name, Pid
 from shalott.broker.rabbit.processes.process import Process
@@ -90,22 +90,11 @@ class TableServer(Protocol):
 
 
 class MemberServer(TableServer, Protocol):
-    """A server whose tables need no majority, as its leadership and its booting see it."""
+    """A server whose tables need no majority, as its parts see it."""
 
     tables: Tables
-    members: dict[str, Member]  # in order of joining
-    peers: dict[str, Status]  # linked nodes' latest status
-    changed: asyncio.Event
+    changed: asyncio.Event  # the version of the tables
     runtime: Runtime
-
-    @property
-    def leader(self) -> Member | None: ...
-
-    def set_phase(self, phase: Phase) -> None: ...
-
-    def membership_changed(self) -> None: ...
-
-    def tell(self, node: str, message: Message) -> None: ...
 
     def deliver(self, item: Message) -> None: ...
 
@@ -131,6 +120,6 @@ class Subscribers:
         if pid in self._pids:
             self._pids.remove(pid)
 
-    def tell(self, server: Process, message: Message) -> None:
+    def tell(self, server: Process | MemberServer, message: Message) -> None:
         for pid in self._pids:
             server.runtime.send(pid, message)

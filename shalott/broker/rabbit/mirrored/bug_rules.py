@@ -163,6 +163,5 @@ class MasterRules:
 def master_rules(has_bug: Callable[[str], bool]) -> MasterRules:
     """The rules of a node with these bugs switched on."""
     return MasterRules(
-        confirms_wait_for_ring=not has_bug("OUR-02"),
-        tells_requeued=not has_bug("KB-RMQ-29"),
+        confirms_wait_for_ring=not has_bug("OUR-02"), tells_requeued=not has_bug("KB-RMQ-29")
     )

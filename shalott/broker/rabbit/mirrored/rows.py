@@ -16,7 +16,7 @@ import msgspec
 
 from shalott.broker.rabbit.amqp.exchanges import drop_unused
 from shalott.broker.rabbit.gm.group import GroupChange, ReadGroup, apply_change
-from shalott.broker.rabbit.metadata.api import Transaction
+from shalott.broker.rabbit.metadata.api import Metadata, Transaction
 from shalott.broker.rabbit.metadata.policies import in_force
 from shalott.broker.rabbit.metadata.records import BindingRow, GroupRow, QueueRow
 from shalott.broker.rabbit.mirrored import policy
@@ -30,19 +30,19 @@ BINDING = "binding"
 IsAlive = Callable[[Pid], bool]
 
 
-def read(tx: Transaction, key: str) -> QueueRow | None:
+def read(tx: Transaction | Metadata, key: str) -> QueueRow | None:
     row = tx.read(QUEUE, key)
     assert row is None or isinstance(row, QueueRow)
     return row
 
 
-def read_durable(tx: Transaction, key: str) -> QueueRow | None:
+def read_durable(tx: Transaction | Metadata, key: str) -> QueueRow | None:
     row = tx.read(DURABLE, key)
     assert row is None or isinstance(row, QueueRow)
     return row
 
 
-def read_any(tx: Transaction, key: str) -> QueueRow | None:
+def read_any(tx: Transaction | Metadata, key: str) -> QueueRow | None:
     """The live row, or that of a durable queue that waits for its node."""
     return read(tx, key) or read_durable(tx, key)
 
@@ -350,12 +350,7 @@ class Removal:
 
 
 def remove_dead(
-    tx: Transaction,
-    key: str,
-    me: Pid,
-    dead: tuple[Pid, ...],
-    *,
-    promotes_unsynced: bool = False,
+    tx: Transaction, key: str, me: Pid, dead: tuple[Pid, ...], *, promotes_unsynced: bool = False
 ) -> Removal:
     """Take the dead out of the row; if the master is among them, the oldest mirror that may is
     promoted: any of them with ``promotes_unsynced``, even against the policy.

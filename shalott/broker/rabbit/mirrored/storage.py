@@ -65,11 +65,7 @@ class QueueStorage:
         if not row.durable:
             return self._opened(row, BackingQueue.in_memory(max_priority=levels, pages=pages))
         queue = await BackingQueue.recover(
-            self._disk,
-            self.directory(row.key),
-            max_priority=levels,
-            clock=self._clock,
-            pages=pages,
+            self._disk, self.directory(row.key), max_priority=levels, clock=self._clock, pages=pages
         )
         return self._opened(row, queue)
 

@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal
 
-from shalott.broker.base.disk import Disk
-from shalott.broker.base.env import Clock, Env, EventLog, Rng, never
+from shalott.broker.base.env import Env, Platform
 from shalott.broker.base.errors import BrokerError, ConfigError
-from shalott.broker.base.files import begin_life
 from shalott.broker.base.http_server import ManagementServer
 from shalott.broker.rabbit.amqp.alarms import Alarms
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
@@ -129,31 +127,10 @@ class Node:
 
     @classmethod
     async def open(
-        cls,
-        config: NodeConfig,
-        *,
-        clock: Clock,
-        make_rng: Callable[[int], Rng],
-        disk: Disk,
-        open_events: Callable[[int], Awaitable[EventLog]],
-        buggify: Callable[[str], bool] = never,
-        starts: int = 0,
-        standing: Standing = MEMBER,
+        cls, config: NodeConfig, platform: Platform, *, standing: Standing = MEMBER
     ) -> Node:
-        """Read what a former life left on ``disk``. The callables get the incarnation; ``starts``
-        is how often the machine has started the node (broker/base/files.py).
-        """
-        incarnation = await begin_life(disk, starts)
-        env = Env(
-            config.name,
-            incarnation,
-            clock,
-            make_rng(incarnation),
-            disk,
-            await open_events(incarnation),
-            bugs=config.bugs,
-            buggify=buggify,
-        )
+        """Read what a former life left on the disk."""
+        env = await platform.begin_life(config.name, config.bugs)
         return cls(env, config, await open_store(env, standing.applied(config)), standing)
 
     async def start(self) -> None:

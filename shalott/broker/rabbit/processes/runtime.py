@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Protocol
 
 from shalott.broker.base.errors import CallTimeout, NodeDown, NoProcess
@@ -97,6 +98,54 @@ class Actor(Protocol):
     async def stopping(self, reason: str) -> None: ...
 
 
+class Calls:
+    """Calls under way: those that this node's processes made, and those that they must answer."""
+
+    def __init__(self, refs: Iterator[int]) -> None:
+        self._refs = refs
+        self._made: dict[int, tuple[str, asyncio.Future[Message]]] = {}  # ref -> (node, future)
+        # calls that a local process has not answered, whether it has begun on them or not
+        self._unanswered: dict[Pid, dict[int, Caller]] = {}
+
+    def open(self, node: str) -> tuple[int, asyncio.Future[Message]]:
+        """A call to a process of ``node``: its reference and its answer. ``close`` it."""
+        ref = next(self._refs)
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._made[ref] = (node, future)
+        return ref, future
+
+    def close(self, ref: int) -> None:
+        self._made.pop(ref, None)
+
+    def answer(self, ref: int, answer: Message) -> None:
+        entry = self._made.get(ref)
+        if entry is not None and not entry[1].done():
+            entry[1].set_result(answer)
+
+    def deliver(
+        self, process: Actor, request: Message, caller: Pid | None, send: Callable[[Message], None]
+    ) -> None:
+        """If ``process`` ends without an answer, the caller gets Failed("noproc")."""
+        key = next(self._refs)
+        unanswered = self._unanswered.setdefault(process.pid, {})
+
+        def reply(answer: Message) -> None:
+            unanswered.pop(key, None)
+            send(answer)
+
+        unanswered[key] = Caller(caller, reply)
+        process.deliver(Envelope(request, unanswered[key]))
+
+    def process_ended(self, pid: Pid) -> None:
+        for caller in list(self._unanswered.pop(pid, {}).values()):
+            caller.reply(Failed("noproc"))
+
+    def link_down(self, node: str, reason: str) -> None:
+        for called, future in self._made.values():
+            if called == node and not future.done():
+                future.set_exception(NodeDown(f"the link to {node} broke: {reason}"))
+
+
 class Runtime:
     """All processes of one node. ``transmit`` is set by the mesh: it sends a frame to a peer, if it
     is linked. ``on_crash`` is told which process ended by an exception of its own, and by which.
@@ -110,7 +159,7 @@ class Runtime:
         self.on_crash: Callable[[str, str], None] = lambda process, reason: None
         self._linked: dict[str, int] = {}  # peer -> its incarnation
         self._serial = 0
-        self._ref = 0
+        self._refs = count(1)  # of calls and monitors
         self._processes: dict[Pid, Actor] = {}
         self._tasks: dict[Pid, asyncio.Task[None]] = {}
         self._names: dict[str, Pid] = {}
@@ -118,9 +167,7 @@ class Runtime:
         self._monitors: dict[int, tuple[Pid, Pid]] = {}  # our refs: ref -> (target, watcher)
         # watchers of a local process: target -> {(watcher's node, ref): None}
         self._watched: dict[Pid, dict[tuple[str, int], None]] = {}
-        self._calls: dict[int, tuple[str, asyncio.Future[Message]]] = {}  # ref -> (node, future)
-        # calls that a local process has not answered, whether it has begun on them or not
-        self._unanswered: dict[Pid, dict[int, Caller]] = {}
+        self._calls = Calls(self._refs)
 
     # -- processes ---------------------------------------------------------------------------------
 
@@ -175,8 +222,7 @@ class Runtime:
             del self._names[name]
         if pid in self._watchers:
             self._watchers.remove(pid)
-        for caller in list(self._unanswered.pop(pid, {}).values()):
-            caller.reply(Failed("noproc"))
+        self._calls.process_ended(pid)
         for node, ref in self._watched.pop(pid, {}):
             if node == self.node:
                 self._fire(ref, reason)
@@ -239,10 +285,7 @@ class Runtime:
 
         A ``Failed`` answer is returned, not raised, except kind "noproc".
         """
-        self._ref += 1
-        ref = self._ref
-        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._calls[ref] = (to.node, future)
+        ref, future = self._calls.open(to.node)
         try:
             if to.node == self.node:
                 process = self._resolve(to)
@@ -250,8 +293,8 @@ class Runtime:
                     if isinstance(to, Pid):
                         self._tell_old(request, caller, to)
                     raise NoProcess(f"{to} is not alive")
-                self._deliver_call(
-                    process, request, caller, lambda answer: self._answer(ref, answer)
+                self._calls.deliver(
+                    process, request, caller, lambda answer: self._calls.answer(ref, answer)
                 )
             else:
                 frame = CallFrame(*address_of(to), ref, caller, self.codec.encode(request))
@@ -264,34 +307,10 @@ class Runtime:
                 text = f"{type(request).__name__} to {to} took over {timeout_ms} ms"
                 raise CallTimeout(text) from None
         finally:
-            self._calls.pop(ref, None)
+            self._calls.close(ref)
         if isinstance(answer, Failed) and answer.kind == "noproc":
             raise NoProcess(f"{to} is not alive")
         return answer
-
-    def _deliver_call(
-        self,
-        process: Actor,
-        request: Message,
-        caller: Pid | None,
-        send: Callable[[Message], None],
-    ) -> None:
-        """If ``process`` ends without an answer, the caller gets Failed("noproc")."""
-        self._ref += 1
-        key = self._ref
-        unanswered = self._unanswered.setdefault(process.pid, {})
-
-        def reply(answer: Message) -> None:
-            unanswered.pop(key, None)
-            send(answer)
-
-        unanswered[key] = Caller(caller, reply)
-        process.deliver(Envelope(request, unanswered[key]))
-
-    def _answer(self, ref: int, answer: Message) -> None:
-        entry = self._calls.get(ref)
-        if entry is not None and not entry[1].done():
-            entry[1].set_result(answer)
 
     def _tell_old(self, message: Message, sender: Pid | None, to: Pid) -> None:
         """Erlang drops what is sent to a process of a node's former life, and says so."""
@@ -308,8 +327,7 @@ class Runtime:
 
     def monitor(self, target: Pid, watcher: Pid) -> int:
         """``watcher`` (local) gets one Down with the returned ref."""
-        self._ref += 1
-        ref = self._ref
+        ref = next(self._refs)
         self._monitors[ref] = (target, watcher)
         if target.node == self.node:
             if target in self._processes:
@@ -351,9 +369,7 @@ class Runtime:
         for watchers in self._watched.values():
             for key in [key for key in watchers if key[0] == node]:
                 del watchers[key]
-        for called, future in self._calls.values():
-            if called == node and not future.done():
-                future.set_exception(NodeDown(f"the link to {node} broke: {reason}"))
+        self._calls.link_down(node, reason)
         for pid in self._watchers:
             self.send(pid, NodeDownEvent(node, reason))
 
@@ -375,7 +391,7 @@ class Runtime:
                     node, pid if pid is not None else Name(self.node, name), ref, caller, payload
                 )
             case ReplyFrame(ref, payload):
-                self._answer(ref, self.codec.decode(payload))
+                self._calls.answer(ref, self.codec.decode(payload))
             case MonitorFrame(target, ref):
                 if target in self._processes:
                     self._watched.setdefault(target, {})[(node, ref)] = None
@@ -402,4 +418,4 @@ class Runtime:
                 self._tell_old(self.codec.decode(payload), caller, to)
             reply(Failed("noproc"))
         else:
-            self._deliver_call(process, self.codec.decode(payload), caller, reply)
+            self._calls.deliver(process, self.codec.decode(payload), caller, reply)

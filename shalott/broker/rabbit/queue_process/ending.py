@@ -66,7 +66,9 @@ async def _delete(state: QueueState, shell: QueueShell, master: Master, tell: Te
     state.ending.is_deleting = True
     master.confirms.flush()
     # Confirmed: it may be gone here only as far as this node knows.
-    await shell.transact(lambda tx: rows.delete_owned(tx, state.key, shell.pid), confirmed=True)
+    await shell.transactions.transact(
+        lambda tx: rows.delete_owned(tx, state.key, shell.pid), confirmed=True
+    )
     if await yields(state, shell):
         return
     master.cancel_consumers()
@@ -102,7 +104,7 @@ async def out_of_place(state: QueueState, shell: QueueShell) -> NoReturn:
 
 async def _end_deleted(state: QueueState, shell: QueueShell) -> NoReturn:
     if isinstance(state.role, Master) and state.ring.gm is not None:
-        await shell.transact(lambda tx: rows.forget_group(tx, state.key))
+        await shell.transactions.transact(lambda tx: rows.forget_group(tx, state.key))
     await shell.context.storage.wipe(state.key)
     shell.exit("normal")
 
@@ -158,7 +160,7 @@ async def _end_as_deleted(state: QueueState, shell: QueueShell, row: QueueRow) -
     that the queue is deleted.
     """
     state.ending.is_deleting = True
-    await shell.transact(lambda tx: rows.delete(tx, row))
+    await shell.transactions.transact(lambda tx: rows.delete(tx, row))
     shell.emit("deleted")
     if state.ring.gm is None:
         await _end_deleted(state, shell)
@@ -185,10 +187,14 @@ async def stop(state: QueueState, shell: QueueShell, reason: str) -> None:
             shell.emit("loss_window", reason="L8: unsynchronised mirrors take over on shutdown")
         if not alive and row.pid == shell.pid and shell.metadata.is_in_majority():
             # No mirror takes its place. A node that can't write now can't say so either.
-            await shell.transact(lambda tx: rows.mark_ended(tx, state.key, shell.pid, "stopped"))
+            await shell.transactions.transact(
+                lambda tx: rows.mark_ended(tx, state.key, shell.pid, "stopped")
+            )
     if reason == "dropped":
         if isinstance(role, Mirror):
-            await shell.transact(lambda tx: rows.forget_mirror(tx, state.key, shell.pid))
+            await shell.transactions.transact(
+                lambda tx: rows.forget_mirror(tx, state.key, shell.pid)
+            )
         if state.ring.gm is not None:
             state.ring.gm.idle()
         await shell.context.storage.wipe(state.key)
@@ -228,7 +234,7 @@ async def _all_stopped(state: QueueState, shell: QueueShell, stopping: MirrorsSt
     survivors = tuple(stopping.waiting) if shell.rules.records_survivors else ()
     anybodys = not shell.rules.stops_own_mirrors_only
     shell.transactions.renew_grace()
-    await shell.transact(
+    await shell.transactions.transact(
         lambda tx: rows.clear_mirrors(tx, state.key, shell.pid, survivors, anybodys=anybodys)
     )
     shell.exit(stopping.reason)
@@ -281,10 +287,10 @@ def _tell_crash(state: QueueState, shell: QueueShell, reason: str) -> None:
 async def _mark_current_row(state: QueueState, shell: QueueShell, reason: str) -> None:
     """KB-RMQ-38."""
     if reason == "shutdown":
-        await shell.transact(lambda tx: rows.mark_current_row(tx, state.key, None))
+        await shell.transactions.transact(lambda tx: rows.mark_current_row(tx, state.key, None))
     elif reason not in ("normal", "dropped"):
         known = state.identity.first_row
-        await shell.transact(lambda tx: rows.mark_current_row(tx, state.key, known))
+        await shell.transactions.transact(lambda tx: rows.mark_current_row(tx, state.key, known))
 
 
 def _answer_starter(identity: Identity, reason: str) -> None:

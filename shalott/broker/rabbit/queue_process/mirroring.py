@@ -41,7 +41,7 @@ async def update(state: QueueState, shell: QueueShell, *, announce: bool = False
     if not isinstance(state.role, Master):
         await _check_place(state, shell)
         return
-    row = await shell.transact(lambda tx: rows.update_policy(tx, state.key, shell.pid))
+    row = await shell.transactions.transact(lambda tx: rows.update_policy(tx, state.key, shell.pid))
     if row is None:
         if not shell.rules.checks_place_on_policy and shell.row() is not None:
             return
@@ -56,7 +56,7 @@ async def update(state: QueueState, shell: QueueShell, *, announce: bool = False
         roles.join_ring(state, shell)
         return
     add, drop = policy.changes(row, shell.metadata.running_nodes(), shell.env.choose_index)
-    shell.background(_add_mirrors(shell, add, state.identity if announce else None))
+    shell.tasks.start(_add_mirrors(shell, add, state.identity if announce else None))
     for node in drop:
         _drop(shell, row, node)
     syncing.maybe_auto_sync(state, shell, None)
@@ -72,7 +72,7 @@ def replace_dead(
     running = [n for n in shell.metadata.running_nodes() if n not in dead_nodes]
     add, _ = policy.changes(row, running, shell.env.choose_index)
     if add:
-        shell.background(_add_mirrors(shell, add, None))
+        shell.tasks.start(_add_mirrors(shell, add, None))
 
 
 def _drop(shell: QueueShell, row: QueueRow, node: str) -> None:

@@ -80,7 +80,7 @@ class QueueProcess(Process):
         try:
             await super().run()
         finally:
-            self.shell.end_background()
+            self.shell.tasks.cancel()
 
     async def started(self) -> None:
         await starting.start(self.state, self.shell)

@@ -13,6 +13,7 @@ from typing import Literal, NoReturn, Protocol, TypeVar
 
 from shalott.broker.base.env import pause_ms
 from shalott.broker.base.errors import MetadataUnavailable, StorageError
+from shalott.broker.base.tasks import Tasks
 from shalott.broker.rabbit.gm import member as gm
 from shalott.broker.rabbit.metadata.api import Metadata, Transaction
 from shalott.broker.rabbit.metadata.records import QueueRow
@@ -129,7 +130,7 @@ class QueueShell:
         self.transactions = Transactions(context.metadata, state.key, mailbox)
         self._state = state
         self._mailbox = mailbox
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self.tasks = Tasks(self._task_failed)  # no longer than the process
 
     # -- the process -------------------------------------------------------------------------------
 
@@ -152,22 +153,9 @@ class QueueShell:
         """To the process itself."""
         self._mailbox.deliver(item)
 
-    def background(self, work: Coroutine[object, object, None]) -> None:
-        """Run beside the mailbox, no longer than the process."""
-        task = asyncio.create_task(work)
-        self._tasks[task] = None
-        task.add_done_callback(self._forget_task)
-
-    def end_background(self) -> None:
-        """The process is over."""
-        for task in list(self._tasks):
-            task.cancel()
-
-    def _forget_task(self, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(task, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("queue '%s': %r", self.key, error)
-            self._crash(error)
+    def _task_failed(self, name: str, error: BaseException) -> None:
+        log.error("queue '%s': %r", self.key, error)
+        self._crash(error)
 
     def storage_failed(self, error: StorageError) -> None:
         """Nothing will become durable any more: what was not confirmed must not be."""
@@ -212,18 +200,12 @@ class QueueShell:
     # -- the row -----------------------------------------------------------------------------------
 
     def row(self) -> QueueRow | None:
-        row = self.metadata.read(rows.QUEUE, self.key)
-        assert row is None or isinstance(row, QueueRow)
-        return row
+        return rows.read(self.metadata, self.key)
 
     def mirrors(self) -> tuple[Pid, ...]:
         row = self.row()
         recorded = () if row is None else row.slave_pids
         return (*recorded, *(pid for pid in self._state.ring.new_mirrors if pid not in recorded))
-
-    async def transact(self, body: Callable[[Transaction], T], *, confirmed: bool = False) -> T:
-        """See Transactions.transact."""
-        return await self.transactions.transact(body, confirmed=confirmed)
 
     # -- the ring ----------------------------------------------------------------------------------
 

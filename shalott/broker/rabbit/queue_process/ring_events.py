@@ -135,7 +135,7 @@ async def members_died(state: QueueState, shell: QueueShell, deaths: tuple[Pid, 
     state.ring.known_dead.update(dict.fromkeys(deaths))
     dead = tuple(state.ring.known_dead)
     unsynced = not shell.rules.obeys_promote_on_failure
-    removal = await shell.transact(
+    removal = await shell.transactions.transact(
         lambda tx: rows.remove_dead(tx, state.key, shell.pid, dead, promotes_unsynced=unsynced)
     )
     is_master = isinstance(state.role, Master)

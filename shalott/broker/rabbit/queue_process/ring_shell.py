@@ -9,20 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
 from typing import Protocol
 
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import MetadataUnavailable, ProcessError
+from shalott.broker.base.tasks import Tasks
 from shalott.broker.rabbit.gm import member as gm
 from shalott.broker.rabbit.gm.activity import RingMessage
 from shalott.broker.rabbit.gm.bugs import gm_bugs
-from shalott.broker.rabbit.gm.group import (
-    GroupChange,
-    GroupGone,
-    LostMembership,
-    RecordDead,
-)
+from shalott.broker.rabbit.gm.group import GroupChange, GroupGone, LostMembership, RecordDead
 from shalott.broker.rabbit.metadata.api import Metadata
 from shalott.broker.rabbit.metadata.records import GroupRow, MemberId
 from shalott.broker.rabbit.mirrored import rows
@@ -54,7 +49,10 @@ class Owner(Protocol):
 
     def deliver(self, item: Message) -> None: ...
 
-    def background(self, work: Coroutine[object, object, None]) -> None: ...
+    @property
+    def tasks(self) -> Tasks:
+        """No longer than the process, which ends if one fails."""
+        ...
 
 
 class GmShell:
@@ -150,9 +148,9 @@ class GmShell:
             case gm.Demonitor(side, member):
                 self._demonitor(side, member)
             case gm.Transact(change):
-                self._owner.background(self._transact(change))
+                self._owner.tasks.start(self._transact(change))
             case gm.AskToJoin(candidates):
-                self._owner.background(self._ask_to_join(candidates))
+                self._owner.tasks.start(self._ask_to_join(candidates))
             case gm.AnswerAddOnRight(token, row):
                 answer = Failed("not_ready") if row is None else RingJoined(row)
                 self._callers.pop(token).reply(answer)

@@ -48,7 +48,7 @@ async def start(state: QueueState, shell: QueueShell) -> None:
 async def joined(state: QueueState, shell: QueueShell) -> None:
     """The ring has taken this process in."""
     if isinstance(state.role, Master):
-        row = await shell.transact(lambda tx: rows.add_gm(tx, state.key, shell.pid))
+        row = await shell.transactions.transact(lambda tx: rows.add_gm(tx, state.key, shell.pid))
         if row is None:
             shell.exit("shutdown")
         await mirroring.update(state, shell, announce=True)
@@ -78,7 +78,7 @@ async def _declare(state: QueueState, shell: QueueShell, declaration: DeclareSta
 
 async def _row_in_doubt(state: QueueState, shell: QueueShell) -> QueueRow:
     """A process must own the row if it was written. If it was not, it is not to be any more."""
-    row = await shell.transact(lambda tx: rows.read_any(tx, state.key), confirmed=True)
+    row = await shell.transactions.transact(lambda tx: rows.read_any(tx, state.key), confirmed=True)
     if row is None:
         shell.exit("shutdown")
     return row
@@ -94,9 +94,11 @@ async def _recover(state: QueueState, shell: QueueShell, recovery: RecoverStart)
     snapshot = recovery.snapshot
     row: QueueRow | None
     if snapshot is not None:  # see SupervisorRules.recovers_current_row
-        row = await shell.transact(lambda tx: rows.store_snapshot(tx, snapshot, shell.pid))
+        row = await shell.transactions.transact(
+            lambda tx: rows.store_snapshot(tx, snapshot, shell.pid)
+        )
     else:
-        row = await shell.transact(
+        row = await shell.transactions.transact(
             lambda tx: rows.take_over(tx, state.key, shell.pid, recovery.seen)
         )
     if row is None:
@@ -112,7 +114,7 @@ async def _recover(state: QueueState, shell: QueueShell, recovery: RecoverStart)
 async def _become_mirror(state: QueueState, shell: QueueShell) -> None:
     start = state.identity.start
     assert isinstance(start, MirrorStart)
-    found = await shell.transact(
+    found = await shell.transactions.transact(
         lambda tx: rows.init_mirror(tx, state.key, shell.pid, shell.runtime.is_alive)
     )
     if found.outcome != "new":

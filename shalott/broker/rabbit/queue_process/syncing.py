@@ -206,7 +206,9 @@ async def record_synchronised(state: QueueState, shell: QueueShell) -> None:
     mirror = state.role
     assert isinstance(mirror, Mirror)
     mirror.has_flags = False
-    row = await shell.transact(lambda tx: rows.record_synchronised(tx, state.key, shell.pid))
+    row = await shell.transactions.transact(
+        lambda tx: rows.record_synchronised(tx, state.key, shell.pid)
+    )
     if row is None:
         await ending.out_of_place(state, shell)
     shell.emit("synchronised", depth=mirror.queue.messages.depth)

@@ -166,12 +166,25 @@ class MasterConfirms:
         if message.seq is not None:
             self.outbox.refuse(message.channel, message.seq)
 
-    def take_seen(self, message_id: int) -> str | None:
-        """What the ring told of it when this was a mirror, before its channel's copy came.
-
-        Returns "published", "confirmed", "discarded" or "refused", once.
+    def took_in_ring(self, message: Publish, *, must_be_durable: bool) -> bool:
+        """Whether the queue has ``message`` from the ring already, of the time when this was a
+        mirror. Then its confirm is seen to.
         """
-        return self._seen.pop(message_id, None)
+        message_id = message.content.id
+        status = self._seen.pop(message_id, None)
+        if status is None:
+            if message_id not in self._queue.messages:
+                return False
+            # It came with a synchronisation, and again from its channel.
+            self.owe(message)
+            self.await_durable(self._queue.index.mark, message_id)
+        elif status == "refused":
+            self.refuse(message)
+        else:
+            self.owe(message)
+            if status != "published" or not must_be_durable:
+                self.confirm(message_id)
+        return True
 
     def forget_channel(self, channel: Pid) -> None:
         """Its confirms are not waited for any more."""

@@ -96,9 +96,7 @@ class Consumers:
         """See that one is active, if only one may be."""
         if self._single_active and self._active not in self._consumers:
             self._active = max(
-                self._consumers,
-                key=lambda key: self._consumers[key].request.priority,
-                default=None,
+                self._consumers, key=lambda key: self._consumers[key].request.priority, default=None
             )
 
     def _channel(self, channel: Pid) -> ChannelUse:

@@ -124,13 +124,4 @@ Instruction = (
 CODEC = Codec(get_args(Instruction))
 
 # Those that a mirror only has to apply to its contents.
-CONTENTS = (
-    Published,
-    Discarded,
-    PublishRefused,
-    Dropped,
-    Acked,
-    Requeued,
-    Depth,
-    SenderDeath,
-)
+CONTENTS = (Published, Discarded, PublishRefused, Dropped, Acked, Requeued, Depth, SenderDeath)

@@ -170,7 +170,9 @@ class Master:
         content = message.content
         self.shell.monitor(message.channel)
         self.counts.publish += 1
-        if self._is_known(message):
+        if self.confirms.took_in_ring(
+            message, must_be_durable=self.is_durable and content.persistent
+        ):
             return
         if self.limits.refuses(content):
             self.limits.refused(content)
@@ -188,26 +190,6 @@ class Master:
             self.limits.expire()
             self.dispatch.deliver_ready()
             self.limits.trim()
-
-    def _is_known(self, message: Publish) -> bool:
-        """Whether this process took it when it was a mirror, by way of the ring."""
-        content = message.content
-        status = self.confirms.take_seen(content.id)
-        if status is None:
-            if content.id not in self.queue.messages:
-                return False
-            # It came with a synchronisation, and again from its channel.
-            self.confirms.owe(message)
-            self.confirms.await_durable(self.queue.index.mark, content.id)
-            return True
-        if status == "refused":
-            self.confirms.refuse(message)
-            return True
-        self.confirms.owe(message)
-        must_be_durable = self.is_durable and content.persistent
-        if status != "published" or not must_be_durable:
-            self.confirms.confirm(content.id)
-        return True
 
     # -- consuming ---------------------------------------------------------------------------------
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Protocol
 
 from shalott.broker.base.env import Env
+from shalott.broker.base.tasks import Tasks
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.api import Metadata
 from shalott.broker.rabbit.metadata.records import QueueRow
@@ -22,6 +22,7 @@ class Shell(Protocol):
     env: Env
     config: NodeConfig
     metadata: Metadata
+    tasks: Tasks  # beside the mailbox, no longer than the process, which ends if one fails
 
     @property
     def pid(self) -> Pid:
@@ -65,10 +66,6 @@ class Shell(Protocol):
         ...
 
     def after(self, delay_ms: float, message: Message) -> asyncio.TimerHandle: ...
-
-    def background(self, work: Coroutine[object, object, None]) -> None:
-        """Run beside the mailbox, no longer than the process, which ends if it fails."""
-        ...
 
     def emit(self, kind: str, **detail: object) -> None:
         """A node event of this queue, with its role and epoch."""

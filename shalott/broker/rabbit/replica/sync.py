@@ -115,7 +115,7 @@ class MasterSync:
                 self._send(batch)
             else:
                 self._is_reading = True
-                self._shell.background(self._read())
+                self._shell.tasks.start(self._read())
 
     async def _read(self) -> None:
         """A batch of which something is on disk. Nothing changes in the queue meanwhile."""
@@ -141,6 +141,6 @@ class MasterSync:
     def _end(self, outcome: Outcome) -> None:
         self.is_over = True
         if not self._is_reading:
-            self._shell.background(self._messages.close())
+            self._shell.tasks.start(self._messages.close())
         self._shell.emit("sync_done", outcome=outcome, messages=self._sent)
         self._on_end(outcome)

@@ -102,9 +102,7 @@ class Snapshot:
             taken.append(entry)
             size -= entry.size
         contents = {e.serial: e.content for e in taken if e.content is not None}
-        away = sorted(
-            ((e.page, e.serial) for e in taken if e.content is None and e.page is not None),
-        )
+        away = sorted((e.page, e.serial) for e in taken if e.content is None and e.page is not None)
         found = iter(away)
         for run in runs_of([page for page, _ in away]):
             for paged, _ in await read_run(self._reader, run):

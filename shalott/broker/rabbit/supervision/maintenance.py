@@ -89,7 +89,7 @@ async def _transfer_masters(context: QueueContext, runtime: Runtime) -> None:
 
 async def _transfer(context: QueueContext, runtime: Runtime, key: str, destination: str) -> None:
     log.info("queue '%s': its master moves to %s", key, destination)
-    row = _row(context, key)
+    row = rows.read(context.metadata, key)
     if row is None or row.pid is None:
         return
     replicas = [row.pid, *row.slave_pids]
@@ -117,7 +117,7 @@ async def _await_master(
     context: QueueContext, runtime: Runtime, key: str, destination: str
 ) -> None:
     for _ in range(NEW_MASTER_LOOKS):
-        row = _row(context, key)
+        row = rows.read(context.metadata, key)
         if row is None:
             return
         if row.pid is not None and row.pid.node == destination:
@@ -125,9 +125,3 @@ async def _await_master(
             return
         await pause_ms(NEW_MASTER_LOOK_MS)
     log.warning("queue '%s': its master did not move to %s", key, destination)
-
-
-def _row(context: QueueContext, key: str) -> QueueRow | None:
-    row = context.metadata.read(rows.QUEUE, key)
-    assert row is None or isinstance(row, QueueRow)
-    return row

@@ -32,9 +32,7 @@ class QueuesService:
 
     def lookup(self, vhost: str, name: str) -> QueueRow | None:
         """The live row as this node sees it."""
-        row = self._metadata.read(rows.QUEUE, queue_key(vhost, name))
-        assert row is None or isinstance(row, QueueRow)
-        return row
+        return rows.read(self._metadata, queue_key(vhost, name))
 
     def is_available(self, row: QueueRow) -> bool:
         """Whether the master's process can be reached now."""

@@ -16,13 +16,13 @@ Whether a process of a queue belongs here is always decided on the row as it is 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
 
 from shalott.broker.base.errors import MetadataUnavailable
-from shalott.broker.rabbit.metadata.api import TableChanged, Transaction
+from shalott.broker.base.tasks import Tasks
+from shalott.broker.rabbit.metadata.api import Metadata, TableChanged, Transaction
 from shalott.broker.rabbit.metadata.messages import Membership
 from shalott.broker.rabbit.metadata.policies import POLICIES
 from shalott.broker.rabbit.metadata.records import QueueRow
@@ -73,12 +73,9 @@ class QueueSupervisor(Process):
         self._rules = supervisor_rules(context.env.has_bug)
         self.children = Children(self)
         self._retries: dict[str, None] = {}
-        # Processes elsewhere that a decision waits for, by monitor; and those of them that were
-        # found dead.
-        self._watched: dict[Pid, int] = {}
-        self._dead: dict[Pid, None] = {}
+        self._liveness = Liveness(self, context.metadata)
         self._members: tuple[str, ...] = ()  # as they were when this was told of them last
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._writes = Tasks()
         self._asked: dict[str, None] = {}  # for a mirror, when there was a process already
         # Queues of which no mirror is started here (not SupervisorRules.restart_adds_mirrors).
         self._masters_only: dict[str, None] = {}
@@ -89,8 +86,7 @@ class QueueSupervisor(Process):
         try:
             await super().run()
         finally:
-            for task in list(self._tasks):
-                task.cancel()
+            self._writes.cancel()
 
     async def started(self) -> None:
         self._metadata.subscribe(self.pid)
@@ -103,12 +99,9 @@ class QueueSupervisor(Process):
 
     async def handle(self, message: Message) -> None:
         match message:
-            case Down(ref=ref, pid=pid) if self._watched.get(pid) == ref:
-                del self._watched[pid]
-                if message.reason != "noconnection":
-                    self._dead[pid] = None
             case Down():
-                self._child_ended(message)
+                if not self._liveness.took(message):
+                    self._child_ended(message)
             case Reconsider(key):
                 self._retries.pop(key, None)
                 self._consider(key)
@@ -140,8 +133,8 @@ class QueueSupervisor(Process):
         if row.key not in self.children.by_key:
             self._spawn(row.key, DeclareStart(row, caller))
             return None
-        existing = self._metadata.read(rows.QUEUE, row.key)
-        if isinstance(existing, QueueRow):
+        existing = rows.read(self._metadata, row.key)
+        if existing is not None:
             return Declared(existing, created=False)
         return Failed("ending", "a former queue of this name is just ending")
 
@@ -158,7 +151,7 @@ class QueueSupervisor(Process):
 
         Beside one that did not end when its master stopped it: the newcomer kills it (rmq#802).
         """
-        row, process = self._row(rows.QUEUE, key), self.children.process_of(key)
+        row, process = rows.read(self._metadata, key), self.children.process_of(key)
         if row is None or process is None:
             return False
         if not self._rules.replaces_pending_only and process.role is not None:
@@ -185,7 +178,7 @@ class QueueSupervisor(Process):
             self._child_crashed(sup, message)
 
     def _child_crashed(self, sup: QueueSup, message: Down) -> None:
-        here, row = self.runtime.node, self._any_row(sup.key)
+        here, row = self.runtime.node, rows.read_any(self._metadata, sup.key)
         child = sup.key if row is None else sup.child_line(row)
         log.error(log_lines.child_ended(sup.name, child, message.pid, message.reason, here))
         if sup.crashed(self._context.env.clock.monotonic_ns()):
@@ -199,7 +192,9 @@ class QueueSupervisor(Process):
         here = self.runtime.node
         if isinstance(start, MirrorStart) and start.caller is None:
             log.info(log_lines.adding_mirror(sup.key, here, sup.child, here))
-        row = start.row if isinstance(start, DeclareStart) else self._any_row(sup.key)
+        row = (
+            start.row if isinstance(start, DeclareStart) else rows.read_any(self._metadata, sup.key)
+        )
         if row is not None and log.isEnabledFor(logging.DEBUG):
             log.debug(log_lines.started_child(sup.name, sup.child_line(row), sup.child, here))
 
@@ -212,10 +207,9 @@ class QueueSupervisor(Process):
         """Start what belongs here, if anything."""
         if key in self.children.by_key or self.children.is_stopping:
             return
-        live, durable = self._row(rows.QUEUE, key), self._row(rows.DURABLE, key)
-        decision = policy.decide(
-            live, durable, self.runtime.node, self._is_alive, self._context.env.choose_index
-        )
+        live, durable = rows.read(self._metadata, key), rows.read_durable(self._metadata, key)
+        is_alive, choose = self._liveness.is_alive, self._context.env.choose_index
+        decision = policy.decide(live, durable, self.runtime.node, is_alive, choose)
         match decision:
             case "master":
                 row = live if live is not None else durable
@@ -230,7 +224,7 @@ class QueueSupervisor(Process):
                 self._spawn(key, MirrorStart(None))
             case "wait":
                 assert live is not None
-                self._watch(live.slave_pids)
+                self._liveness.watch(live.slave_pids)
                 self._retry(key)
 
     def _members_are(self, nodes: tuple[str, ...]) -> None:
@@ -253,31 +247,11 @@ class QueueSupervisor(Process):
         for key, _ in self._metadata.rows(rows.QUEUE):
             self._consider(key)
 
-    def _watch(self, mirrors: tuple[Pid, ...]) -> None:
-        """A node may live on without the process that the row names: only a monitor can tell."""
-        for pid in mirrors:
-            if pid.node != self.runtime.node and pid not in self._watched:
-                self._watched[pid] = self.runtime.monitor(pid, self.pid)
-
     # -- the tables --------------------------------------------------------------------------------
-
-    def _row(self, table: str, key: str) -> QueueRow | None:
-        row = self._metadata.read(table, key)
-        assert row is None or isinstance(row, QueueRow)
-        return row
-
-    def _any_row(self, key: str) -> QueueRow | None:
-        return self._row(rows.QUEUE, key) or self._row(rows.DURABLE, key)
 
     def _known_keys(self) -> list[str]:
         tables = (self._metadata.rows(rows.DURABLE), self._metadata.rows(rows.QUEUE))
         return sorted(dict.fromkeys(key for table in tables for key, _ in table))
-
-    def _is_alive(self, pid: Pid) -> bool:
-        """As far as this node can tell: a process of a node that shares the tables."""
-        if pid.node != self.runtime.node and pid.node not in self._metadata.running_nodes():
-            return False
-        return pid not in self._dead and self.runtime.is_alive(pid)
 
     def _changed(self, table: str, key: str) -> None:
         if table == rows.QUEUE and log.isEnabledFor(logging.DEBUG):
@@ -287,14 +261,14 @@ class QueueSupervisor(Process):
                 self.runtime.send(pid, UpdateMirroring())
         elif table == rows.QUEUE and key in self.children.by_key:
             child, process = self.children.by_key[key], self.children.process_of(key)
-            row = self._row(rows.QUEUE, key)
+            row = rows.read(self._metadata, key)
             is_mirror = process is not None and isinstance(process.role, Mirror)
             has_place = row is not None and child in (row.pid, *row.slave_pids)
             if (is_mirror and has_place) or (not has_place and self._rules.tells_displaced):
                 self.runtime.send(child, UpdateMirroring())
 
     def _tell_written(self, key: str) -> None:
-        row = self._row(rows.QUEUE, key)
+        row = rows.read(self._metadata, key)
         if row is not None:
             log.debug(log_lines.row_written(row, self.runtime.node))
 
@@ -309,12 +283,45 @@ class QueueSupervisor(Process):
                 self._background(key, partial(rows.forget_live, key=key, dead=dead))
 
     def _background(self, key: str, body: Callable[[Transaction], object]) -> None:
-        task = asyncio.create_task(self._write(key, body))
-        self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        self._writes.start(self._write(key, body))
 
     async def _write(self, key: str, body: Callable[[Transaction], object]) -> None:
         try:
             await self._metadata.transact(body)
         except MetadataUnavailable as error:
             log.warning("queue '%s': %s", key, error)
+
+
+class Liveness:
+    """Which processes live, as far as this node can tell."""
+
+    def __init__(self, supervisor: Process, metadata: Metadata) -> None:
+        self._supervisor = supervisor
+        self._metadata = metadata
+        # Processes elsewhere that a decision waits for, by monitor; and those of them that were
+        # found dead.
+        self._watched: dict[Pid, int] = {}
+        self._dead: dict[Pid, None] = {}
+
+    def is_alive(self, pid: Pid) -> bool:
+        """Whether its node shares the tables, and it was not found dead."""
+        runtime = self._supervisor.runtime
+        if pid.node != runtime.node and pid.node not in self._metadata.running_nodes():
+            return False
+        return pid not in self._dead and runtime.is_alive(pid)
+
+    def watch(self, mirrors: tuple[Pid, ...]) -> None:
+        """A node may live on without the process that the row names: only a monitor can tell."""
+        runtime = self._supervisor.runtime
+        for pid in mirrors:
+            if pid.node != runtime.node and pid not in self._watched:
+                self._watched[pid] = runtime.monitor(pid, self._supervisor.pid)
+
+    def took(self, message: Down) -> bool:
+        """Whether ``message`` is of a process that is watched."""
+        if self._watched.get(message.pid) != message.ref:
+            return False
+        del self._watched[message.pid]
+        if message.reason != "noconnection":
+            self._dead[message.pid] = None
+        return True

@@ -104,9 +104,7 @@ def decode_slave_handshake(data: bytes, *, by_address: bool = False) -> SlaveHan
         state, last_file, learner, broker_id = _SLAVE_HANDSHAKE.unpack(data)
         expect(state, HaState.HANDSHAKE)
         return SlaveHandshake(
-            broker_id=broker_id,
-            sync_from_last_file=bool(last_file),
-            async_learner=bool(learner),
+            broker_id=broker_id, sync_from_last_file=bool(last_file), async_learner=bool(learner)
         )
     state, last_file, learner, size, field = _OLD_SLAVE_HANDSHAKE.unpack(data)
     expect(state, HaState.HANDSHAKE)

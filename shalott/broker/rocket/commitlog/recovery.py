@@ -172,11 +172,7 @@ async def read_checkpoint(disk: Disk) -> Checkpoint | None:
 async def write_checkpoint(disk: Disk, checkpoint: Checkpoint) -> None:
     """Durable when it returns. Raises OSError."""
     body = _LAYOUT.pack(
-        _MAGIC,
-        checkpoint.dispatched,
-        checkpoint.flushed,
-        checkpoint.confirm,
-        checkpoint.store_ms,
+        _MAGIC, checkpoint.dispatched, checkpoint.flushed, checkpoint.confirm, checkpoint.store_ms
     )
     await replace_file(disk, PATH, body + crc32(body).to_bytes(_CRC_BYTES, "big"))
 

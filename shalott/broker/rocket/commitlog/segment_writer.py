@@ -71,12 +71,10 @@ class SegmentWriter:
     # -- waiting -----------------------------------------------------------------------------------
 
     async def written(self, offset: int) -> None:
-        """See SegmentedLog."""
         if offset > self.written_end:
             await self._wait(self._write_waiters, offset)
 
     async def flushed(self, offset: int) -> None:
-        """See SegmentedLog."""
         if offset > self.flushed_end:
             await self._wait(self._flush_waiters, offset)
 

@@ -154,12 +154,10 @@ class MessageStore:
     # -- the log -----------------------------------------------------------------------------------
 
     def append(self, messages: list[Message]) -> PutStage:
-        """See Store."""
         store_ms = self._env.clock.wall_ns() // NS_PER_MS
         return _append(self.log, self._queues, self._encoder, messages, store_ms)
 
     def append_raw(self, offset: int, data: bytes) -> None:
-        """See Store."""
         assert isinstance(self.log, CommitLog)
         was_empty = self.log.max_offset == 0
         self.log.append_raw(offset, data)
@@ -222,7 +220,6 @@ class MessageStore:
         return self._dispatch.confirm_offset
 
     def set_confirm_offset(self, offset: int | None) -> None:
-        """See Store."""
         self._dispatch.confirm = offset
         self._dispatch.soon()
 

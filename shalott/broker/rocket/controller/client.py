@@ -157,10 +157,7 @@ class ControllerClient:
         """1002, as broker ``broker_id`` (-1: an operator, for the best one). Raises
         NeedToRegister and ElectionFailed."""
         header = cm.ElectMaster(
-            cluster_name=cluster,
-            broker_name=group,
-            broker_id=broker_id,
-            designate_elect=designate,
+            cluster_name=cluster, broker_name=group, broker_id=broker_id, designate_elect=designate
         )
         answer = await self._ask(
             RequestCode.CONTROLLER_ELECT_MASTER,
@@ -274,11 +271,7 @@ class ControllerClient:
             raise
 
     async def _invoke(
-        self,
-        address: str,
-        request: Command,
-        timeout_ms: float,
-        allowed: int = ResponseCode.SUCCESS,
+        self, address: str, request: Command, timeout_ms: float, allowed: int = ResponseCode.SUCCESS
     ) -> Command:
         answer = await self._remoting.invoke(address, request, timeout_ms)
         if answer.code not in (ResponseCode.SUCCESS, allowed):

@@ -41,12 +41,7 @@ class Controller:
     """``fail`` is told when the node must give itself up: the disk failed, or an invariant."""
 
     def __init__(
-        self,
-        env: Env,
-        config: RocketConfig,
-        book: AddressBook,
-        *,
-        fail: Callable[[str], None],
+        self, env: Env, config: RocketConfig, book: AddressBook, *, fail: Callable[[str], None]
     ) -> None:
         self._env = env
         self._book = book

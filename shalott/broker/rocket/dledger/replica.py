@@ -94,12 +94,7 @@ class DLedgerReplica:
 
     @classmethod
     async def open(
-        cls,
-        env: Env,
-        config: RocketConfig,
-        book: AddressBook,
-        *,
-        fail: Callable[[str], None],
+        cls, env: Env, config: RocketConfig, book: AddressBook, *, fail: Callable[[str], None]
     ) -> DLedgerReplica:
         """Recover the ledger and the store on it. Raises StorageError."""
         ledger = await Ledger.open(env, config.store.segment_bytes, config.raft.flush_interval_ms)

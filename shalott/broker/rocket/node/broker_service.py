@@ -100,9 +100,7 @@ class BrokerService:
         """Read what a former life left: this may take long. Raises BrokerError and OSError."""
         opened = await open_replica(env, config, book, controllers, fail)
         tables = await Tables.open(
-            env,
-            own=system_topics(config.broker),
-            epoch=lambda: opened.replica.epoch,
+            env, own=system_topics(config.broker), epoch=lambda: opened.replica.epoch
         )
         return cls(env, config, book, opened, tables, client, fail)
 
@@ -131,7 +129,7 @@ class BrokerService:
         await self.registration.unregister()
         for server in self.servers:
             await server.stop()
-        await asyncio.gather(*self.broker.pushes, return_exceptions=True)
+        await self.broker.pushes.wait()
         await self.replica.stop()
         self.broker.acked.stop()
         await self.broker.tables.save()

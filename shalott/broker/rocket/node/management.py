@@ -326,10 +326,7 @@ async def elect_master(
     if wanted.broker is not None:
         broker_id = await _id_of(node, wanted.broker)
     election = await client.elect_master(
-        settings.cluster_name,
-        settings.broker_name,
-        broker_id,
-        designate=wanted.broker is not None,
+        settings.cluster_name, settings.broker_name, broker_id, designate=wanted.broker is not None
     )
     master = election.master
     return json_response(

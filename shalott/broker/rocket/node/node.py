@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Literal
 
-from shalott.broker.base.disk import Disk
-from shalott.broker.base.env import Clock, Env, EventLog, Rng, never
+from shalott.broker.base.env import Env, Platform
 from shalott.broker.base.errors import BrokerError, ConfigError
-from shalott.broker.base.files import begin_life
 from shalott.broker.base.http_server import ManagementServer
 from shalott.broker.rocket.commitlog.api import Store
 from shalott.broker.rocket.commitlog.replica import Replica
@@ -59,32 +56,9 @@ class RocketNode:
         self._starting: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(
-        cls,
-        config: RocketConfig,
-        *,
-        clock: Clock,
-        make_rng: Callable[[int], Rng],
-        disk: Disk,
-        open_events: Callable[[int], Awaitable[EventLog]],
-        buggify: Callable[[str], bool] = never,
-        starts: int = 0,
-    ) -> RocketNode:
-        """Read what a former life left on ``disk``. The callables get the incarnation; ``starts``
-        is how often the machine has started the node (broker/base/files.py).
-        """
-        incarnation = await begin_life(disk, starts)
-        env = Env(
-            config.name,
-            incarnation,
-            clock,
-            make_rng(incarnation),
-            disk,
-            await open_events(incarnation),
-            bugs=config.bugs,
-            buggify=buggify,
-        )
-        return cls(env, config)
+    async def open(cls, config: RocketConfig, platform: Platform) -> RocketNode:
+        """Read what a former life left on the disk."""
+        return cls(await platform.begin_life(config.name, config.bugs), config)
 
     @property
     def replica(self) -> Replica | None:

@@ -5,11 +5,11 @@ The files beside this one answer the requests; handlers.py has the table of code
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from shalott.broker.base.env import Env
+from shalott.broker.base.tasks import Tasks
 from shalott.broker.rocket.commitlog.api import Store
 from shalott.broker.rocket.commitlog.replica import Replica
 from shalott.broker.rocket.config import BrokerConfig
@@ -42,7 +42,7 @@ class Broker:
     locks: QueueLocks = field(default_factory=QueueLocks)
     started_ms: int = 0  # wall clock
     ha_address: str = ""  # where slaves connect, as they know it
-    pushes: dict[asyncio.Task[None], None] = field(default_factory=dict)  # under way
+    pushes: Tasks = field(default_factory=Tasks)  # under way
 
     @property
     def store(self) -> Store:
@@ -86,9 +86,7 @@ class Broker:
 
     def tell(self, caller: Caller, command: Command) -> None:
         """Push it to a client, and wait for nothing."""
-        task = asyncio.create_task(caller.push(command), name="tell a client")
-        self.pushes[task] = None
-        task.add_done_callback(lambda done: self.pushes.pop(done, None))
+        self.pushes.start(caller.push(command), "tell a client")
 
     def now_ms(self) -> int:
         """Of the clock that never goes back."""

@@ -10,12 +10,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from shalott.broker.rocket.processor.broker import Broker
-from shalott.broker.rocket.processor.clients import (
-    Heartbeat,
-    Locked,
-    LockRequest,
-    decode_json,
-)
+from shalott.broker.rocket.processor.clients import Heartbeat, Locked, LockRequest, decode_json
 from shalott.broker.rocket.processor.fields import Fields
 from shalott.broker.rocket.processor.puts import ensure_topic, not_master
 from shalott.broker.rocket.processor.topics import retry_topic

@@ -56,16 +56,9 @@ def delayed(broker: Broker, message: Message, level: int) -> Message:
     ensure_topic(broker, SCHEDULE_TOPIC, queues=len(LEVELS_S))
     properties = properties_of(message.properties)
     without_timers(properties)
-    properties |= {
-        REAL_TOPIC: message.topic,
-        REAL_QID: str(message.queue_id),
-        DELAY: str(level),
-    }
+    properties |= {REAL_TOPIC: message.topic, REAL_QID: str(message.queue_id), DELAY: str(level)}
     return replace(
-        message,
-        topic=SCHEDULE_TOPIC,
-        queue_id=level - 1,
-        properties=properties_text(properties),
+        message, topic=SCHEDULE_TOPIC, queue_id=level - 1, properties=properties_text(properties)
     )
 
 

@@ -72,11 +72,7 @@ def timed(broker: Broker, message: Message) -> Message:
         raise IllegalTimer(_illegal())
     out_ms = (due_ms - 1) // SLOT_MS * SLOT_MS
     ensure_topic(broker, TIMER_TOPIC, queues=1)
-    properties |= {
-        OUT_MS: str(out_ms),
-        REAL_TOPIC: message.topic,
-        REAL_QID: str(message.queue_id),
-    }
+    properties |= {OUT_MS: str(out_ms), REAL_TOPIC: message.topic, REAL_QID: str(message.queue_id)}
     text = properties_text(properties)
     return replace(message, topic=TIMER_TOPIC, queue_id=QUEUE, properties=text)
 
@@ -222,10 +218,7 @@ class Timers:
 def _due(broker: Broker, waiting: Stored, properties: dict[str, str]) -> Message:
     """The message under its real topic. It keeps what says that it waited, as upstream's does."""
     topic, queue_id = properties[REAL_TOPIC], properties.get(REAL_QID, "0")
-    properties |= {
-        ENQUEUED_MS: str(waiting.store_ms),
-        DEQUEUED_MS: str(broker.wall_ms()),
-    }
+    properties |= {ENQUEUED_MS: str(waiting.store_ms), DEQUEUED_MS: str(broker.wall_ms())}
     return replace(
         waiting.message,
         topic=topic,

@@ -219,8 +219,5 @@ def response(
 def answering(request: Command, answer: Command) -> Command:
     """``answer`` as the answer to ``request``: same number, same encoding."""
     return msgspec.structs.replace(
-        answer,
-        opaque=request.opaque,
-        flag=answer.flag | RESPONSE_FLAG,
-        serialize=request.serialize,
+        answer, opaque=request.opaque, flag=answer.flag | RESPONSE_FLAG, serialize=request.serialize
     )

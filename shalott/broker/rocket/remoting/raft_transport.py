@@ -6,12 +6,12 @@ a disk has written something, is the answer on the wire. What is lost is lost: t
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from shalott.broker.base.errors import BrokerError
+from shalott.broker.base.tasks import Tasks
 from shalott.broker.raft import api
 from shalott.broker.raft.api import RaftCode, RaftSettings
 from shalott.broker.rocket.config import RaftConfig
@@ -65,7 +65,7 @@ class RaftTransport:
         self._server = RemotingServer(served, host=host, port=port)
         self._receive: Callable[[str, api.Message], None] | None = None
         self._asked: dict[tuple[str, int], _Asked] = {}  # in the order in which they came
-        self._sending: dict[asyncio.Task[None], None] = {}
+        self._sending = Tasks()
 
     async def start(self, receive: Callable[[str, api.Message], None]) -> None:
         """Raises ConfigError if the port is taken."""
@@ -74,10 +74,7 @@ class RaftTransport:
 
     async def stop(self) -> None:
         self._receive = None
-        sending = list(self._sending)
-        for task in sending:
-            task.cancel()
-        await asyncio.gather(*sending, return_exceptions=True)
+        await self._sending.end()
         await self._client.close()
         await self._server.stop()
 
@@ -99,9 +96,7 @@ class RaftTransport:
         except BrokerError as error:
             log.debug("%s: %s", to, error)
             return
-        task = asyncio.create_task(self._ask(to, message, command), name=f"raft to {to}")
-        self._sending[task] = None
-        task.add_done_callback(lambda done: self._sending.pop(done, None))
+        self._sending.start(self._ask(to, message, command), f"raft to {to}")
 
     async def _ask(self, to: str, message: api.Request, command: Command) -> None:
         """Where a connection must be made first."""

@@ -76,12 +76,7 @@ class AutoSwitchReplica:
         go on. Raises StorageError.
         """
         service = AutoSwitchHAService(
-            env,
-            config,
-            store,
-            await EpochFileCache.open(env),
-            dial=addresses.dial,
-            failed=failed,
+            env, config, store, await EpochFileCache.open(env), dial=addresses.dial, failed=failed
         )
         identity = await BrokerIdentity.open(
             env,

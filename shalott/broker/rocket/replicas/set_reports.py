@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import BrokerError
+from shalott.broker.base.tasks import Tasks
 from shalott.broker.rocket.autoswitch.service import AutoSwitchHAService
 from shalott.broker.rocket.autoswitch.tenure import Proposal, Tenure
 from shalott.broker.rocket.config import RocketConfig
@@ -52,7 +53,7 @@ class SetReports:
         self._ask = ask
         self._wrong = asyncio.Event()
         self._side_by_side = env.has_bug("KB-RKT-11")
-        self._reports: dict[asyncio.Task[None], None] = {}
+        self._reports = Tasks()
         service.set_is_wrong = self._wrong.set
 
     async def run(self) -> None:
@@ -71,8 +72,7 @@ class SetReports:
                 self._wrong.clear()
                 await self._report(is_check=is_check)
         finally:
-            for task in self._reports:
-                task.cancel()
+            self._reports.cancel()
 
     async def _report(self, *, is_check: bool) -> None:
         tenure = self._service.tenure
@@ -80,9 +80,7 @@ class SetReports:
         if tenure is None or proposal is None:
             return
         if self._side_by_side:  # KB-RKT-11: sss_concurrent
-            task = asyncio.create_task(self._send_until_taken(tenure, proposal))
-            self._reports[task] = None
-            task.add_done_callback(lambda done: self._reports.pop(done, None))
+            self._reports.start(self._send_until_taken(tenure, proposal))
         elif not await self._send(tenure, proposal):
             await asyncio.sleep(RETRY_MS / 1000)
             self._wrong.set()

@@ -360,5 +360,5 @@ def _tell_client(
         assert ack.seq in told
         for each in told:
             assert each in pending, "acked twice"
-            assert each not in owed, "acked while somebody still owed"
+            assert each not in owed, "acked while a process still owed"
             del pending[each]

@@ -80,7 +80,7 @@ def declare_exclusive(node: NodeProcess) -> pika.BlockingConnection:
 
 
 def abandon(connection: pika.BlockingConnection) -> None:
-    """The client's end, whatever became of the node."""
+    """The client's end, also if the node is gone."""
     if connection.is_open:
         try:
             connection.close()
@@ -128,7 +128,7 @@ def test_other_nodes_drop_the_exclusive_queues_of_a_node_that_died(
     names_are_free(second)
     with connected(third.address) as other, closes_channel(404, "home node 'n1'"):
         other.channel().queue_declare("ex.stays", durable=True, passive=True)
-    # Its node comes back to a cluster where somebody else has the name now.
+    # Its node comes back to a cluster where another queue has the name now.
     with connected(second.address) as other:
         channel = other.channel()
         channel.queue_declare("ex.durable", durable=True)

@@ -217,7 +217,7 @@ def test_reading_stops_when_a_channel_falls_behind_and_goes_on_when_it_has_caugh
 
     def waiting(world: World) -> bool:
         (live,) = world.listener._connections.values()
-        return live._reading_paused
+        return live._heartbeats.reading_paused
 
     node.until(waiting)
     assert node.do(lambda world: world.listener.channel_count) == 1

@@ -1,4 +1,4 @@
-"""The conversation frame by frame: handshakes, heartbeats, closes, and what nobody should send."""
+"""The conversation frame by frame: handshakes, heartbeats, closes, what no client should send."""
 
 from __future__ import annotations
 

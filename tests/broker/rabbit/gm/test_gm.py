@@ -397,7 +397,7 @@ def test_an_acknowledgement_that_died_with_its_bearer_is_not_waited_for() -> Non
 
 
 def check_burials(world: World) -> None:
-    """With some traffic, as GM is lazy, whoever died is settled, and told, and forgotten."""
+    """With some traffic, as GM is lazy, each dead member is settled, told and forgotten."""
     for node in world.alive():
         world.broadcast(node.name, "traffic")
     world.settle()

@@ -161,7 +161,7 @@ def late_words_by_a_new_link(bugs: GmBugs, seed: int) -> World:
 
 
 def with_a_hole(bugs: GmBugs) -> list[int]:
-    """The seeds in which somebody got the later word and not the one before."""
+    """The seeds in which a member got the later word and not the one before."""
     worlds = {seed: late_words_by_a_new_link(bugs, seed) for seed in range(20)}
     for world in worlds.values():
         world.settle()

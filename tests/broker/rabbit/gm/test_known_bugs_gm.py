@@ -51,7 +51,7 @@ def test_the_flags_come_from_the_ids() -> None:
 
 @BOTH
 def test_04_a_member_stops_before_its_last_words_came_round(on: bool) -> None:
-    """The right neighbour of who stops is dead, and nobody knows yet: the words went to it."""
+    """The right neighbour of who stops is dead, and no member knows yet: the words went to it."""
     world = ring("abcd", GmBugs(stops_undrained=on))
     stopping = world.nodes["a"]
     right = stopping.member.ring.right.pid.node

@@ -267,7 +267,7 @@ def forgets_at_every_join(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_on_from_its_rows(patch: pytest.MonkeyPatch) -> None:
-    """What was in the log besides rows is forgotten when somebody joins."""
+    """What was in the log besides rows is forgotten when a node joins."""
 
     def apply(self: ReplicatedTables, index: int, command: Command) -> Outcome:
         outcome = APPLY(self, index, command)

@@ -3,7 +3,7 @@
 A node of a Raft group that forgets its log and its vote may vote twice and undo what it was counted
 for. Here it is forgotten by the tables first, in an entry that a majority holds without it, and let
 in again before it starts (broker/rabbit/metadata/membership.py): then nothing may be lost. Planted:
-a node that gets an empty disk and tells nobody, which the same seeds must find.
+a node that gets an empty disk and does not say so, which the same seeds must find.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Replacing(Exploration):
         self.under_way = {n: task for n, task in self.under_way.items() if not task.done()}
 
     def start_others(self) -> None:
-        """A disk may have ended a node meanwhile, and without a majority nobody is forgotten."""
+        """A disk may have ended a node meanwhile, and without a majority no node is forgotten."""
         for node in self.world.nodes:
             if node not in self.world.lives and node not in self.under_way:
                 self.start(node)
@@ -68,7 +68,7 @@ class Replacing(Exploration):
         self.start(node)
 
     async def let_in(self, node: str) -> None:
-        """As long as it takes: of a request without an answer nobody knows whether it was done."""
+        """As long as it takes: of a request without an answer it is unknown whether it was done."""
         is_in = not self.tells
         while not is_in:
             await asyncio.sleep(0.05)

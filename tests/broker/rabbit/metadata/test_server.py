@@ -74,7 +74,7 @@ def test_concurrent_increments_from_every_node_are_all_counted() -> None:
 
 def test_a_write_through_a_dying_leader_is_not_lost_once_answered() -> None:
     async def body(world: World) -> None:
-        leader = world.servers["n1"].leader
+        leader = world.servers["n1"].participant.leader
         assert leader is not None
         others = [node for node in NODES if node != leader.node]
         done = 0
@@ -128,15 +128,15 @@ def test_both_sides_of_a_partition_write_and_know_afterwards_that_they_ran_apart
         await world.metadata["n1"].transact(put("x", 1))
         await world.metadata["n2"].transact(put("x", 2))
         world.board.link_all()
-        await world.until(lambda: "n1" in world.servers["n2"].partitions)
-        await world.until(lambda: list(world.servers["n1"].partitions) == ["n2", "n3"])
+        await world.until(lambda: "n1" in world.servers["n2"].participant.partitions)
+        await world.until(lambda: list(world.servers["n1"].participant.partitions) == ["n2", "n3"])
         assert [priority(world, node, "x") for node in NODES] == [1, 2, 2]
         server = world.servers["n1"]
         server.leave()
         async with asyncio.timeout(5):
             await server.boot()
         assert priority(world, "n1", "x") == 2
-        await world.until(lambda: not any(s.partitions for s in world.servers.values()))
+        await world.until(lambda: not any(s.participant.partitions for s in world.servers.values()))
 
     run(body)
 
@@ -155,8 +155,8 @@ def test_after_all_were_killed_the_last_to_go_decides() -> None:
             world.make(node)
         world.board.link("n1", "n2")
         booting = [asyncio.create_task(world.servers[node].boot()) for node in NODES]
-        await world.until(lambda: "n2" in world.servers["n1"].peers)
-        assert world.servers["n1"].waiting_for() == ["n3"]
+        await world.until(lambda: "n2" in world.servers["n1"].participant.peers)
+        assert world.servers["n1"].booting.waiting_for() == ["n3"]
         assert not any(task.done() for task in booting[:2])
         world.board.link_all()
         async with asyncio.timeout(5):

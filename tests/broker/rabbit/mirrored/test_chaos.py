@@ -1,4 +1,4 @@
-"""Random histories: whatever is killed, a safely configured queue keeps what it confirmed, and
+"""Random histories: with kills, a safely configured queue keeps what it confirmed, and
 mirrors hold what their master holds. Every choice comes from one seed.
 """
 

@@ -131,7 +131,7 @@ def test_a_node_comes_back_into_sight_again_and_again() -> None:
 
 def test_a_mirror_that_comes_before_the_ring_has_taken_its_master_in_is_synchronised() -> None:
     """A restarted master may find that its mirrors have made the ring already. It can't synchronise
-    them before somebody in it has told it what was said there.
+    them before a member of it has told it what was said there.
     """
 
     async def scenario() -> None:
@@ -157,7 +157,7 @@ def test_a_mirror_that_comes_before_the_ring_has_taken_its_master_in_is_synchron
             await asyncio.sleep(SETTLED_S)
             assert not cluster["b"].is_synchronised("q")
             ring.gm.member.publishers.states = states
-            channel.publish("q", b"2")  # or whatever it hears next
+            channel.publish("q", b"2")  # or by the next thing that it hears
             await until(lambda: cluster["b"].is_synchronised("q"), "b is synchronised")
             await cluster.in_step("q")
 

@@ -258,7 +258,7 @@ def test_06_a_member_that_was_recorded_dead_goes_on(on: bool) -> None:
             for body in bodies(5):
                 channel.publish("q", body)
             if on:
-                # Nobody stops it, until it looks for its place in the ring, and finds none.
+                # Nothing stops it, until it looks for its place in the ring, and finds none.
                 await until(lambda: len(channel.confirmed) == 5)
                 assert process_of(cluster, "b") is lost
                 await cluster.kill("c")

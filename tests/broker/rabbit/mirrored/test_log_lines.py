@@ -159,7 +159,7 @@ def test_each_line_of_the_document_is_in_the_log_of_its_node(
 def test_after_it_nobody_serves_the_queue_until_somebody_acts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The row names A's master, as stopped, and no process has it: a publish reaches nobody."""
+    """The row names A's master, as stopped, and no process has it: a publish reaches no process."""
 
     async def scenario() -> None:
         async with Cluster("ab", bugs=BUGS) as cluster:

@@ -260,7 +260,7 @@ def test_a_message_that_never_waited_expires_after_a_requeue() -> None:
 
 
 def test_a_message_that_becomes_the_head_expires_though_nobody_asks() -> None:
-    """The timer is set for whatever is at the head, also if that changes, and also if another one
+    """The timer is set for the message at the head, also if that changes, and also if another one
     is set for later already."""
 
     async def scenario() -> None:

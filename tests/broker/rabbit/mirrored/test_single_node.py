@@ -182,7 +182,7 @@ def test_auto_delete_and_exclusive_queues_go_with_their_user() -> None:
             await channel.ask("auto", qp.Consume(channel.pid, "t", True, False, 0))
             assert node.row("auto") is not None
             assert await channel.ask("auto", qp.CancelConsumer(channel.pid, "t")) == Done()
-            assert node.row("auto") is None, "whoever is answered may rely on it"
+            assert node.row("auto") is None, "a client that is answered may rely on it"
             await node.runtime.kill(owner.pid)
             await until(lambda: node.row("mine") is None)
 

@@ -1,5 +1,5 @@
 """Unmodified pika and aio-pika against real nodes: one alone, and one of three whose queues have
-their masters elsewhere. Whatever a client can do at the one it can do through the other."""
+their masters elsewhere. All that a client can do at the one it can do through the other."""
 
 from __future__ import annotations
 

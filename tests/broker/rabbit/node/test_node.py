@@ -104,7 +104,7 @@ def test_confirmed_persistent_messages_survive_kill_9(node: NodeProcess) -> None
     node.await_running()
     with connected(node.address) as again:
         found = fetch_all(again.channel(), "durable")
-    # Nobody knows any more what had been delivered, so each may have been.
+    # No process knows any more what was delivered, so each may have been.
     assert found == [(body, True) for body in (*KEPT, b"last")]
     assert_only_what_is_durable_is_there(node)
 

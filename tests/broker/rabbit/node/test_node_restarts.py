@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from shalott.broker.base.env import Platform
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.node.node import Node
 from shalott.cluster.sim.disk.disk import SimDisk
@@ -44,13 +45,14 @@ def with_node(body: Body) -> None:
         async def open_events(incarnation: int) -> Any:
             return events
 
-        node = await Node.open(
-            NodeConfig(name="n1", data_dir="", bind_host="n1", net_tick_ms=1000),
+        platform = Platform(
             clock=NodeClock(lambda: loop.now_ns, wall_origin_ns=0),
             make_rng=lambda incarnation: Stream(1, incarnation),
             disk=SimDisk(loop, 1, "n1"),
             open_events=open_events,
         )
+        config = NodeConfig(name="n1", data_dir="", bind_host="n1", net_tick_ms=1000)
+        node = await Node.open(config, platform)
         await node.start()
         await run_again(node, events, 1)
         await body(node, events)

@@ -86,7 +86,7 @@ def test_a_client_that_nobody_asked_to_end_ends_the_node() -> None:
 
 def test_a_client_that_is_told_to_end_ends_though_its_session_fails_at_that_moment() -> None:
     """A TaskGroup of which a task failed tells of that, and of no cancellation: the slave went on
-    with the old master for ever, and with it whoever waited for its end."""
+    with the old master for ever, and with it the task that waited for its end."""
 
     async def scenario(group: Group) -> None:
         await pair(group)

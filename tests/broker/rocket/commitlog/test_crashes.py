@@ -59,7 +59,7 @@ class Model:
 
 
 async def check(store: MessageStore, model: Model) -> None:
-    """Right after a start; the model learns what was lost that nobody was promised."""
+    """Right after a start; the model learns what was lost that was never promised."""
     end = store.log.max_offset
     assert end >= model.flushed, f"flushed to {model.flushed}, found {end}"
     model.cut(end)

@@ -185,7 +185,7 @@ def test_nobody_is_elected_for_a_group_or_by_a_broker_that_is_not_registered() -
     assert registry.elect(1).code == 2010
     registry.register(1)
     assert registry.elect(2).code == 2010
-    assert registry.elect(-1).code == 2004  # it has no set, and nobody in particular asks
+    assert registry.elect(-1).code == 2004  # it has no set, and no broker of it asks
     assert registry.sync == cs.SyncStateInfo()
 
 
@@ -288,7 +288,7 @@ def test_a_member_of_the_set_that_comes_back_is_master_again() -> None:
     registry.elect()
     registry.alive = {1: LiveInfo(1, 5), 2: LiveInfo(1, 5)}
     assert registry.elect(2).code == 0
-    assert registry.sync.master == 1  # whoever asks, the set decides
+    assert registry.sync.master == 1  # the set decides, not the asker
 
 
 def test_a_designated_broker_takes_over_from_a_living_master() -> None:

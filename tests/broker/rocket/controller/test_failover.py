@@ -218,7 +218,7 @@ def test_the_controllers_change_their_leader_and_nothing_is_forgotten() -> None:
             await world.boot(leader)
             await world.agreed()
         await asyncio.sleep(DETECTED_S)
-        assert await world.master() == before  # nobody was deposed for want of a heartbeat
+        assert await world.master() == before  # no master was deposed for want of a heartbeat
         one.kill()
         await world.until(lambda: two.told and two.told[-1][0].master_broker_id == 2)
 

@@ -84,7 +84,7 @@ class Story:
             try:
                 await ask()
             except BrokerError:
-                pass  # refused, or nobody knows
+                pass  # refused, or unknown
 
     # -- what happens to them ----------------------------------------------------------------------
 

@@ -124,7 +124,7 @@ def test_what_is_not_committed_in_time_is_unknown() -> None:
         answer = await leader.ask(applying(1))
         assert answer.code == 1
         assert loop.time() - began == pytest.approx(COMMIT_TIMEOUT_MS / 1000)
-        leader.group.commit()  # late, and nobody waits
+        leader.group.commit()  # late, and no caller waits
         assert list(leader.state.applied.groups) == [NAME]
 
     run(main())
@@ -251,6 +251,6 @@ def test_a_snapshot_replaces_everything() -> None:
         other.state.apply([Entry(1, 1, cs.encode_events(()))])
         other.state.restore(snapshot)
         assert other.state.applied == leader.state.applied
-        assert other.applied == []  # nobody is told a second time
+        assert other.applied == []  # no broker is told a second time
 
     run(main())

@@ -77,7 +77,7 @@ def test_the_empty_entry_has_no_events() -> None:
         cs.ElectMasterEvent(NAME, 1, 3),  # an epoch left out
         cs.ElectMasterEvent(NAME, None, 1),
         cs.ElectMasterEvent(NAME, 3, 2),  # not in the set
-        cs.ElectMasterEvent(NAME, 9, 2, unclean=True),  # nobody's id
+        cs.ElectMasterEvent(NAME, 9, 2, unclean=True),  # no broker's id
         cs.AlterSyncStateSetEvent(NAME, (2,), 2),  # without the master
         cs.AlterSyncStateSetEvent(NAME, (1, 2), 3),
         cs.AlterSyncStateSetEvent(NAME, (2, 1), 2),  # not sorted: two encodings of one set

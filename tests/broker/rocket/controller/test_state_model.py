@@ -1,7 +1,7 @@
 """The controllers' decisions against a model that says the same in other words, for ever.
 
 The model keeps a group as plain values and a history of who was master and what was the set in each
-epoch. What must hold whatever is asked: the answer's code is the model's, an epoch has one master
+epoch. What must hold for every request: the answer's code is the model's, an epoch has one master
 and one set, and two replicas that applied the same entries are equal, also over a snapshot.
 """
 

@@ -163,7 +163,7 @@ def test_brokers_find_controllers_by_the_string_of_their_addresses(tmp_path: Pat
         broker = replace(config.broker, controller_addr=addresses)
         return replace(config, services=("broker",), peers=peers, broker=broker)
 
-    with contextlib.closing(reserve_port()) as silent:  # bound, and nobody listens
+    with contextlib.closing(reserve_port()) as silent:  # bound, and no server listens
         free_port = port_of(silent)
         with rocket_nodes(
             tmp_path, ("n1", "n2", "n3"), system="controller", change=change

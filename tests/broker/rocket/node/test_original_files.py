@@ -47,7 +47,7 @@ async def fill(address: str, topic: str) -> None:
                 await client.send(address, Queue(topic, JAVA, 0), b"0", unique_key="K0")
                 break
             except RocketError:
-                assert attempt < 299, "nobody was elected"
+                assert attempt < 299, "no master was elected"
                 await asyncio.sleep(0.2)
         for number in range(1, COUNT):
             queue, body = Queue(topic, JAVA, 0), b"%d" % number

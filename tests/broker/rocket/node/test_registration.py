@@ -52,7 +52,7 @@ def registration_of(world: World, config: RocketConfig) -> Registration:
 
 def test_name_servers_hear_of_every_change_at_once_also_when_one_is_dead() -> None:
     async def test(broker: World) -> None:
-        config = config_of(broker, (9876, 9999))  # nobody listens on the second
+        config = config_of(broker, (9876, 9999))  # no server listens on the second
         server = NameServer(env(), config)
         await server.start()
         registration = registration_of(broker, config)
@@ -75,7 +75,7 @@ def test_name_servers_hear_of_every_change_at_once_also_when_one_is_dead() -> No
         await until(lambda: routes.live_addresses() == [])
 
         broker.replica.broker_id, broker.replica.role = 0, "master"
-        await asyncio.sleep(INTERVAL_MS / 1000 + 1)  # nobody wakes it: the interval does
+        await asyncio.sleep(INTERVAL_MS / 1000 + 1)  # the interval alone wakes it
         assert routes.master("shalott") == broker.broker.address
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

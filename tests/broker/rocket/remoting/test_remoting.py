@@ -259,7 +259,7 @@ def test_stop_tells_of_every_connection_once() -> None:
         await service.server.stop()
         assert service.gone == [caller]
         assert caller.closed.is_set()
-        await caller.push(Command(code=40))  # to nobody: no error
+        await caller.push(Command(code=40))  # to a closed connection: no error
 
     serving(body)
 

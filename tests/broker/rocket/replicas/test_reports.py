@@ -101,7 +101,7 @@ def test_a_report_without_an_answer_keeps_counting_until_its_outcome_is_known() 
         await reporting(group, controllers)
         a = group["a"]
         seen: list[tuple[int, ...]] = []
-        controllers.errors = [OutcomeUnknown(1, "nobody knows")]
+        controllers.errors = [OutcomeUnknown(1, "unknown")]
         learn = a.tenure.learn
 
         def record(members: Iterable[int], set_epoch: int) -> bool:

@@ -55,8 +55,6 @@ class Provider:
 
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a plan uses, and who provided it when the plan was made."""
-
     kind: str  # system, workload, fault, checker, model
     name: str
     provider: str

@@ -66,7 +66,6 @@ class LogMix(msgspec.Struct, frozen=True):
 
 
 def log_mix(keys: Sequence[str], send_fraction: float, seed: int) -> LogMix:
-    """The mix of one run."""
     return LogMix(
         keys=tuple(keys),
         send_fraction=send_fraction,
@@ -144,5 +143,4 @@ class ReadAll(msgspec.Struct, frozen=True):
 
 
 def read_all(nodes: Sequence[str], keys: Sequence[str]) -> ReadAll:
-    """The final reading of one run."""
     return ReadAll(tuple((node, key) for node in nodes for key in keys), {}, {})

@@ -177,6 +177,5 @@ class Drain(msgspec.Struct, frozen=True):
 
 
 def drain(nodes: Sequence[str], keys: Sequence[str]) -> Drain:
-    """The final drain of one run."""
     empties = {(node, key): 0 for node in nodes for key in keys}
     return Drain(tuple(nodes), tuple(keys), empties, {})

@@ -30,8 +30,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shalott.core.errors import HarnessError
-from shalott.spark_analysis.engine_choice import was_submitted
-from shalott.spark_analysis.jvm import ClassArchive, end, java, require_spark
+from shalott.spark_analysis.engine_choice import (
+    ClassArchive,
+    end,
+    java,
+    require_spark,
+    was_submitted,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

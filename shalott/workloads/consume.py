@@ -34,10 +34,11 @@ from shalott.core.subscription import Habits
 from shalott.workloads.consume_parameters import (
     USUAL_KINDS,
     ConsumeParameters,
+    Topology,
     check_parameters,
     parameters_of,
+    topology_of,
 )
-from shalott.workloads.consume_topology import Topology, topology_of
 from shalott.workloads.record import Values, Workload, WorkloadRecord
 from shalott.workloads.shared_checkers import run_checkers
 

@@ -91,13 +91,12 @@ ROOMS: tuple[Room, ...] = (
         ("core", "checkers", "cluster.systems.record", "workloads"),
         (*COLUMNS, "jinja2", "markupsafe"),
     ),
-    Room("harness.stories", ("core", "harness.report"), ("msgspec",)),
     Room("harness.store", ("core", "harness.report"), COLUMNS),
     Room(
         "harness.run",
         (
             *("core", "checkers", "cluster", "cluster.sim", "cluster.systems", "nemesis"),
-            *("workloads", "harness.report", "harness.stories", "harness.store"),
+            *("workloads", "harness.report", "harness.store"),
             *("cluster.ssh.inventory", "cluster.docker.reachable", "cluster.disks.of_nodes"),
         ),
         FLOW_LIBRARIES,

@@ -136,6 +136,5 @@ class ConsumerFates:
 
 
 def consumer_checkers(rules: ConsumeRules) -> Sequence[Checker]:
-    """Fresh ones for one run."""
     reader = Reader(rules)
     return (ConsumerFates(reader), *(PromiseChecker(promise, reader) for promise in PROMISES))

@@ -41,12 +41,10 @@ class Extras:
         return rows if self._places is None else self._places[rows]
 
     def take(self, rows: Ints) -> pa.ChunkedArray:
-        """The cells themselves."""
         where = self._where(rows)
         return self._column if len(where) == len(self._column) else self._column.take(where)
 
     def said(self, rows: Ints, schema: pa.Schema) -> Said:
-        """What the cells of these rows say."""
         return Said(self, self._reader, rows, self._where(rows), schema)
 
     def repeated(self, rows: Ints, schema: pa.Schema) -> tuple[pa.Table, Ints]:

@@ -23,8 +23,8 @@ from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints, client_o
 from shalott.checkers.history.faults import Surroundings, read_surroundings
 from shalott.checkers.history.string_column import Words
 from shalott.checkers.history.tenures import read_events
-from shalott.checkers.logs.final_reads import FinalReads, final_reads
 from shalott.checkers.logs.records import FAIL, INFO, NOWHERE, OK, LogHistory, read_log
+from shalott.checkers.logs.values import FinalReads, final_reads
 from shalott.core.history import History
 
 KINDS = (
@@ -66,14 +66,11 @@ class Rows:
         return len(self.index)
 
     def take(self, rows: Ints | Bools) -> Rows:
-        """Some of them: positions or a mask."""
         return Rows(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """One row a send, by value."""
-
     value: Ints
     index: Ints  # in the history
     key: Codes
@@ -130,8 +127,6 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class GroupHistory:
-    """Everything that the checkers of groups look at."""
-
     rules: GroupRules
     around: Surroundings
     turns: Turns
@@ -158,7 +153,6 @@ class GroupHistory:
 
 
 def read_groups(history: History, rules: GroupRules) -> GroupHistory:
-    """Read a run of the workload ``group``."""
     around = read_surroundings(history)
     kinds = pc.field("f")
     log = read_log(_only(history, kinds.isin(["send", "poll"])))

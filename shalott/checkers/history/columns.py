@@ -57,7 +57,6 @@ class Operations:
         return len(self.index)
 
     def take(self, rows: Bools) -> Operations:
-        """Some of them."""
         return Operations(**{name: getattr(self, name)[rows] for name in self.__slots__})
 
 

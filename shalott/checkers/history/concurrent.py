@@ -100,7 +100,6 @@ class Values:
         return number if kind == INTEGER else None if kind == NOTHING else self.forms[number]
 
     def get_all(self, rows: npt.NDArray[np.integer]) -> list[Hashable]:
-        """Those of some rows."""
         kinds, numbers = self.kind[rows].tolist(), self.number[rows].tolist()
         return [
             number if kind == INTEGER else None if kind == NOTHING else self.forms[number]
@@ -169,7 +168,6 @@ class ConcurrentHistory:
         )
 
     def operations(self, rows: npt.NDArray[np.integer]) -> list[Operation]:
-        """Some rows as a model sees them, in less time than one by one."""
         names = self.f.names
         return [
             Operation(

@@ -40,6 +40,8 @@ from shalott.checkers.linearizability.explanation import (
     PartialLinearization,
     ShownOperation,
     Step,
+    Verdict,
+    Violation,
     operation_text,
 )
 from shalott.checkers.linearizability.legal_orders import Before
@@ -56,7 +58,6 @@ from shalott.checkers.linearizability.model_words import (
 from shalott.checkers.linearizability.order_search import ModelFailed, Order, Part
 from shalott.checkers.linearizability.running_check import By, Limits, judge
 from shalott.checkers.linearizability.transitions import canonical
-from shalott.checkers.linearizability.verdict import Verdict, Violation
 from shalott.checkers.linearizability.window import RECENT_MAX, Chooser, Window, parts_of
 from shalott.checkers.linearizability.workers import cores
 from shalott.checkers.models import Model, make_model, meanings_of, model_name, own_name

@@ -28,8 +28,6 @@ KEPT_BYTES: Final = 16 * 1024**2  # of a table that is kept, at most
 
 
 class Quick(NamedTuple):
-    """Every key's answer, up to the first violation."""
-
     found: list[Found]
     bytes: int
     repeated: str = ""  # the f of an operation that occurs more than once, if it was asked for

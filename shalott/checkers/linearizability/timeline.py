@@ -48,7 +48,6 @@ def write_timeline(
 
 
 def timeline_page(parts: list[tuple[Explanation, ConcurrentHistory | None]]) -> str:
-    """A whole page: one timeline for each object that is not linearizable."""
     sources = list(dict.fromkeys(part.source for part, _ in parts if part.source))
     bodies = "".join(
         f"<h2>{escape(_heading(part, len(sources) > 1))}</h2>{timeline_body(part, history)}"
@@ -240,7 +239,6 @@ def _history_columns(explanation: Explanation, history: ConcurrentHistory) -> di
 
 
 def _texts(history: ConcurrentHistory, meanings: Meanings) -> tuple[list[str], list[int]]:
-    """Distinct texts, and each operation's."""
     number: dict[str, int] = {}
     codes = []
     for operation, kind in zip(operations_of(history), history.type.tolist(), strict=True):

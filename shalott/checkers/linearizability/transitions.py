@@ -56,7 +56,6 @@ class Encoded(NamedTuple):
         return operations
 
     def row(self, key: int, at: int) -> int:
-        """Where a key's operation stands in the history."""
         return int(self.out.row[self.out.start[key] + at])
 
     def row_of_kind(self, kind: int) -> int:
@@ -287,7 +286,6 @@ class Transitions:
     # --- questions ------------------------------------------------------------------------------
 
     def operation(self, kind: int) -> Operation:
-        """What a kind stands for."""
         operation = self._operations[kind]
         if operation is None:
             if not self._charge(KIND_BYTES):

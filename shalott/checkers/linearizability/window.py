@@ -48,8 +48,6 @@ _TRIES: Final = 10_000  # transitions of one search
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Parts in the order of their calls, and what a search of them found."""
-
     parts: tuple[Part, ...]
     starts: tuple[State, ...]  # the states in which it may begin
     found: Found

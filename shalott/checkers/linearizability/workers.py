@@ -16,7 +16,6 @@ from shalott.checkers.engine import Budget
 
 
 def cores() -> int:
-    """How many this process may run on."""
     return len(os.sched_getaffinity(0))
 
 

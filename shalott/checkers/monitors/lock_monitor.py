@@ -115,7 +115,6 @@ class OwnedLockMonitor:
         return answered(self.name, history, budget, check, VIOLATIONS, _REASONS, _why)
 
     def encode(self, history: ConcurrentHistory, budget: Budget) -> tuple[Encoded, CData, CData]:
-        """(what the engine reads, the tokens, which of them are known)."""
         f = codes(history, MEANS)
         processes, count = dense(history.process.astype(np.int64), None, budget)
         columns = encoded(history, f, processes, None, count, budget)

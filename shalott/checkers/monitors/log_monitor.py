@@ -70,7 +70,6 @@ class LogMonitor:
         return answered(self.name, history, budget, check, VIOLATIONS, _REASONS, _why)
 
     def encode(self, history: ConcurrentHistory, budget: Budget) -> Encoded:
-        """What the engine reads."""
         f, n = codes(history, MEANS), len(history)
         completed = history.ret != NEVER
         argument, result = history.argument, history.result
@@ -107,7 +106,6 @@ def _values(
 
 
 def _what(history: ConcurrentHistory, row: int) -> str:
-    """An operation in words."""
     means = MEANS[history.f.names[history.f.codes[row]]]
     argument, result = history.argument.get(row), history.result.get(row)
     if means == lib.SHL_LOG_APPEND:

@@ -191,7 +191,6 @@ def _why(history: ConcurrentHistory, violation: int, rows: Rows) -> str:
 
 
 def _what(history: ConcurrentHistory, row: int) -> str:
-    """An operation in words."""
     means = MEANS[history.f.names[history.f.codes[row]]]
     if means == lib.SHL_REGISTER_READ:
         return f"read of {_named(history.result.get(row))}"

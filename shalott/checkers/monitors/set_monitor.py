@@ -175,7 +175,6 @@ def _read_sets(result: Values, is_read: Bools) -> _ReadSets:
 
 
 def operation_in_words(history: ConcurrentHistory, row: int) -> str:
-    """An operation in words."""
     means = MEANS[history.f.names[history.f.codes[row]]]
     if means == lib.SHL_SET_READ:
         elements = history.result.get(row)

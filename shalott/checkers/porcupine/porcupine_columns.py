@@ -45,8 +45,6 @@ NOTHING, TEXT, VECTOR, OTHER = range(4)  # what a value that is written out is: 
 
 @dataclass(frozen=True, slots=True)
 class EncodedHistory:
-    """What is handed to the bridge."""
-
     model: str
     options: Ints64
     rows: Ints64  # operations x COLUMNS

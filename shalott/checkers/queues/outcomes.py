@@ -73,13 +73,11 @@ class MessageOutcomes:
     enqueues_without_value: int
 
     def rows_of(self, message: int) -> list[int]:
-        """Positions of a message's enqueue and of its deliveries."""
         rows = self.deliveries.row[self.deliveries.message == message]
         return [int(self.messages.row[message]), *map(int, rows)]
 
 
 def message_outcomes(ops: Operations) -> MessageOutcomes:
-    """Sort out every message of a history."""
     is_enqueue = ops.f.equal("enqueue")
     enqueues = np.flatnonzero(is_enqueue & ops.has_value)
     values = ops.value[enqueues]

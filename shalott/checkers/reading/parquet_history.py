@@ -214,7 +214,6 @@ def _integers(
 
 
 def _present(array: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which rows are not null."""
     bits = np.frombuffer(array.buffers()[0], dtype=np.uint8)
     return np.unpackbits(bits, bitorder="little")[array.offset : array.offset + len(array)].astype(
         np.bool_

@@ -13,8 +13,7 @@ from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
 from shalott.checkers.queues.total_queue import TotalQueue
 from shalott.checkers.runs.availability import Availability
 from shalott.checkers.runs.convergence import Convergence
-from shalott.checkers.runs.crashes import Crashes
-from shalott.checkers.runs.deaths import Deaths
+from shalott.checkers.runs.deaths import Crashes, Deaths
 from shalott.checkers.runs.fault_effects import Noticed
 from shalott.checkers.runs.liveness import Liveness
 from shalott.checkers.runs.rates import Rates

@@ -127,7 +127,6 @@ def _by_node(ops: Operations) -> dict[str, dict[str, int]]:
 
 
 def _errors(ops: Operations) -> dict[str, int]:
-    """How often each error occurred, the most frequent first."""
     counts = np.bincount(ops.error.codes, minlength=len(ops.error.names))
     order = np.argsort(-counts, kind="stable")
     return {ops.error.names[i]: int(counts[i]) for i in order if ops.error.names[i] and counts[i]}

@@ -30,8 +30,6 @@ Echo = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One file, and what was found out about it."""
-
     file: str
     history: ConcurrentHistory
     verdict: Verdict

@@ -80,7 +80,7 @@ COMMANDS: Mapping[str, Command] = {
         "Run a night of cells, and say what is new, known, fixed or flaky beside earlier nights.",
     ),
     "check": Command(
-        "shalott.harness.cli.check", "Is a history linearizable? Parquet, EDN, JSON lines, logs."
+        "shalott.harness.cli.checking", "Is a history linearizable? Parquet, EDN, JSON lines, logs."
     ),
     "export": Command(
         "shalott.harness.cli.export",
@@ -156,7 +156,6 @@ def make_command(arguments: Sequence[str]) -> Callable[[], int]:
 
 
 def _run(command: _TyperCommand, arguments: Sequence[str]) -> int:
-    """Its exit code. Raises UsageError, and what the command raises."""
     try:
         code = command.main(args=list(arguments), prog_name="shalott", standalone_mode=False)
     except _TyperUsageError as error:

@@ -24,7 +24,6 @@ from shalott.harness.run.request import Request
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Register them."""
     for command in (prepare, with_options(clean)):
         app.command()(command)
 

@@ -37,7 +37,6 @@ FollowOption = Annotated[
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Register it."""
     app.command()(report)
 
 

@@ -84,7 +84,6 @@ class Journal:
         self.outcomes.append(outcome)
 
     def end(self, why: str, spent_s: float) -> None:
-        """The night is over."""
         self._append(Over(why=why, spent_s=round(spent_s, 3)))
         self.is_over, self.why = True, why
 

@@ -192,7 +192,6 @@ class Passages:
 
 
 def passages_of(rows: Rows, found: Deliveries) -> Passages:
-    """All of a run."""
     lane, sent, delayed = _sent_to_groups(rows) if rows.kind == "group" else _sent_to_queues(rows)
     accepted = ~rows.names_equal("type", "fail")[sent]
     lane, sent, delayed = lane.take(np.flatnonzero(accepted)), sent[accepted], delayed[accepted]

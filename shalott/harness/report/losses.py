@@ -182,7 +182,6 @@ def _when(step: LossStep) -> str:
 
 
 def loss_tables(results: Sequence[Result]) -> list[LossTable]:
-    """What was lost, table by table; none if nothing was lost."""
     loss = loss_of(results)
     if not loss:
         return []

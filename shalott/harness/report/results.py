@@ -22,8 +22,6 @@ RESULTS_VERSION = 1
 
 
 class RunResults(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of results.json."""
-
     version: int = RESULTS_VERSION
     run: str = ""  # its name and directory, as in the files beside it; "" in files of before
     name: str

@@ -105,7 +105,7 @@ class Request:
         str, Option("What becomes of unsynced data: torn, drop, keep.", panel=FAULTS_PANEL)
     ] = ""
     given: Mapping[str, str | bool] = field(default_factory=dict)
-    scenario: Annotated[  # harness/stories
+    scenario: Annotated[  # harness/run/startup_race.py
         str,
         Option(
             "A story to bring about, and to tell: startup-race.", panel=RUN, after="min_rate_share"

@@ -144,7 +144,6 @@ def write(directory: Path, costs: Mapping[str, Cost]) -> None:
 
 
 def render(costs: Mapping[str, Cost]) -> str:
-    """The document."""
     seeds = next((cost.seeds for cost in costs.values()), "50000-50199")
     lines = [*_bug_table(costs), "", "## Loss windows", ""]
     lines += [

@@ -13,8 +13,7 @@ import numpy as np
 from shalott.checkers.checker import Anomaly
 from shalott.checkers.history.columns import BETWEEN, UNANSWERED, Operations
 from shalott.checkers.history.tenures import Overlap
-from shalott.checkers.mastership.election_records import elections_of
-from shalott.checkers.mastership.elections import breaches
+from shalott.checkers.mastership.elections import breaches, elections_of
 from shalott.checkers.mastership.masters_logs import cut_by_themselves
 from shalott.checkers.mastership.mastership import acting_tenures, rival_masters
 from shalott.checkers.queues.total_queue import undrained_queues

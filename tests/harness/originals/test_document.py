@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from shalott.harness.originals.document import DOCUMENT, is_decided, render
+from shalott.harness.originals.document import DOCUMENT, LADDER, find_row, is_decided, render
 from shalott.harness.originals.evidence import Look, Side, load_looks
-from shalott.harness.originals.ladder import LADDER, find_row
 from tests.tidy.sources import ROOT
 
 pytestmark = pytest.mark.unit

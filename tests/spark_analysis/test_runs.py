@@ -167,6 +167,6 @@ def test_the_cache_is_where_the_user_keeps_caches(monkeypatch: pytest.MonkeyPatc
 def test_executors_are_sent_every_room_that_kernels_import(tmp_path: Path) -> None:
     with zipfile.ZipFile(write_archive(tmp_path / "code.zip")) as archive:
         names = archive.namelist()
-    for file in ("core/op.py", "checkers/base.py", "spark_analysis/kernels/judge.py"):
+    for file in ("core/op.py", "checkers/checker.py", "spark_analysis/kernels/judge.py"):
         assert f"shalott/{file}" in names
     assert any(name.startswith("msgspec/") for name in names)

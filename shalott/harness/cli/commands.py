@@ -96,7 +96,7 @@ COMMANDS: Mapping[str, Command] = {
         "Show a store of runs as web pages, read-only: nights, runs, findings, live runs.",
     ),
 }
-ELSEWHERE = ("check",)  # whose arguments are not typer's to read (harness/cli/check.py)
+ELSEWHERE = ("check",)  # whose arguments are not typer's to read (harness/cli/checking.py)
 
 
 class _TyperCommand(Protocol):

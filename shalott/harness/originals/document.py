@@ -39,6 +39,8 @@ COMPARED: Mapping[str, tuple[str, float]] = {
 _HEAD = """\
 # The originals: which known bugs RocketMQ's own releases show
 
+For readers who ask whether a known bug is one of the released RocketMQ.
+
 Each row is a bug of the catalogue ([known-bugs.md](known-bugs.md)), a loss that RocketMQ's defaults
 allow (W-), or what was first seen on the original itself (M-). Its plan was run on a release of
 RocketMQ, in containers, that has the bug, and as the control on one that has not; where every
@@ -54,8 +56,8 @@ This page is generated: `shalott bugs --original` runs what is missing and write
 `--bug KB-RKT-17` runs one row, `--repeat 5` so many times, `--version 5.5.0` on that release. A
 side of a row stops after {enough} finds running, but with `--every`. Runs that saw too little,
 because the machine stalled or a node did not start, are not counted. Every run stands in
-`originals.json`, with the machine's load. The plans lie in `plans/originals/`, and run again with
-`shalott test --plan docs/plans/originals/kb-rkt-17.json`.
+`originals.json`, with the machine's load. The plans lie in `docs/plans/originals/`, and run again
+with `shalott test --plan docs/plans/originals/kb-rkt-17.json`.
 
 """
 

@@ -177,7 +177,7 @@ def make_stage(plan: Plan, cluster: SimCluster) -> Stage:
 async def _perform(stage: Stage, cluster: SimCluster, stop_early: bool) -> None:
     """The experiment, cut short by the first crash of a broker's process if that is a violation.
 
-    A crash that a failing disk explains is none (checkers/runs/crashes.py), and the run goes on.
+    A crash that a failing disk explains is none (checkers/runs/deaths.py), and the run goes on.
     """
     experiment = asyncio.create_task(stage.perform(), name="experiment")
     watch = stop_early and stage.plan.gates.must_not_crash

@@ -344,9 +344,9 @@ def test_other_readers_read_the_file_as_it_is(tmp_path: Path) -> None:
 
 
 def test_the_document_lists_the_columns() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "reference" / "output-files.md").read_text()
-    section = text.partition("## runs.parquet")[2].partition("## junit.xml")[0]
-    listed = [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")]
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "file-formats.md").read_text()
+    section = text.partition("## runs.parquet")[2].partition("\n## ")[0]
+    listed = [line.split("`")[1] for line in section.splitlines() if line.startswith("- `")]
     assert listed == RUNS_SCHEMA.names
 
 

@@ -230,10 +230,7 @@ def _end(session: SparkSession, archive: ClassArchive | None) -> None:
 def shipped_code(scratch: Path) -> dict[str, str]:
     """Spark's settings for it; the archive is written into ``scratch``."""
     archive = write_archive(scratch / f"{NAME}.zip")
-    return {
-        "spark.archives": f"{archive}#{NAME}",
-        "spark.executorEnv.PYTHONPATH": f"./{NAME}",
-    }
+    return {"spark.archives": f"{archive}#{NAME}", "spark.executorEnv.PYTHONPATH": f"./{NAME}"}
 
 
 def write_archive(path: Path) -> Path:

@@ -126,10 +126,7 @@ def _means(
 
 
 def make_group_client(
-    plan: Plan,
-    means: GroupMeans,
-    clients: LibraryClients,
-    ports: Mapping[str, tuple[str, int]],
+    plan: Plan, means: GroupMeans, clients: LibraryClients, ports: Mapping[str, tuple[str, int]]
 ) -> GroupClient:
     """A client of the node whose ports these are."""
     host, port = ports["nameserver"]

@@ -76,9 +76,7 @@ def lock_workload(plan: Plan) -> Workload:
         queues=locks,
         port="amqp",
         make_client=partial(
-            AmqpLockClient,
-            op_timeout_ms=plan.workload.op_timeout_ms,
-            credentials=guest_of(plan),
+            AmqpLockClient, op_timeout_ms=plan.workload.op_timeout_ms, credentials=guest_of(plan)
         ),
         generator=lock_generator(plan, "load", plan.time_limit_ms),
         final_generator=lock_generator(plan, "afterwards", AFTERWARDS_MS),

@@ -105,11 +105,7 @@ class Reader:
             if ops() is history.ops and events() is history.events:
                 return case
         case = read_case(history, self.rules)
-        self._kept = (
-            weakref.ref(history.ops, self._forget),
-            weakref.ref(history.events),
-            case,
-        )
+        self._kept = (weakref.ref(history.ops, self._forget), weakref.ref(history.events), case)
         return case
 
     def _forget(self, _: object) -> None:

@@ -335,11 +335,7 @@ class _Writer:
     """Puts a window into the words and numbers of an explanation."""
 
     def __init__(
-        self,
-        history: ConcurrentHistory,
-        sought: Sought,
-        choice: Choice,
-        note: str = "",
+        self, history: ConcurrentHistory, sought: Sought, choice: Choice, note: str = ""
     ) -> None:
         self.history = history
         self.note = note

@@ -204,11 +204,7 @@ class Elections:
         )
 
 
-KINDS = (
-    "epoch-regression",
-    "acked-while-deposed",
-    *HEARD,
-)
+KINDS = ("epoch-regression", "acked-while-deposed", *HEARD)
 
 
 def breaches(
@@ -218,11 +214,7 @@ def breaches(
     tolerance_ns: int,
 ) -> list[Anomaly]:
     """All of them, of the kinds KINDS; each anomaly's detail names its group."""
-    return [
-        *_regressions(events, elections),
-        *_deposed(acted, tolerance_ns),
-        *misheard(events),
-    ]
+    return [*_regressions(events, elections), *_deposed(acted, tolerance_ns), *misheard(events)]
 
 
 def _regressions(events: Sequence[NodeEvent], elections: Sequence[Election]) -> Iterator[Anomaly]:

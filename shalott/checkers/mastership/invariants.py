@@ -113,10 +113,7 @@ class MasterHasAcked:
         events = read_events(history)
         acked = logs.acknowledged_ends(events)
         beginnings = logs.beginnings_of(events)
-        found = [
-            *logs.lost_at_masters(acked, beginnings),
-            *logs.cut_by_themselves(events),
-        ]
+        found = [*logs.lost_at_masters(acked, beginnings), *logs.cut_by_themselves(events)]
         counts = {"acked-tenure-count": len(acked), "judged-count": len(beginnings)}
         injected = read_surroundings(history).injected
         kinds = logs.KINDS
@@ -132,10 +129,7 @@ class OneMasterAnEpoch:
     def check(self, history: History) -> Result:
         events, around = read_events(history), read_surroundings(history)
         elections = elections_of(events)
-        found = [
-            *shared_epochs(events, elections, around.observations),
-            *fenced(events, elections),
-        ]
+        found = [*shared_epochs(events, elections, around.observations), *fenced(events, elections)]
         masters = sum(event.kind == "role" and event.role == "master" for event in events)
         counts = {"election-count": len(elections), "judged-count": len(elections) + masters}
         return _result(self.name, found, (SHARED, FENCED, HEADLESS), counts, around.injected)
@@ -212,9 +206,7 @@ def outside_set(judged: Sequence[tuple[Election, NodeEvent]]) -> Iterator[Anomal
 
 
 def shared_epochs(
-    events: Sequence[NodeEvent],
-    elections: Sequence[Election],
-    observations: Sequence[Observation],
+    events: Sequence[NodeEvent], elections: Sequence[Election], observations: Sequence[Observation]
 ) -> Iterator[Anomaly]:
     """By elections, by what nodes said and did, and by what they answered. Epoch 0 stands for a
     system that has none."""

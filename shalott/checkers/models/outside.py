@@ -160,9 +160,5 @@ def _is_defined_in(value: object, module: ModuleType) -> bool:
 
 
 MODELS: Door[ModelClass] = Door(
-    "model",
-    "shalott.models",
-    accepts=is_model_class,
-    name_of=class_name,
-    is_own=_is_defined_in,
+    "model", "shalott.models", accepts=is_model_class, name_of=class_name, is_own=_is_defined_in
 )

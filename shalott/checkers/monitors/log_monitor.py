@@ -40,11 +40,7 @@ from shalott.checkers.monitors.monitor_columns import (
     encoded,
 )
 
-_CODES: Final = {
-    "append": lib.SHL_LOG_APPEND,
-    "read": lib.SHL_LOG_READ,
-    "tail": lib.SHL_LOG_TAIL,
-}
+_CODES: Final = {"append": lib.SHL_LOG_APPEND, "read": lib.SHL_LOG_READ, "tail": lib.SHL_LOG_TAIL}
 MEANS: Final = {name: _CODES[meaning.f] for name, meaning in Log.meanings.items()}
 VIOLATIONS: Final = {
     lib.SHL_LOG_FRESH: "fresh",

@@ -22,11 +22,7 @@ from shalott.checkers.history.concurrent import FAIL, INFO, NEVER, OK, Concurren
 from shalott.checkers.models import Model, meanings_of
 
 # Why the engine stopped, as ``MonitorAnswer.why`` says it.
-STOPPED_BY: Final = {
-    lib.SHL_TIME: "time",
-    lib.SHL_MEMORY: "memory",
-    lib.SHL_CANCELLED: "cancelled",
-}
+STOPPED_BY: Final = {lib.SHL_TIME: "time", lib.SHL_MEMORY: "memory", lib.SHL_CANCELLED: "cancelled"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,11 +147,7 @@ def dense(keys: Keys, present: Bools | None, budget: Budget) -> tuple[Ids, int]:
 
 
 def ids_of_two(
-    first: Values,
-    second: Values,
-    pick: npt.NDArray[np.uint8],
-    picked: int,
-    asked: int | None,
+    first: Values, second: Values, pick: npt.NDArray[np.uint8], picked: int, asked: int | None
 ) -> tuple[Ids, int, int] | None:
     """(ids, how many, the id of ``asked``) of the second column where it is picked, else the first.
 

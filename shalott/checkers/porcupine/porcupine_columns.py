@@ -297,12 +297,7 @@ SPELLINGS: Final = {
     "set": Spelling(
         ("add", "remove", "contains", "read"),
         {"add": _value, "remove": _value, "contains": _value},
-        {
-            "add": _truth_if_told,
-            "remove": _truth_if_told,
-            "contains": _truth,
-            "read": _elements,
-        },
+        {"add": _truth_if_told, "remove": _truth_if_told, "contains": _truth, "read": _elements},
     ),
     "mutex": Spelling(_LOCK),
     "owner-lock": Spelling(_LOCK),

@@ -419,10 +419,7 @@ _BY_NUMBER: Final[dict[int, str]] = {
     lib.SHL_READ_OTHER_F: "operation {id} completes as {word}; line {other} says something else",
     lib.SHL_READ_OTHER_KEY: "operation {id} completes on key {word}; line {other} is on another",
 }
-_TYPES: Final = {
-    "shalott": "invoke, ok, fail or info",
-    "violin": "call or return",
-}
+_TYPES: Final = {"shalott": "invoke, ok, fail or info", "violin": "call or return"}
 
 
 def complaint(state: CData, dialect: str) -> str:

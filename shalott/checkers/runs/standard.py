@@ -116,10 +116,7 @@ RUN_WIDE: Final = (
 
 
 def standard_checkers(
-    gates: GatePlan = NO_GATES,
-    *,
-    poll_round_ms: int = 500,
-    guarantees: ClientGuarantees = CAREFUL,
+    gates: GatePlan = NO_GATES, *, poll_round_ms: int = 500, guarantees: ClientGuarantees = CAREFUL
 ) -> tuple[Checker, ...]:
     """What every run of the queue workload is judged by; some only where the plan asks for it."""
     return (

@@ -110,10 +110,7 @@ def wait_pictures(passages: Passages, end_ns: int) -> list[WaitPicture]:
     """To the first delivery and until consumed; what was delayed on purpose is left out."""
     return [
         _picture(passages, times, title, end_ns)
-        for times, title in (
-            (passages.first_ns, "to delivery"),
-            (passages.done_ns, "to consumed"),
-        )
+        for times, title in ((passages.first_ns, "to delivery"), (passages.done_ns, "to consumed"))
     ]
 
 

@@ -42,11 +42,7 @@ from shalott.harness.report.consumer_lag import (
 from shalott.harness.report.consumer_rows import Floats, Rows, read_rows
 from shalott.harness.report.consumer_tenures import Tenure, of_deliveries, packed, tenures_of
 from shalott.harness.report.draw import HEIGHT, Bar, RatePanel, Shape
-from shalott.harness.report.message_outcomes import (
-    LaneTable,
-    explained_causes,
-    outcomes_by_lane,
-)
+from shalott.harness.report.message_outcomes import LaneTable, explained_causes, outcomes_by_lane
 from shalott.harness.report.series import bucket_width_ms
 
 _LANES_TOLD = 12  # in the cursor's words

@@ -35,14 +35,7 @@ from shalott.harness.report.losses import loss_accounts, loss_lanes, loss_of, lo
 from shalott.harness.report.message_outcomes import message_outcomes
 from shalott.harness.report.meta import ReportMeta, tested_facts
 from shalott.harness.report.run_picture import build_stage, fault_target
-from shalott.harness.report.series import (
-    OUTCOMES,
-    WRITES,
-    Clients,
-    latencies,
-    rates,
-    read_clients,
-)
+from shalott.harness.report.series import OUTCOMES, WRITES, Clients, latencies, rates, read_clients
 from shalott.harness.report.shown_anomalies import (
     Detail,
     anomaly_groups,

@@ -45,12 +45,7 @@ class RunResults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def render_results(
-    plan: Plan,
-    results: Sequence[Result],
-    meta: ReportMeta,
-    *,
-    complete: bool = True,
-    run: str = "",
+    plan: Plan, results: Sequence[Result], meta: ReportMeta, *, complete: bool = True, run: str = ""
 ) -> bytes:
     """The file's content. ``complete`` is the history's: false if its recording was cut short."""
     content = RunResults(

@@ -90,10 +90,7 @@ def _operations(ops: pa.Table, indexes: Sequence[int]) -> dict[int, Row]:
 
 
 def _shown(
-    anomaly: Anomaly,
-    operations: Mapping[int, Row],
-    events: pa.Table,
-    labels: Mapping[str, str],
+    anomaly: Anomaly, operations: Mapping[int, Row], events: pa.Table, labels: Mapping[str, str]
 ) -> ShownAnomaly:
     detail = anomaly.detail
     rows = [operations[i] for i in anomaly.operations[:ROWS_MAX] if i in operations]

@@ -96,9 +96,7 @@ class Request:
     ssh_lease: Annotated[
         str,
         Option(
-            "When a silent harness's hosts undo all.",
-            panel=HOSTS_PANEL,
-            after="leave_db_running",
+            "When a silent harness's hosts undo all.", panel=HOSTS_PANEL, after="leave_db_running"
         ),
     ] = "20"
     power_loss: Annotated[

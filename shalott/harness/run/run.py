@@ -284,11 +284,7 @@ def _tell(
 
 
 def _conclude(
-    history: History,
-    stage: Stage,
-    directory: RunDirectory,
-    meta: ReportMeta,
-    trouble: Trouble,
+    history: History, stage: Stage, directory: RunDirectory, meta: ReportMeta, trouble: Trouble
 ) -> Outcome:
     """Check, report, store."""
     verdict = judge(stage.plan, history)

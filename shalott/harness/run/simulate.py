@@ -99,11 +99,7 @@ class SimOutcome:
 
 
 def simulate(
-    plan: Plan,
-    *,
-    stop_early: bool = True,
-    label_chunk: int | None = None,
-    log_level: int = QUIET,
+    plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None, log_level: int = QUIET
 ) -> SimOutcome:
     """Run ``plan``. Raises UsageError for faults that the simulation or the system can't have.
 

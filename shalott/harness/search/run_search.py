@@ -82,12 +82,7 @@ class Watch(Protocol):
 
 
 def run_search(
-    search: Search,
-    request: SearchRequest,
-    runs: Runs,
-    watch: Watch,
-    *,
-    command: str,
+    search: Search, request: SearchRequest, runs: Runs, watch: Watch, *, command: str
 ) -> tuple[Summary, Path]:
     """Search; the summary, which is stored too, and the campaign's directory."""
     header = search.header
@@ -142,11 +137,7 @@ class _SearchLoop:
     """The state of a search under way: which seeds are still to be run, and to be run again."""
 
     def __init__(
-        self,
-        search: Search,
-        request: SearchRequest,
-        campaign: Campaign,
-        watch: Watch,
+        self, search: Search, request: SearchRequest, campaign: Campaign, watch: Watch
     ) -> None:
         self._search = search
         self._campaign = campaign

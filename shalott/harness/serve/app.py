@@ -243,10 +243,7 @@ def _report(state: ServerState) -> Callable[[Request], Response]:
     """A run's report, in its sandbox."""
 
     def report(request: Request) -> Response:
-        headers = {
-            "Content-Security-Policy": report_policy(),
-            "X-Frame-Options": "SAMEORIGIN",
-        }
+        headers = {"Content-Security-Policy": report_policy(), "X-Frame-Options": "SAMEORIGIN"}
         return _sent(state, _asked(request), REPORT, headers, "text/html; charset=utf-8")
 
     return report

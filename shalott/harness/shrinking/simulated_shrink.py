@@ -34,12 +34,7 @@ MINIMAL = "minimal.json"
 
 
 def shrink_plan(
-    path: Path,
-    *,
-    budget: int,
-    anomaly: str,
-    out: Path | None,
-    simulate: Simulate,
+    path: Path, *, budget: int, anomaly: str, out: Path | None, simulate: Simulate
 ) -> int:
     """Shrink the stored plan; the exit code. Raises UsageError, HarnessError."""
     if budget < 1:

@@ -265,13 +265,8 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "recovered": ("recovered",),
         "redelivered": ("redelivered-delivery",),
     },
-    "group-fates": {
-        "lost": ("lost", "retry-lost"),
-    },
-    "group-redelivery": {
-        "duplicated": ("twice-at-once",),
-        "redelivered": ("redelivered",),
-    },
+    "group-fates": {"lost": ("lost", "retry-lost")},
+    "group-redelivery": {"duplicated": ("twice-at-once",), "redelivered": ("redelivered",)},
 }
 
 

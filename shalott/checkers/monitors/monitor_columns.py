@@ -200,7 +200,8 @@ def stopped(monitor: str, cause: int) -> MonitorAnswer:
     return MonitorAnswer(monitor, "unknown", why=STOPPED_BY.get(cause, "memory"))
 
 
-Reason = Callable[[ConcurrentHistory, tuple[int, ...]], str]
+# A sentence on the operations that prove a violation: {0} is the first one in words.
+Reason = str | Callable[[ConcurrentHistory, tuple[int, ...]], str]
 
 
 def answered(
@@ -211,8 +212,12 @@ def answered(
     violations: Mapping[int, str],
     reasons: Mapping[str, Reason],
     why: Callable[[ConcurrentHistory, int, tuple[int, ...]], str],
+    words: Callable[[ConcurrentHistory, int], str],
 ) -> MonitorAnswer:
-    """What a check in C found, as a monitor's answer. ``check`` fills a ``shl_answer *``."""
+    """What a check in C found, as a monitor's answer. ``check`` fills a ``shl_answer *``.
+
+    ``words``: an operation as the sentences of ``reasons`` name it.
+    """
     answer = ffi.new("shl_answer *")
     try:
         check(answer)
@@ -225,7 +230,12 @@ def answered(
     rows = tuple(int(row) for row in answer.ops if row != lib.SHL_NONE)
     if answer.verdict == lib.SHL_INVALID:
         violation = violations[answer.violation]
-        return MonitorAnswer(monitor, False, "", violation, rows, reasons[violation](history, rows))
+        reason = reasons[violation]
+        if isinstance(reason, str):
+            sentence = reason.format(*(words(history, row) for row in rows))
+        else:
+            sentence = reason(history, rows)
+        return MonitorAnswer(monitor, False, "", violation, rows, sentence)
     if answer.cause == lib.SHL_NOT_THIS_MONITOR:
         return MonitorAnswer(monitor, "unknown", why=why(history, answer.violation, rows))
     return stopped(monitor, answer.cause)

@@ -21,7 +21,7 @@ from typing import Annotated
 import msgspec
 
 from shalott.checkers.checker import Checker
-from shalott.checkers.logs.fresh_reads import FreshReads
+from shalott.checkers.logs.log_order import FreshReads
 from shalott.checkers.logs.replicated_log import ReplicatedLog
 from shalott.checkers.mastership.elections import Elections
 from shalott.checkers.runs.convergence import Convergence

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from shalott.checkers.engine import cores
 from shalott.checkers.history.concurrent import (
     FORM,
     INFO,
@@ -59,7 +60,6 @@ from shalott.checkers.linearizability.order_search import ModelFailed, Order, Pa
 from shalott.checkers.linearizability.running_check import By, Limits, judge
 from shalott.checkers.linearizability.transitions import canonical
 from shalott.checkers.linearizability.window import RECENT_MAX, Chooser, Window, parts_of
-from shalott.checkers.linearizability.workers import cores
 from shalott.checkers.models import Model, make_model, meanings_of, model_name, own_name
 from shalott.checkers.monitors.monitor import cut
 

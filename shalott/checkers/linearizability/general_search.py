@@ -13,10 +13,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from shalott.checkers.engine import Budget, CData, ffi, lib, new_budget
+from shalott.checkers.engine import Budget, CData, ffi, lib, new_budget, run_all
 from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
 from shalott.checkers.linearizability.transitions import OPERATIONS, Encoded, Transitions
-from shalott.checkers.linearizability.workers import run_all
 from shalott.checkers.models import BUILT_IN_MODELS, Model, model_name
 from shalott.checkers.monitors.monitor import first_true
 from shalott.core.errors import UsageError

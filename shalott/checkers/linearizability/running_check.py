@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shalott.checkers.engine import Budget, lib, new_budget
+from shalott.checkers.engine import Budget, lib, new_budget, run_all
 from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
 from shalott.checkers.linearizability.explanation import CheckInterrupted, Verdict, Violation
 from shalott.checkers.linearizability.general_search import (
@@ -23,7 +23,6 @@ from shalott.checkers.linearizability.general_search import (
     Quick,
     quick_search,
 )
-from shalott.checkers.linearizability.workers import run_all
 from shalott.checkers.models import Model, model_name
 from shalott.checkers.monitors.monitor import (
     STOPPED_BY,

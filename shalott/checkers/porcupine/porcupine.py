@@ -29,10 +29,10 @@ import cffi
 import numpy as np
 import numpy.typing as npt
 
+from shalott.checkers.engine import cores
 from shalott.checkers.history.concurrent import ConcurrentHistory
 from shalott.checkers.linearizability.explanation import CheckInterrupted, Verdict, Violation
 from shalott.checkers.linearizability.transitions import canonical
-from shalott.checkers.linearizability.workers import cores
 from shalott.checkers.models import Model, make_model, model_name
 from shalott.checkers.porcupine.porcupine_columns import EncodedHistory, encode
 from shalott.core.errors import HarnessError, ShalottError, UsageError

@@ -16,9 +16,8 @@ from shalott.checkers.runs.convergence import Convergence
 from shalott.checkers.runs.deaths import Crashes, Deaths
 from shalott.checkers.runs.fault_effects import Noticed
 from shalott.checkers.runs.liveness import Liveness
-from shalott.checkers.runs.rates import Rates
 from shalott.checkers.runs.stalls import Stalls
-from shalott.checkers.runs.stats import Stats
+from shalott.checkers.runs.stats import Rates, Stats
 from shalott.core.plan import GatePlan
 
 NO_GATES: Final = GatePlan()

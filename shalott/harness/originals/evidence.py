@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from shalott.checkers.checker import Anomaly, Result
-from shalott.checkers.logs.fresh_reads import FreshReads
+from shalott.checkers.logs.log_order import FreshReads
 from shalott.core.errors import StoreError
 from shalott.harness.originals.row import Lines, Row
 from shalott.harness.report.results import RunResults

@@ -43,7 +43,7 @@ ROOMS: tuple[Room, ...] = (
     Room("broker", ("broker.base", "broker.rabbit", "broker.rocket"), ("msgspec",)),
     Room("checkers.engine", (), ("numpy", "cffi"), never=("asyncio",)),
     Room("checkers", ("core", "checkers.engine"), COLUMNS, never=("asyncio",)),
-    Room("checkers.porcupine", ("core", "checkers"), (*COLUMNS, "cffi")),
+    Room("checkers.porcupine", ("core", "checkers", "checkers.engine"), (*COLUMNS, "cffi")),
     Room("cluster", ("core",), ("msgspec", "h11", "tenacity"), located=("shalott",)),
     Room("cluster.disks", ("core", "cluster"), ("msgspec",)),
     Room("cluster.packets", ("core", "cluster"), ("msgspec",)),

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from shalott.checkers.consumers.rows import NONE, Death
+from shalott.checkers.history.column_values import Words
 from shalott.checkers.history.columns import Bools, Codes, Ints
 from shalott.checkers.history.faults import decode_object
-from shalott.checkers.history.string_column import Words
 from shalott.checkers.history.text_columns import CellReader
 
 BLOCK_BYTES = 4 << 20  # larger than any cell, small enough for all cores to have some

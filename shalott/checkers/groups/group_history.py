@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 
 from shalott.checkers.groups.group_rules import GroupRules
 from shalott.checkers.groups.master_changes import Turns, read_turns
+from shalott.checkers.history.column_values import Words
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints, client_operations
 from shalott.checkers.history.faults import Surroundings, read_surroundings
-from shalott.checkers.history.string_column import Words
 from shalott.checkers.history.tenures import read_events
 from shalott.checkers.logs.records import FAIL, INFO, NOWHERE, OK, LogHistory, read_log
 from shalott.checkers.logs.values import FinalReads, final_reads

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shalott.checkers.history.string_column import Words
+from shalott.checkers.history.column_values import Words
 from shalott.checkers.history.text_columns import words_of
 from shalott.core.history import History
 

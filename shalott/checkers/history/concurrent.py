@@ -22,8 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shalott.checkers.history.exact_values import exact
-from shalott.checkers.history.string_column import Rows, Words
+from shalott.checkers.history.column_values import Rows, Words, exact
 
 NEVER: Final = 2**31 - 1  # the ret of a crashed operation: SHL_NEVER in engine/engine.h
 

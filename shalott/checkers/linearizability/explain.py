@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shalott.checkers.engine import cores
+from shalott.checkers.history.column_values import exact
 from shalott.checkers.history.concurrent import (
     FORM,
     INFO,
@@ -27,7 +28,6 @@ from shalott.checkers.history.concurrent import (
     Operation,
     Values,
 )
-from shalott.checkers.history.exact_values import exact
 from shalott.checkers.linearizability.explanation import (
     CONCURRENT,
     CONTEXT,

@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shalott.checkers.engine import INT32S, INT64S, UINT8S, Budget, CData, ffi, lib
+from shalott.checkers.history.column_values import Words, exact_all
 from shalott.checkers.history.concurrent import ConcurrentHistory, Operation, Values
-from shalott.checkers.history.exact_values import exact_all
-from shalott.checkers.history.string_column import Words
 from shalott.checkers.models import Meaning, Model, OneOf, meanings_of, model_name
 from shalott.core.errors import UsageError
 

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shalott.checkers.engine import Budget, CData, column, ffi, lib
+from shalott.checkers.history.column_values import exact
 from shalott.checkers.history.concurrent import FAIL, FORM, INTEGER, ConcurrentHistory, Values
-from shalott.checkers.history.exact_values import exact
 from shalott.checkers.monitors.monitor import STOPPED_BY, MonitorAnswer, close_ranks
 
 Bools = npt.NDArray[np.bool_]

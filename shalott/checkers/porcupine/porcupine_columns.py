@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from shalott.checkers.history.column_values import exact
 from shalott.checkers.history.concurrent import (
     FAIL,
     FAILED,
@@ -23,7 +24,6 @@ from shalott.checkers.history.concurrent import (
     UNKNOWN,
     ConcurrentHistory,
 )
-from shalott.checkers.history.exact_values import exact
 from shalott.checkers.models import (
     CasRegister,
     Model,

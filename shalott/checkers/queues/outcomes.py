@@ -25,8 +25,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shalott.checkers.history.column_values import Words
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints, Operations
-from shalott.checkers.history.string_column import Words
 
 OK, RECOVERED, LOST, DUPLICATED, REDELIVERED, PHANTOM, NOT_ENQUEUED = range(7)
 MESSAGE_OUTCOMES = (

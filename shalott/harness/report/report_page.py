@@ -41,8 +41,9 @@ from shalott.harness.report.shown_anomalies import (
     anomaly_groups,
     availability_columns,
     double_tenure_bars,
+    object_timelines,
+    timeline_assets,
 )
-from shalott.harness.report.timelines import object_timelines, timeline_assets
 from shalott.harness.report.verdict_words import (
     findings,
     headline,

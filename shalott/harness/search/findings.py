@@ -20,7 +20,7 @@ from shalott.core.errors import StoreError
 from shalott.core.history import History
 from shalott.core.plan import Plan
 from shalott.harness.report.meta import ReportMeta
-from shalott.harness.report.violations import classes, violations
+from shalott.harness.report.results import classes, violations
 from shalott.harness.run.simulate import record_of
 from shalott.harness.run.simulation_record import SimulationRecord, save_record
 from shalott.harness.run.store import PLAN, RunDirectory

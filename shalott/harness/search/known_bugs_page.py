@@ -18,7 +18,7 @@ import msgspec
 
 from shalott.broker.known_bugs import CATALOGUE, KnownBug
 from shalott.core.errors import StoreError
-from shalott.harness.report.violations import classes, violations
+from shalott.harness.report.results import classes, violations
 from shalott.harness.scenarios.catalogue import SCENARIOS, WINDOWS, scenario_of_bug
 from shalott.harness.scenarios.scenario import Scenario
 from shalott.harness.scenarios.swarm import Subject, draw_plan

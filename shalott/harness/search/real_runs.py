@@ -36,7 +36,7 @@ from shalott.cluster.cluster import Cluster
 from shalott.cluster.system import System
 from shalott.core.errors import StoreError
 from shalott.core.plan import Plan, dump_plan
-from shalott.harness.report.violations import classes, violations
+from shalott.harness.report.results import classes, violations
 from shalott.harness.run import backends
 from shalott.harness.run.coverage import sometimes
 from shalott.harness.run.provenance import Provenance

@@ -16,7 +16,7 @@ import typer
 
 from shalott.core.errors import HarnessError, StoreError, UsageError
 from shalott.core.plan import FaultAction, Plan, dump_plan, load_plan
-from shalott.harness.report.violations import Violation, classes, violations
+from shalott.harness.report.results import Violation, classes, violations
 from shalott.harness.run.plan_checks import check_plan, check_provided
 from shalott.harness.run.simulate import record_of
 from shalott.harness.run.simulation_record import (

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shalott.harness.report.violations import REMARKS
+from shalott.harness.report.results import REMARKS
 from shalott.harness.store.columns import FINDING, RUN, RUNS_SCHEMA, SCHEMA_VERSION, Row
 from shalott.harness.store.run_files import (
     HISTORY,

@@ -234,7 +234,6 @@ def shipped_code(scratch: Path) -> dict[str, str]:
 
 
 def write_archive(path: Path) -> Path:
-    """The archive: some two megabytes."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, file in _files():
             archive.write(file, name)

@@ -93,7 +93,6 @@ def churn_of(parameters: ConsumeParameters) -> Churn:
 
 
 def load_generator(plan: Plan, topology: Topology) -> Generator:
-    """The mix at the plan's rate for the plan's time."""
     threads = plan.workload.concurrency
     mix = consumer_mix(
         slots=topology.slots(threads),
@@ -147,7 +146,6 @@ def set_up(topology: Topology) -> tuple[Invocation, ...]:
 
 
 def consume_workload(plan: Plan) -> Workload:
-    """Everything a run needs to know about this workload."""
     topology = topology_of(parameters_of(plan))
     return Workload(
         name="consume",

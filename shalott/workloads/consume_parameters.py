@@ -207,8 +207,6 @@ SPREAD: Arguments = {"x-queue-master-locator": "min-masters"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MainQueue:
-    """One of the queues that have consumers."""
-
     name: str
     features: tuple[str, ...]
 
@@ -236,7 +234,6 @@ class Topology:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of every queue."""
         return (*(queue.name for queue in self.main), *self.others)
 
     @property

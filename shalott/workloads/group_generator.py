@@ -57,7 +57,6 @@ class SendMix(msgspec.Struct, frozen=True):
 def send_mix(
     keys: Sequence[str], tags: Sequence[str], *, delayed: float, levels: int, seed: int
 ) -> SendMix:
-    """The sends of one run."""
     return SendMix(
         keys=tuple(keys),
         tags=tuple(tags),

@@ -200,7 +200,6 @@ def stuck_after_ms(parameters: GroupParameters) -> int:
 
 
 def rules_of(plan: Plan) -> GroupRules:
-    """What the checkers go by."""
     parameters, policy = parameters_of(plan), plan.system.policy
     return GroupRules(
         groups=groups_of(parameters),

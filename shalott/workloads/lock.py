@@ -69,7 +69,6 @@ def lock_generator(plan: Plan, part: str, limit_ms: int) -> Generator:
 
 
 def lock_workload(plan: Plan) -> Workload:
-    """Everything a run needs to know about this workload."""
     locks = queue_names(parameters_of(plan).queues)
     return Workload(
         name="lock",

@@ -93,7 +93,6 @@ class Said:
 
 
 def parse(cells: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
-    """One row a cell, with the columns of ``schema``."""
     if cells.null_count == len(cells):
         nulls = [pa.nulls(len(cells), field.type) for field in schema]
         return pa.Table.from_arrays(nulls, schema=schema)

@@ -187,7 +187,6 @@ def read_groups(history: History, rules: GroupRules) -> GroupHistory:
 
 
 def _only(history: History, condition: pc.Expression) -> History:
-    """The rows of some kinds, an operator's too."""
     table = history.ops.filter(condition)
     no_process = pa.array(np.zeros(table.num_rows, dtype=np.int32))
     at = table.schema.get_field_index("process")
@@ -380,7 +379,6 @@ class Extras:
     malformed: int  # rows
 
     def words(self, what: Callable[[Extra], str]) -> Words:
-        """One of the words, as a column."""
         said = [what(text) for text in self.texts]
         names = tuple(dict.fromkeys(said)) or ("",)
         number = {name: code for code, name in enumerate(names)}

@@ -67,7 +67,6 @@ _LOOKED_AT = (
 
 
 def client_operations(history: History) -> Operations:
-    """The clients' operations, as columns."""
     ops = history.ops.select(_LOOKED_AT)
     process = _integers(ops["process"])
     mask = None if (process >= 0).all() else pa.array(process >= 0)

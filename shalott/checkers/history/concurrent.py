@@ -157,7 +157,6 @@ class ConcurrentHistory:
         )
 
     def operation(self, row: int) -> Operation:
-        """Row ``row`` as a model sees it."""
         kind = self.type.item(row)
         return Operation(
             self.f.names[self.f.codes.item(row)],

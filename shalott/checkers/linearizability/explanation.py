@@ -142,7 +142,6 @@ def _listed(column: Values) -> list[Hashable]:
 
 
 def value_text(value: Hashable) -> str:
-    """A value as people write it."""
     if value is None:
         return "nil"
     if value is UNKNOWN:

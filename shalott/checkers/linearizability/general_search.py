@@ -279,7 +279,6 @@ def search_key(encoded: Encoded, key: int, table: CData, budget: Budget) -> Foun
 
 
 def as_found(encoded: Encoded, key: int, found: CData) -> Found:
-    """The engine's answer about one key."""
     if found.verdict == lib.SHL_VALID:
         return Found(key, True, method=METHODS.get(found.method, ""))
     unknown = found.verdict == lib.SHL_UNKNOWN

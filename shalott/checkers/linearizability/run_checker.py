@@ -132,7 +132,6 @@ class Judged:
         return self.verdict.violation
 
     def summary(self) -> JsonObject:
-        """For those who read the results as data."""
         found = self.verdict
         return {
             "valid": found.valid,

@@ -43,7 +43,6 @@ def timeline_html(explanation: Explanation, history: ConcurrentHistory | None = 
 def write_timeline(
     path: Path, explanation: Explanation, history: ConcurrentHistory | None = None
 ) -> None:
-    """A page of its own."""
     path.write_text(timeline_page([(explanation, history)]), encoding="utf-8")
 
 
@@ -83,7 +82,6 @@ def _template(name: str) -> str:
 
 
 def timeline_body(explanation: Explanation, history: ConcurrentHistory | None = None) -> str:
-    """One timeline, without the assets."""
     content = msgspec.json.encode(_content(explanation, history)).decode()
     return _template("timeline.html").format(
         reason=escape(explanation.reason),

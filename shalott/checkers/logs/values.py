@@ -61,7 +61,6 @@ def sent_by_record(log: LogHistory) -> Ints:
 
 
 def presence(log: LogHistory, final: FinalReads, sent: Ints) -> Presence:
-    """Weigh every send against the final reads."""
     count = len(log.sends.row)
     known = sent >= 0
     read = np.bincount(sent[known], minlength=count) > 0
@@ -190,7 +189,6 @@ class FinalReads:
 
 
 def final_reads(log: LogHistory, around: Surroundings, complete: bool) -> FinalReads:
-    """Look at the drain phase."""
     ops, polls = log.ops, log.polls
     served = tuple(ops.node.names[code] for code in np.unique(ops.node.codes))
     nodes = tuple(node for node in served if node not in around.left_out)

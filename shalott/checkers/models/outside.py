@@ -148,7 +148,6 @@ def is_model_class(value: object) -> bool:
 
 
 def class_name(value: ModelClass) -> str:
-    """What a class of models is called."""
     name = getattr(value, "name", None)
     return name if isinstance(name, str) else value.__name__
 

@@ -27,8 +27,6 @@ STOPPED_BY: Final = {lib.SHL_TIME: "time", lib.SHL_MEMORY: "memory", lib.SHL_CAN
 
 @dataclass(frozen=True, slots=True)
 class MonitorAnswer:
-    """A monitor's verdict on the history of one object."""
-
     monitor: str  # the name that is reported: "FIFO queue monitor"
     valid: bool | str  # True, False or "unknown"
     why: str = ""  # unknown: one clause ("value 7 was enqueued twice"), or time, memory, cancelled

@@ -95,7 +95,6 @@ class Numbering:
         return found
 
     def keys_of(self, values: Collection[Hashable]) -> Keys:
-        """Keys of Python's values."""
         if set(map(type, values)) == {int}:
             numbers = integers(values)
             if len(numbers) == len(values):

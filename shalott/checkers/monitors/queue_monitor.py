@@ -48,8 +48,6 @@ VIOLATIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class QueueMonitor:
-    """A monitor (checkers.linearizability.monitors.base) for queues."""
-
     name: str
     check: Callable[[CData, int, Budget, CData], None]  # of the engine
 

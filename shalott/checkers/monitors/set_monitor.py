@@ -123,7 +123,6 @@ def _codes(history: ConcurrentHistory) -> npt.NDArray[np.uint8]:
 
 
 def rows_of(values: Values, form: bool) -> Bools:
-    """The rows that hold true, or false."""
     rows = np.zeros(len(values), dtype=np.bool_)
     for at, known in enumerate(values.forms):
         if known is form:

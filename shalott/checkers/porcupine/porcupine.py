@@ -54,8 +54,6 @@ WAIT_NS: Final = 50_000_000  # so often Python looks whether there was a signal
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the bridge said."""
-
     found: int
     key: int  # the code of the one that is not linearizable; -1: none
     keys_decided: int

@@ -98,7 +98,6 @@ CLOCK_OFFSET_S = 0.5  # more than that confuses who reads the logs of two hosts
 
 
 def examine_host(host: HostPlan) -> Iterator[Finding]:
-    """What one host has and lacks."""
     from shalott.cluster.ssh import facts as of_host
     from shalott.cluster.ssh.connection import Connection
     from shalott.cluster.ssh.upload import BROKER_PYTHON

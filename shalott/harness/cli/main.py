@@ -33,7 +33,6 @@ _last_words: list[Callable[[str], None]] = []
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command's entry point."""
     # numpy's linear algebra, which nothing here uses, starts a thread a core that spins for 0.1 s.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(run_command(sys.argv[1:] if arguments is None else arguments))

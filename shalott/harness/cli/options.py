@@ -183,7 +183,6 @@ def _built(struct: type, prefix: str, typed: Typed, given: Typed) -> object:
 
 
 def _shared(name: str, shared: SharedFlag) -> inspect.Parameter:
-    """The option of records' parameters."""
     flag = shared.flag
     is_switch = flag.kind == "flag"
     words = f"--{flag.name}/--no-{flag.name}" if is_switch else f"--{flag.name}"

@@ -280,7 +280,6 @@ BAR_COLUMNS = 24
 
 
 def tally_text(tally: Tally) -> Text:
-    """Seeds, speed, findings, coverage."""
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(f"{tally.done:,}/{tally.wanted:,} seeds", style="bold")
     if tally.virtual_ns:
@@ -306,8 +305,6 @@ def tally_text(tally: Tally) -> Text:
 
 
 class PlainWatch:
-    """Lines for a log."""
-
     def __init__(self, stream: TextIO, interval_s: float = PLAIN_INTERVAL_S) -> None:
         self._stream = stream
         self._interval_s = interval_s
@@ -359,5 +356,4 @@ class TerminalWatch:
 
 
 def make_watch() -> PlainWatch | TerminalWatch:
-    """A bar on a terminal."""
     return TerminalWatch() if sys.stderr.isatty() else PlainWatch(sys.stderr)

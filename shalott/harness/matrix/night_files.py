@@ -65,8 +65,6 @@ NOTIFY_TIMEOUT_S = 120
 
 @dataclass(frozen=True, slots=True)
 class NightView:
-    """All that a summary is made of."""
-
     head: NightHead
     cells: tuple[Cell, ...]
     due: tuple[tuple[str, int], ...]

@@ -68,8 +68,6 @@ class _AnyLine(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Journal:
-    """An open night."""
-
     directory: Path
     head: NightHead
     outcomes: list[Outcome] = field(default_factory=list)

@@ -103,8 +103,6 @@ class LossAccountStep:
 
 @dataclass(frozen=True, slots=True)
 class LossAccount:
-    """The story of one run of losses."""
-
     title: str
     cause: str
     span: tuple[float, float]

@@ -130,7 +130,6 @@ def rates(clients: Clients, end_ns: int) -> Rates:
 
 
 def latencies(clients: Clients, end_ns: int) -> Latencies:
-    """Latency against the time of completion."""
     done = clients.completed
     latency = clients.latency_ns[done].astype(np.float64)
     at_ms = clients.end_ns[done] / 1e6

@@ -286,7 +286,6 @@ def _tell(
 def _conclude(
     history: History, stage: Stage, directory: RunDirectory, meta: ReportMeta, trouble: Trouble
 ) -> Outcome:
-    """Check, report, store."""
     verdict = judge(stage.plan, history)
     notes = (*trouble.notes, *stage.notes, *(f"The harness failed: {f}" for f in trouble.failures))
     meta = msgspec.structs.replace(meta, notes=notes, failures=tuple(trouble.failures))

@@ -316,7 +316,6 @@ class Interpreter:
 
 
 async def _serve(worker: Worker, cell: _Cell) -> None:
-    """One worker's loop."""
     while True:
         answer = cell.ask(worker)
         if answer is None:

@@ -52,7 +52,6 @@ CONTROLLER = SHORT.but(policies=(QUICK,), queues=(2,), clients_a_node=(2,), prom
 
 
 def settings(others: Mapping[str, object]) -> tuple[Mapping[str, object], ...]:
-    """QUICK, and others."""
     return ({**QUICK, **others},)
 
 

@@ -87,7 +87,6 @@ class SimulatedEvidence:
 
 
 def report_of(seed: int, outcome: SimOutcome) -> SeedReport:
-    """What to remember of a run."""
     doubts = [
         note
         for result in outcome.results
@@ -111,7 +110,6 @@ def report_of(seed: int, outcome: SimOutcome) -> SeedReport:
 
 
 def evidence_of(plan: Plan, outcome: SimOutcome, *, code: str) -> SimulatedEvidence:
-    """What to keep of a run of ``plan``."""
     found = classes(violations(outcome.results))
     return SimulatedEvidence(
         plan=outcome.plan,

@@ -173,7 +173,6 @@ def is_worth_keeping(report: SeedReport) -> bool:
 def report_of(
     number: int, done: WarmOutcome, directory: RunDirectory, *, tries: int, wall_s: float
 ) -> SeedReport:
-    """What to remember of a run."""
     outcome = done.outcome
     error = outcome.failures[0] if outcome.failures else None
     if outcome.interrupted:
@@ -279,7 +278,6 @@ class WarmCluster:
         return WarmOutcome(outcome=outcome, warm=self._is_warm, start_s=self._start_s)
 
     async def close(self) -> None:
-        """Remove the machines."""
         cluster, self._cluster, self._is_up = self._cluster, None, False
         if cluster is not None:
             await cluster.teardown()

@@ -224,8 +224,6 @@ def _reason(error: Exception) -> tuple[int, str]:
 
 
 def _raw(state: ServerState) -> Callable[[Request], Response]:
-    """A file of a run: as text, or for download."""
-
     def raw(request: Request) -> Response:
         query = _asked(request)
         name = query.file_name("file")
@@ -240,8 +238,6 @@ def _raw(state: ServerState) -> Callable[[Request], Response]:
 
 
 def _report(state: ServerState) -> Callable[[Request], Response]:
-    """A run's report, in its sandbox."""
-
     def report(request: Request) -> Response:
         headers = {"Content-Security-Policy": report_policy(), "X-Frame-Options": "SAMEORIGIN"}
         return _sent(state, _asked(request), REPORT, headers, "text/html; charset=utf-8")

@@ -327,7 +327,7 @@ def _anomalies(result: Result) -> list[dict[str, object]]:
 
 
 def broken_kinds(result: Result) -> Sequence[str]:
-    """The kinds because of which a checker said no; as harness/report/violations.py has it."""
+    """The kinds because of which a checker said no; as harness/report/results.py has it."""
     if result.valid is not False:
         return ()
     broken = result.part("broken")

@@ -28,7 +28,6 @@ from shalott.spark_analysis.kernels.tables import OPERATIONS_MAX, Row
 
 
 def log_rows(run: str, history: History, around: Surroundings) -> tuple[list[Row], list[Row]]:
-    """Rows of LOST_MESSAGES and of ORDER."""
     log = read_log(history)
     if not len(log.sends.row) and not len(log.polls.row):
         return [], []

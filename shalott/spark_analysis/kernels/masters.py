@@ -25,7 +25,6 @@ from shalott.spark_analysis.kernels.tables import Row
 def master_rows(
     run: str, data: RunData, tolerance_ns: int, round_ns: int
 ) -> tuple[list[Row], list[Row]]:
-    """Rows of DUAL_MASTERS and of TENURE_TIMES."""
     rivals = rival_masters(data.ops, data.events, data.around, tolerance_ns, round_ns)
     found = [
         *_overlap_rows(run, "claimed", [*rivals.claimed, *rivals.seen]),
@@ -74,7 +73,6 @@ def tenure_times(run: str, found: Sequence[Row]) -> Iterator[Row]:
 
 
 def undrained_rows(run: str, data: RunData) -> Iterator[Row]:
-    """Rows of UNDRAINED."""
     some = drain_phases(data)
     complete = data.history.complete
     for queue, why in undrained_queues(some, data.around, complete).items():
@@ -105,7 +103,6 @@ def drain_phases(data: RunData) -> Operations:
 
 
 def election_rows(run: str, data: RunData, tolerance_ns: int) -> Iterator[Row]:
-    """Rows of ELECTIONS."""
     events = data.events
     elections = elections_of(events)
     found = breaches(events, elections, acting_tenures(events), tolerance_ns)
@@ -138,7 +135,6 @@ def _truncated(detail: Row) -> int:
 
 
 def availability_rows(run: str, data: RunData) -> Iterator[Row]:
-    """Rows of UNAVAILABILITY."""
     ops = data.ops
     passed_over = ops.f.among((*BETWEEN, *UNANSWERED))
     if passed_over.any():

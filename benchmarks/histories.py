@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from shalott.checkers.history.column_values import Words
 from shalott.checkers.history.concurrent import (
     FAIL,
     FORM,
@@ -30,7 +31,6 @@ from shalott.checkers.history.concurrent import (
     ConcurrentHistory,
     Values,
 )
-from shalott.checkers.history.string_column import Words
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.histories import Load, make
+from shalott.checkers.history.column_values import Words
 from shalott.checkers.history.concurrent import INFO, NEVER, NOTHING, ConcurrentHistory, Values
-from shalott.checkers.history.string_column import Words
 
 STEP_NS: Final = 1000  # between two events
 _TYPES: Final = ("ok", "fail", "info")

@@ -27,10 +27,9 @@ from shalott.core.plan import Plan
 from shalott.core.queue_generator import queue_mix
 from shalott.core.recording import HistoryWriter, recover
 from shalott.core.rng import stream_key
-from shalott.harness.run.interpreter import Interpreter
 from shalott.harness.run.planning import make_plan
 from shalott.harness.run.request import Request
-from shalott.harness.run.stage import Stage
+from shalott.harness.run.stage import Interpreter, Stage
 from shalott.harness.run.terminal import watch_plainly, watch_terminal
 
 PROMISED_HZ = 5000

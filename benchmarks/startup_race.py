@@ -20,8 +20,8 @@ from collections import Counter
 from shalott.harness.run.planning import make_plan
 from shalott.harness.run.request import Request
 from shalott.harness.run.simulate import SimOutcome, simulate
-from shalott.harness.stories.startup_race import STARTUP_RACE
-from shalott.harness.stories.story import Material, make_material
+from shalott.harness.run.startup_race import STARTUP_RACE
+from shalott.harness.run.story import Material, make_material
 
 QUEUES = 4
 TELL_EVERY = 100

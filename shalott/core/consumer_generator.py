@@ -13,14 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from shalott.core.generator import (
-    Answer,
-    Completed,
-    Context,
-    Generator,
-    Pending,
-    Scheduled,
-)
+from shalott.core.generator import Answer, Completed, Context, Generator, Pending, Scheduled
 from shalott.core.op import Invocation
 from shalott.core.queue_generator import COUNTER_BITS, RETRY_PAUSE_NS
 from shalott.core.rng import draw_below, draw_float, draw_u64, stream_key
@@ -34,8 +27,6 @@ DECLARED_WITHIN_NS = 2_000_000_000  # then another client declares a queue that 
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """The place of one consumer."""
-
     queue: str
     number: int
     thread: int
@@ -78,8 +69,6 @@ class Churn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Keys(msgspec.Struct, frozen=True):
-    """Of the random streams."""
-
     what: int
     route: int
     message: int
@@ -236,7 +225,6 @@ def consumer_mix(
     habits: Habits,
     seed: int,
 ) -> ConsumerMix:
-    """The mix of one run of so many ``threads``."""
     names = ("what", "route", "message", "consumer", "which", "away", "rest")
     return ConsumerMix(
         slots=tuple(slots),

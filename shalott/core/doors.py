@@ -55,8 +55,6 @@ class Provider:
 
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a plan uses, and who provided it when the plan was made."""
-
     kind: str  # system, workload, fault, checker, model
     name: str
     provider: str
@@ -224,17 +222,11 @@ class Door(Generic[Record]):
         return merged
 
     def _take_entry_point(
-        self,
-        entry_point: EntryPoint,
-        provider: Provider,
-        into: dict[str, _Entry[Record]],
+        self, entry_point: EntryPoint, provider: Provider, into: dict[str, _Entry[Record]]
     ) -> None:
         try:
             value = entry_point.load()
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # a plug-in's code must not keep ours from running
+        except (Exception, SystemExit) as error:  # a plug-in's code must not keep ours from running
             self._broken[entry_point.name] = (
                 f"{provider.name}'s {self.kind} {entry_point.name} can't be used:"
                 f" {_first_line(error)}"

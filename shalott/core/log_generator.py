@@ -12,14 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from shalott.core.generator import (
-    Answer,
-    Completed,
-    Context,
-    Generator,
-    Pending,
-    Scheduled,
-)
+from shalott.core.generator import Answer, Completed, Context, Generator, Pending, Scheduled
 from shalott.core.op import Invocation
 from shalott.core.queue_generator import COUNTER_BITS, EMPTY, RETRY_PAUSE_NS
 from shalott.core.rng import draw_below, draw_float, draw_u64, stream_key
@@ -66,7 +59,6 @@ class LogMix(msgspec.Struct, frozen=True):
 
 
 def log_mix(keys: Sequence[str], send_fraction: float, seed: int) -> LogMix:
-    """The mix of one run."""
     return LogMix(
         keys=tuple(keys),
         send_fraction=send_fraction,
@@ -144,5 +136,4 @@ class ReadAll(msgspec.Struct, frozen=True):
 
 
 def read_all(nodes: Sequence[str], keys: Sequence[str]) -> ReadAll:
-    """The final reading of one run."""
     return ReadAll(tuple((node, key) for node in nodes for key in keys), {}, {})

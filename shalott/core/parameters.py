@@ -53,7 +53,6 @@ class Flag:
 
 
 def flags_of(struct: type[msgspec.Struct]) -> tuple[Flag, ...]:
-    """A flag for each field, in their order."""
     hints = typing.get_type_hints(struct, include_extras=True)
     return tuple(_flag(field, hints[field.name]) for field in msgspec.structs.fields(struct))
 

@@ -168,8 +168,6 @@ class GatePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The simulated network between nodes when nothing is broken."""
-
     latency_us: int = 300  # one way
     jitter_us: int = 0  # a segment takes up to so much longer
     link_spread_us: int = 0  # a direction of a link is slower by a constant of up to this
@@ -177,8 +175,6 @@ class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class DiskPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The simulated disks when nothing is broken."""
-
     call_us: tuple[int, int] = (5, 60)  # reads and writes, which the page cache answers: range
     sync_us: tuple[int, int] = (200, 3000)
     # What a power loss does to unsynced writes: nothing, some are lost whole, or sectors of them.
@@ -209,8 +205,6 @@ class SimPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A whole run."""
-
     version: int = PLAN_VERSION
     name: str
     seed: int

@@ -11,14 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from shalott.core.generator import (
-    Answer,
-    Completed,
-    Context,
-    Generator,
-    Pending,
-    Scheduled,
-)
+from shalott.core.generator import Answer, Completed, Context, Generator, Pending, Scheduled
 from shalott.core.op import Invocation
 from shalott.core.rng import draw_below, draw_float, draw_u64, stream_key
 
@@ -177,6 +170,5 @@ class Drain(msgspec.Struct, frozen=True):
 
 
 def drain(nodes: Sequence[str], keys: Sequence[str]) -> Drain:
-    """The final drain of one run."""
     empties = {(node, key): 0 for node in nodes for key in keys}
     return Drain(tuple(nodes), tuple(keys), empties, {})

@@ -213,7 +213,6 @@ class HistoryWriter:
             os.close(self._file)
 
     def history(self, events: pa.Table = EMPTY_EVENTS) -> History:
-        """What the file holds, with the nodes' events."""
         recorded = recover(self.path)
         return History(ops=recorded.ops, events=events, complete=recorded.complete)
 

@@ -144,7 +144,6 @@ class Worker:
 
 
 def describe(error: BaseException) -> str:
-    """An error as one short line."""
     text = " ".join(str(error).split())
     if isinstance(error, TimeoutError) and not text:
         return "timeout"

@@ -22,9 +22,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shalott.core.errors import UsageError
-from shalott.spark_analysis.engine_choice import ENGINES, Engine, choose, is_elsewhere, local_path
+from shalott.spark_analysis.engine_choice import (
+    ENGINES,
+    Engine,
+    choose,
+    is_elsewhere,
+    local_path,
+    require_spark,
+)
 from shalott.spark_analysis.hadoop_store import find_runs_through
-from shalott.spark_analysis.jvm import require_spark
 from shalott.spark_analysis.kernels.judge import judge_here
 from shalott.spark_analysis.kernels.rules import Task
 from shalott.spark_analysis.kernels.tables import sort_table

@@ -73,10 +73,7 @@ def cut_down(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def make_found(
-    store: str,
-    small: Mapping[str, bytes],
-    large: Mapping[str, Row],
-    cut_short: frozenset[str],
+    store: str, small: Mapping[str, bytes], large: Mapping[str, Row], cut_short: frozenset[str]
 ) -> Found:
     """``small``: contents by path; ``large``: times and lengths by path; ``cut_short``: paths of
     the marks of recordings that were. Raises UsageError: there are no runs."""

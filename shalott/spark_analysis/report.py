@@ -113,7 +113,6 @@ Rows = Mapping[str, Sequence[Row]]  # of one run, by table
 
 
 def make_line(run: Run, rows: Rows, engine: str) -> RunLine:
-    """A run's own."""
     undrained = tuple(row["queue"] for row in rows["undrained"])
     counts = dict.fromkeys(COMPARED, 0)
     for row in rows["lost_messages"]:

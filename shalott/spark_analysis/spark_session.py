@@ -30,8 +30,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shalott.core.errors import HarnessError
-from shalott.spark_analysis.engine_choice import was_submitted
-from shalott.spark_analysis.jvm import ClassArchive, end, java, require_spark
+from shalott.spark_analysis.engine_choice import (
+    ClassArchive,
+    end,
+    java,
+    require_spark,
+    was_submitted,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -225,14 +230,10 @@ def _end(session: SparkSession, archive: ClassArchive | None) -> None:
 def shipped_code(scratch: Path) -> dict[str, str]:
     """Spark's settings for it; the archive is written into ``scratch``."""
     archive = write_archive(scratch / f"{NAME}.zip")
-    return {
-        "spark.archives": f"{archive}#{NAME}",
-        "spark.executorEnv.PYTHONPATH": f"./{NAME}",
-    }
+    return {"spark.archives": f"{archive}#{NAME}", "spark.executorEnv.PYTHONPATH": f"./{NAME}"}
 
 
 def write_archive(path: Path) -> Path:
-    """The archive: some two megabytes."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, file in _files():
             archive.write(file, name)

@@ -64,7 +64,6 @@ def judge_with_sql(spark: SparkSession, runs: Sequence[Run]) -> dict[str, pa.Tab
 
 
 def runs_rows(runs: Sequence[Run]) -> list[tuple[str, str, bool, int]]:
-    """The runs as rows of schema RUNS."""
     return [
         (run.run, run.files.history, run.complete, run.observe_interval_ms * 1_000_000)
         for run in runs
@@ -72,7 +71,6 @@ def runs_rows(runs: Sequence[Run]) -> list[tuple[str, str, bool, int]]:
 
 
 def runs_frame(spark: SparkSession, runs: Sequence[Run]) -> DataFrame:
-    """The runs as schema RUNS."""
     from shalott.spark_analysis.sql import schema
 
     return spark.createDataFrame(runs_rows(runs), schema.RUNS)
@@ -99,7 +97,6 @@ def read_ops(spark: SparkSession, runs: Sequence[Run]) -> DataFrame:
 
 
 def _lost(spark: SparkSession, runs: Sequence[Run]) -> pa.Table:
-    """Of runs without consumers (schema LOST_MESSAGES)."""
     from shalott.spark_analysis.sql.lost_messages import log_messages, lost_messages
 
     if not runs:
@@ -109,7 +106,6 @@ def _lost(spark: SparkSession, runs: Sequence[Run]) -> pa.Table:
 
 
 def _consumed(spark: SparkSession, runs: Sequence[Run]) -> pa.Table:
-    """Of runs with consumers (schema CONSUMED)."""
     from shalott.spark_analysis.sql import schema
     from shalott.spark_analysis.sql.consumed_messages import consumed_messages
     from shalott.spark_analysis.sql.group_messages import group_messages

@@ -78,7 +78,6 @@ class _Following:
     report: FleetReport = field(init=False)
 
     def begin(self) -> None:
-        """What is there already; it may be nothing."""
         try:
             found = list_through(self.spark, self.store)
         except UsageError:

@@ -275,7 +275,6 @@ def by_name(runs: Sequence[Run]) -> Mapping[str, Run]:
 
 
 def rules_of(text: bytes) -> Rules:
-    """Of a plan.json."""
     try:
         plan = decode_plan(text, "the plan")
         return _asked(plan)

@@ -34,10 +34,11 @@ from shalott.core.subscription import Habits
 from shalott.workloads.consume_parameters import (
     USUAL_KINDS,
     ConsumeParameters,
+    Topology,
     check_parameters,
     parameters_of,
+    topology_of,
 )
-from shalott.workloads.consume_topology import Topology, topology_of
 from shalott.workloads.record import Values, Workload, WorkloadRecord
 from shalott.workloads.shared_checkers import run_checkers
 
@@ -92,7 +93,6 @@ def churn_of(parameters: ConsumeParameters) -> Churn:
 
 
 def load_generator(plan: Plan, topology: Topology) -> Generator:
-    """The mix at the plan's rate for the plan's time."""
     threads = plan.workload.concurrency
     mix = consumer_mix(
         slots=topology.slots(threads),
@@ -146,7 +146,6 @@ def set_up(topology: Topology) -> tuple[Invocation, ...]:
 
 
 def consume_workload(plan: Plan) -> Workload:
-    """Everything a run needs to know about this workload."""
     topology = topology_of(parameters_of(plan))
     return Workload(
         name="consume",

@@ -55,7 +55,6 @@ def parameters_of(plan: Plan) -> FifoParameters:
 
 
 def load_generator(plan: Plan) -> Generator:
-    """The mix at the plan's rate for the plan's time."""
     workload, parameters = plan.workload, parameters_of(plan)
     mix = queue_mix(
         queue_names(parameters.queues),
@@ -69,7 +68,6 @@ def load_generator(plan: Plan) -> Generator:
 
 
 def fifo_workload(plan: Plan) -> Workload:
-    """Everything a run needs to know about this workload."""
     return replace(queue.queue_workload(plan), name="fifo", generator=load_generator(plan))
 
 

@@ -63,7 +63,6 @@ NS_PER_MS = 1_000_000
 
 
 def group_workload(plan: Plan) -> Workload:
-    """Everything a run needs to know about this workload."""
     parameters = parameters_of(plan)
     members = _members(parameters)
     clients = library_clients(
@@ -126,12 +125,8 @@ def _means(
 
 
 def make_group_client(
-    plan: Plan,
-    means: GroupMeans,
-    clients: LibraryClients,
-    ports: Mapping[str, tuple[str, int]],
+    plan: Plan, means: GroupMeans, clients: LibraryClients, ports: Mapping[str, tuple[str, int]]
 ) -> GroupClient:
-    """A client of the node whose ports these are."""
     host, port = ports["nameserver"]
     log = log_client(plan, ports, parameters_of(plan).body_bytes)
     timeout_ms = plan.workload.op_timeout_ms

@@ -11,14 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from shalott.core.generator import (
-    Answer,
-    Completed,
-    Context,
-    Generator,
-    Pending,
-    Scheduled,
-)
+from shalott.core.generator import Answer, Completed, Context, Generator, Pending, Scheduled
 from shalott.core.op import Invocation
 from shalott.core.queue_generator import COUNTER_BITS, RETRY_PAUSE_NS
 from shalott.core.rng import draw_below, draw_float, draw_u64, stream_key
@@ -64,7 +57,6 @@ class SendMix(msgspec.Struct, frozen=True):
 def send_mix(
     keys: Sequence[str], tags: Sequence[str], *, delayed: float, levels: int, seed: int
 ) -> SendMix:
-    """The sends of one run."""
     return SendMix(
         keys=tuple(keys),
         tags=tuple(tags),

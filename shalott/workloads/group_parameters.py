@@ -56,8 +56,7 @@ class GroupParameters(JavaParameters, frozen=True, kw_only=True):
     topics: Annotated[int, msgspec.Meta(ge=1, le=9, description="How many topics.")] = 2
     queues: Annotated[int, msgspec.Meta(ge=1, le=16, description="Queues of each topic.")] = 3
     groups: Annotated[
-        tuple[str, ...],
-        msgspec.Meta(description="Consumer groups, named after what they do."),
+        tuple[str, ...], msgspec.Meta(description="Consumer groups, named after what they do.")
     ] = ("concurrent", "orderly", "tagged", "broadcast")
     members: Annotated[
         int, msgspec.Meta(ge=1, le=9, description="Of each group at its beginning.")
@@ -201,7 +200,6 @@ def stuck_after_ms(parameters: GroupParameters) -> int:
 
 
 def rules_of(plan: Plan) -> GroupRules:
-    """What the checkers go by."""
     parameters, policy = parameters_of(plan), plan.system.policy
     return GroupRules(
         groups=groups_of(parameters),

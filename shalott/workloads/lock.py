@@ -69,16 +69,13 @@ def lock_generator(plan: Plan, part: str, limit_ms: int) -> Generator:
 
 
 def lock_workload(plan: Plan) -> Workload:
-    """Everything a run needs to know about this workload."""
     locks = queue_names(parameters_of(plan).queues)
     return Workload(
         name="lock",
         queues=locks,
         port="amqp",
         make_client=partial(
-            AmqpLockClient,
-            op_timeout_ms=plan.workload.op_timeout_ms,
-            credentials=guest_of(plan),
+            AmqpLockClient, op_timeout_ms=plan.workload.op_timeout_ms, credentials=guest_of(plan)
         ),
         generator=lock_generator(plan, "load", plan.time_limit_ms),
         final_generator=lock_generator(plan, "afterwards", AFTERWARDS_MS),

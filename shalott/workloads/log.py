@@ -21,7 +21,7 @@ from typing import Annotated
 import msgspec
 
 from shalott.checkers.checker import Checker
-from shalott.checkers.logs.fresh_reads import FreshReads
+from shalott.checkers.logs.log_order import FreshReads
 from shalott.checkers.logs.replicated_log import ReplicatedLog
 from shalott.checkers.mastership.elections import Elections
 from shalott.checkers.runs.convergence import Convergence
@@ -75,7 +75,6 @@ def queue_keys(count: int) -> tuple[str, ...]:
 
 
 def load_generator(plan: Plan) -> Generator:
-    """The mix at the plan's rate for the plan's time."""
     keys = queue_keys(parameters_of(plan).queues)
     mix = log_mix(keys, parameters_of(plan).enqueue_fraction, plan.seed)
     paced = Stagger(mix, 1e9 / plan.workload.rate_hz, stream_key(plan.seed, "log", "stagger"))
@@ -100,7 +99,6 @@ def last_words(plan: Plan) -> Generator:
 
 
 def log_workload(plan: Plan) -> Workload:
-    """Everything a run needs to know about this workload."""
     workload = _workload(plan, "log", reading_generator(plan))
     return replace(workload, final_at=partial(reading_generator, plan))
 
@@ -145,7 +143,6 @@ def port_at(plan: Plan, node: str, port: str) -> str:
 
 
 def make_log_client(plan: Plan, ports: Mapping[str, tuple[str, int]]) -> LogClient:
-    """A client of the node whose ports these are."""
     return log_client(plan, ports, parameters_of(plan).body_bytes)
 
 

@@ -91,7 +91,6 @@ def client_guarantees(parameters: QueueParameters) -> ClientGuarantees:
 
 
 def load_generator(plan: Plan) -> Generator:
-    """The mix at the plan's rate for the plan's time."""
     parameters = parameters_of(plan)
     mix = queue_mix(
         queue_names(parameters.queues),
@@ -111,7 +110,6 @@ def drain_generator(plan: Plan, nodes: Sequence[str] | None = None) -> Generator
 
 
 def queue_workload(plan: Plan) -> Workload:
-    """Everything a run needs to know about this workload."""
     parameters = parameters_of(plan)
     return Workload(
         name="queue",

@@ -16,7 +16,7 @@ import typer
 import yaml
 
 from shalott.broker.rabbit.ctl.verbs import VERBS as RABBIT_VERBS
-from shalott.harness.cli.check import OPTIONS
+from shalott.harness.cli.checking import OPTIONS
 from shalott.harness.cli.commands import make_app
 from shalott.harness.cli.ctl import VERBS
 from tests.docs import pages as docs

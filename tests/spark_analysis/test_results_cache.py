@@ -110,9 +110,9 @@ def test_an_invalid_run_that_lost_nothing_is_shown_as_invalid(tmp_path: Path) ->
 def test_which_engine_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choice.choose("auto", "", 1 << 20) == "local"
     assert choice.choose("auto", "spark://there:7077", 1) == "spark"
-    monkeypatch.setattr("shalott.spark_analysis.jvm.why_no_spark", lambda: "no Java")
+    monkeypatch.setattr("shalott.spark_analysis.engine_choice.why_no_spark", lambda: "no Java")
     assert choice.choose("auto", "", choice.LOCAL_BYTES + 1) == "local"
-    monkeypatch.setattr("shalott.spark_analysis.jvm.why_no_spark", lambda: "")
+    monkeypatch.setattr("shalott.spark_analysis.engine_choice.why_no_spark", lambda: "")
     assert choice.choose("auto", "", choice.LOCAL_BYTES + 1) == "spark"
     assert choice.is_elsewhere("s3a://bucket/runs") and choice.is_elsewhere("hdfs:/runs")
     assert not choice.is_elsewhere("/runs") and not choice.is_elsewhere("file:///a%20b")

@@ -18,8 +18,8 @@ from shalott.core.errors import UsageError
 from shalott.core.history import read_history
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import render_results
+from shalott.spark_analysis.engine_choice import ClassArchive
 from shalott.spark_analysis.findings import Wanted
-from shalott.spark_analysis.jvm import ClassArchive
 from shalott.spark_analysis.kernels.judge import judge_here
 from shalott.spark_analysis.report import run_report
 from shalott.spark_analysis.spark_session import cache_directory, write_archive

@@ -43,7 +43,7 @@ ROOMS: tuple[Room, ...] = (
     Room("broker", ("broker.base", "broker.rabbit", "broker.rocket"), ("msgspec",)),
     Room("checkers.engine", (), ("numpy", "cffi"), never=("asyncio",)),
     Room("checkers", ("core", "checkers.engine"), COLUMNS, never=("asyncio",)),
-    Room("checkers.porcupine", ("core", "checkers"), (*COLUMNS, "cffi")),
+    Room("checkers.porcupine", ("core", "checkers", "checkers.engine"), (*COLUMNS, "cffi")),
     Room("cluster", ("core",), ("msgspec", "h11", "tenacity"), located=("shalott",)),
     Room("cluster.disks", ("core", "cluster"), ("msgspec",)),
     Room("cluster.packets", ("core", "cluster"), ("msgspec",)),
@@ -94,13 +94,12 @@ ROOMS: tuple[Room, ...] = (
         ("core", "checkers", "cluster.systems.record", "workloads"),
         (*COLUMNS, "jinja2", "markupsafe"),
     ),
-    Room("harness.stories", ("core", "harness.report"), ("msgspec",)),
     Room("harness.store", ("core", "harness.report"), COLUMNS),
     Room(
         "harness.run",
         (
             *("core", "checkers", "cluster", "cluster.sim", "cluster.systems", "nemesis"),
-            *("workloads", "harness.report", "harness.stories", "harness.store"),
+            *("workloads", "harness.report", "harness.store"),
             *("cluster.ssh.inventory", "cluster.docker.reachable", "cluster.disks.of_nodes"),
         ),
         FLOW_LIBRARIES,

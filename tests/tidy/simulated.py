@@ -48,10 +48,7 @@ FILES = tuple(
                 *("subscription", "worker"),
             )
         ),
-        *(
-            f"shalott/harness/run/{part}"
-            for part in ("draining", "interpreter", "node_watch", "stage")
-        ),
+        *(f"shalott/harness/run/{part}" for part in ("node_watch", "stage")),
     )
 )
 # Libraries of others, with sockets and threads of their own: refused where a cluster is simulated.

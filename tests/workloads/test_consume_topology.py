@@ -7,8 +7,13 @@ import pytest
 from shalott.checkers.consumers.consume_rules import QueueRules
 from shalott.clients.amqp.consumer_client import ExchangeDeclaration, QueueDeclaration
 from shalott.core.errors import UsageError
-from shalott.workloads.consume_parameters import FEATURES, ConsumeParameters, features_of
-from shalott.workloads.consume_topology import Topology, topology_of
+from shalott.workloads.consume_parameters import (
+    FEATURES,
+    ConsumeParameters,
+    Topology,
+    features_of,
+    topology_of,
+)
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shalott.checkers.logs.fresh_reads import FreshReads
+from shalott.checkers.logs.log_order import FreshReads
 from shalott.checkers.logs.replicated_log import ReplicatedLog
 from shalott.checkers.mastership.elections import Elections
 from shalott.checkers.mastership.invariants import (

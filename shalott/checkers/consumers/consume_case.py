@@ -29,8 +29,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)  # no slots: what is derived is kept when it was asked for
 class Case:
-    """One run."""
-
     rules: ConsumeRules
     complete: bool  # the recording
     ops: Operations
@@ -41,7 +39,6 @@ class Case:
     _made: dict[Callable[[Case], object], object] = field(default_factory=dict, repr=False)
 
     def once(self, make: Callable[[Case], T]) -> T:
-        """What ``make`` makes of this case, made once."""
         if make not in self._made:
             self._made[make] = make(self)
         return cast(T, self._made[make])
@@ -108,11 +105,7 @@ class Reader:
             if ops() is history.ops and events() is history.events:
                 return case
         case = read_case(history, self.rules)
-        self._kept = (
-            weakref.ref(history.ops, self._forget),
-            weakref.ref(history.events),
-            case,
-        )
+        self._kept = (weakref.ref(history.ops, self._forget), weakref.ref(history.events), case)
         return case
 
     def _forget(self, _: object) -> None:
@@ -261,7 +254,6 @@ def anomaly_of(
 
 
 def tallied(names: Sequence[str], codes: Ints) -> dict[str, int]:
-    """How many rows each name has."""
     own = codes[codes >= 0]
     counts = np.bincount(own, minlength=len(names)) if len(own) else np.zeros(len(names), int)
     return {name: int(count) for name, count in zip(names, counts, strict=True) if count}

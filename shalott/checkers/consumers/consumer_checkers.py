@@ -21,11 +21,7 @@ from shalott.checkers.consumers.lifetimes import max_length, ttl
 from shalott.checkers.consumers.prefetch import prefetch
 from shalott.checkers.consumers.priorities import consumer_priority, priority
 from shalott.checkers.consumers.queue_order import queue_order
-from shalott.checkers.consumers.redeliveries import (
-    acked_again,
-    delivered_at_once,
-    redelivered_flag,
-)
+from shalott.checkers.consumers.redeliveries import acked_again, delivered_at_once, redelivered_flag
 from shalott.core.history import History
 
 PROMISES: Final = (
@@ -136,6 +132,5 @@ class ConsumerFates:
 
 
 def consumer_checkers(rules: ConsumeRules) -> Sequence[Checker]:
-    """Fresh ones for one run."""
     reader = Reader(rules)
     return (ConsumerFates(reader), *(PromiseChecker(promise, reader) for promise in PROMISES))

@@ -52,9 +52,9 @@ from shalott.checkers.consumers.rows import (
     Death,
     Published,
 )
+from shalott.checkers.history.column_values import Words
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints, Operations
 from shalott.checkers.history.loss import LossDetail
-from shalott.checkers.history.string_column import Words
 from shalott.checkers.queues.guarantees import ClientGuarantees
 from shalott.checkers.queues.loss_story import loss_story
 from shalott.checkers.queues.outcomes import LOST as LOST_OUTCOME

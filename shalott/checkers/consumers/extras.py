@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from shalott.checkers.consumers.rows import NONE, Death
+from shalott.checkers.history.column_values import Words
 from shalott.checkers.history.columns import Bools, Codes, Ints
 from shalott.checkers.history.faults import decode_object
-from shalott.checkers.history.string_column import Words
 from shalott.checkers.history.text_columns import CellReader
 
 BLOCK_BYTES = 4 << 20  # larger than any cell, small enough for all cores to have some
@@ -41,12 +41,10 @@ class Extras:
         return rows if self._places is None else self._places[rows]
 
     def take(self, rows: Ints) -> pa.ChunkedArray:
-        """The cells themselves."""
         where = self._where(rows)
         return self._column if len(where) == len(self._column) else self._column.take(where)
 
     def said(self, rows: Ints, schema: pa.Schema) -> Said:
-        """What the cells of these rows say."""
         return Said(self, self._reader, rows, self._where(rows), schema)
 
     def repeated(self, rows: Ints, schema: pa.Schema) -> tuple[pa.Table, Ints]:
@@ -95,7 +93,6 @@ class Said:
 
 
 def parse(cells: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
-    """One row a cell, with the columns of ``schema``."""
     if cells.null_count == len(cells):
         nulls = [pa.nulls(len(cells), field.type) for field in schema]
         return pa.Table.from_arrays(nulls, schema=schema)

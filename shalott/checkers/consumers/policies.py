@@ -31,8 +31,6 @@ UNUSED_SLACK = 0.95  # of the time that a queue may be without consumers
 
 @dataclass(frozen=True, slots=True)
 class Removals:
-    """A row a message."""
-
     rejected: Bools
     expired: Bools
     dropped: Bools

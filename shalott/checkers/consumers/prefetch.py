@@ -109,8 +109,6 @@ def ranks(holder: Ints, stretch: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Instants by number, to be counted."""
-
     keys: Ints
     width: int
 
@@ -128,7 +126,6 @@ class Tally:
 
 
 def settled_in(case: Case, windows: Windows) -> Tally:
-    """The settlements of each one's holder, by when they were sent."""
     deliveries = case.rows.deliveries
     last_ns = int(deliveries.at_ns.max(initial=0)) + 1
     return Tally.of(windows.number, deliveries.settled.sent_ns[windows.row], last_ns)

@@ -245,12 +245,7 @@ def _deliveries(
 
 
 def _messages(
-    published: Published,
-    queue: Ints,
-    value: Ints,
-    life: Codes,
-    lives: Lives,
-    queues: Names,
+    published: Published, queue: Ints, value: Ints, life: Codes, lives: Lives, queues: Names
 ) -> Ints:
     """Which message each copy is. One that died is that of the queue where it died first, of those
     that it was published to."""
@@ -373,11 +368,7 @@ def read_consumers(
 
 
 def read_channels(
-    ops: Operations,
-    extra: Extras,
-    channels: Names,
-    settlements: Settlements,
-    parties: Parties,
+    ops: Operations, extra: Extras, channels: Names, settlements: Settlements, parties: Parties
 ) -> Channels:
     """Every channel that anything names."""
     rows = np.flatnonzero(ops.f.equal("channel"))

@@ -14,8 +14,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from shalott.checkers.history.column_values import Words
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints
-from shalott.checkers.history.string_column import Words
 
 _T = TypeVar("_T", bound=np.generic)
 OK, FAIL, INFO = range(3)  # what a publisher was told

@@ -2,11 +2,20 @@
 
 The C files here are built with the package (build_engine.py). Arrays are passed without copying:
 ``column`` borrows a numpy array's memory, which must outlive the call.
+
+The engine works in threads that the main thread waits for (``run_all``), so that Ctrl-C is heard at
+once: Python hears a signal between two instructions of the main thread, and while that waits for a
+lock, but not while it is in C.
 """
 
 from __future__ import annotations
 
 import importlib
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,10 +42,12 @@ __all__ = [
     "Budget",
     "CData",
     "column",
+    "cores",
     "ffi",
     "lib",
     "new_budget",
     "ranks",
+    "run_all",
 ]
 
 CData = Any  # the engine's memory: cffi gives it the fields that the headers declare
@@ -99,3 +110,37 @@ def ranks(
     if count < 0:
         raise MemoryError("ranking the history takes more memory than the limit allows")
     return call, ret, count
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def run_all(count: int, work: Callable[[int], bool], threads: int, budget: Budget) -> None:
+    """``work(0)`` .. ``work(count - 1)``, on ``threads`` threads, until one answers True.
+
+    What a thread raises is raised here. On Ctrl-C the budget is cancelled, the threads end, and
+    KeyboardInterrupt goes on.
+    """
+    numbers = itertools.count()
+    ended = threading.Event()
+
+    def worker() -> None:
+        try:
+            while not ended.is_set() and (number := next(numbers)) < count:
+                if work(number):
+                    return
+        finally:
+            ended.set()  # it is done, or has raised, or there is no number left
+
+    with ThreadPoolExecutor(min(threads, count), thread_name_prefix="engine") as pool:
+        running = [pool.submit(worker) for _ in range(min(threads, count))]
+        try:
+            wait(running, return_when=FIRST_EXCEPTION)
+            for each in running:
+                if each.done():
+                    each.result()
+        except BaseException:
+            budget.cancel = 1
+            ended.set()
+            raise

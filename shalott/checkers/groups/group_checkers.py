@@ -71,8 +71,6 @@ class GroupChecker:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """``name`` is the checker's."""
-
     name: str
     promise: str
     source: str

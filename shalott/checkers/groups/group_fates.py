@@ -51,7 +51,6 @@ class Fates:
         return int(((self.group == group) & (self.fate == FATE[fate])).sum())
 
     def of(self, fate: str) -> Ints:
-        """Positions of the rows with this fate."""
         return np.flatnonzero(self.fate == FATE[fate])
 
 

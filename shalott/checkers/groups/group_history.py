@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 
 from shalott.checkers.groups.group_rules import GroupRules
 from shalott.checkers.groups.master_changes import Turns, read_turns
+from shalott.checkers.history.column_values import Words
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints, client_operations
 from shalott.checkers.history.faults import Surroundings, read_surroundings
-from shalott.checkers.history.string_column import Words
 from shalott.checkers.history.tenures import read_events
-from shalott.checkers.logs.final_reads import FinalReads, final_reads
 from shalott.checkers.logs.records import FAIL, INFO, NOWHERE, OK, LogHistory, read_log
+from shalott.checkers.logs.values import FinalReads, final_reads
 from shalott.core.history import History
 
 KINDS = (
@@ -66,14 +66,11 @@ class Rows:
         return len(self.index)
 
     def take(self, rows: Ints | Bools) -> Rows:
-        """Some of them: positions or a mask."""
         return Rows(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """One row a send, by value."""
-
     value: Ints
     index: Ints  # in the history
     key: Codes
@@ -130,8 +127,6 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class GroupHistory:
-    """Everything that the checkers of groups look at."""
-
     rules: GroupRules
     around: Surroundings
     turns: Turns
@@ -158,7 +153,6 @@ class GroupHistory:
 
 
 def read_groups(history: History, rules: GroupRules) -> GroupHistory:
-    """Read a run of the workload ``group``."""
     around = read_surroundings(history)
     kinds = pc.field("f")
     log = read_log(_only(history, kinds.isin(["send", "poll"])))
@@ -193,7 +187,6 @@ def read_groups(history: History, rules: GroupRules) -> GroupHistory:
 
 
 def _only(history: History, condition: pc.Expression) -> History:
-    """The rows of some kinds, an operator's too."""
     table = history.ops.filter(condition)
     no_process = pa.array(np.zeros(table.num_rows, dtype=np.int32))
     at = table.schema.get_field_index("process")
@@ -386,7 +379,6 @@ class Extras:
     malformed: int  # rows
 
     def words(self, what: Callable[[Extra], str]) -> Words:
-        """One of the words, as a column."""
         said = [what(text) for text in self.texts]
         names = tuple(dict.fromkeys(said)) or ("",)
         number = {name: code for code, name in enumerate(names)}

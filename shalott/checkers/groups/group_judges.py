@@ -44,7 +44,6 @@ def exclusive(case: Case) -> Findings:
 
 
 def in_order(case: Case) -> Findings:
-    """orderly-order."""
     return Findings(
         kinds=("order-back", "order-over", "order-at-once"),
         anomalies=_of_clashes(case, out_of_order(case.story, case.assignment)),
@@ -66,7 +65,6 @@ def _falls(case: Case) -> Iterator[Fall]:
 
 
 def forward(case: Case) -> Findings:
-    """offsets-forward."""
     falls = [fall for fall in _falls(case) if fall.kind not in SPURIOUS]
     return Findings(
         kinds=("offset-back", "commit-back", "offset-not-taken"),
@@ -77,7 +75,6 @@ def forward(case: Case) -> Findings:
 
 
 def no_new_beginning(case: Case) -> Findings:
-    """spurious-zero."""
     falls = [fall for fall in _falls(case) if fall.kind in SPURIOUS]
     return Findings(
         kinds=SPURIOUS,
@@ -183,7 +180,6 @@ def tags(case: Case) -> Findings:
 
 
 def broadcast_complete(case: Case) -> Findings:
-    """broadcast-complete."""
     story, owned, result = case.story, case.story.assignments, case.broadcast
     found = []
     for each in result.missed:
@@ -204,7 +200,6 @@ def broadcast_complete(case: Case) -> Findings:
 
 
 def liveness(case: Case) -> Findings:
-    """group-liveness."""
     fates, found, notes = case.fates, list[Found](), list[str]()
     lives = undecided = 0
     for each in case.waiting:

@@ -38,8 +38,6 @@ class _Own:
 
 
 class OffsetBook:
-    """All commits of a run."""
-
     def __init__(self, story: GroupHistory) -> None:
         self._turns: Turns = story.turns
         self._width = len(story.keys.names) + 1

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from shalott.checkers.history.column_values import Words
 from shalott.checkers.history.columns import Bools, Codes, Ints, Operations
 from shalott.checkers.history.faults import Surroundings
-from shalott.checkers.history.string_column import Words
 from shalott.checkers.history.tenures import NodeEvent, event_tenures, observed_tenures
 
 SLACK_NS = 5_000_000  # what a line of a node's log and the client's clock may be apart

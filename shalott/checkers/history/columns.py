@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shalott.checkers.history.string_column import Words
+from shalott.checkers.history.column_values import Words
 from shalott.checkers.history.text_columns import words_of
 from shalott.core.history import History
 
@@ -57,7 +57,6 @@ class Operations:
         return len(self.index)
 
     def take(self, rows: Bools) -> Operations:
-        """Some of them."""
         return Operations(**{name: getattr(self, name)[rows] for name in self.__slots__})
 
 
@@ -68,7 +67,6 @@ _LOOKED_AT = (
 
 
 def client_operations(history: History) -> Operations:
-    """The clients' operations, as columns."""
     ops = history.ops.select(_LOOKED_AT)
     process = _integers(ops["process"])
     mask = None if (process >= 0).all() else pa.array(process >= 0)

@@ -22,8 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shalott.checkers.history.exact_values import exact
-from shalott.checkers.history.string_column import Rows, Words
+from shalott.checkers.history.column_values import Rows, Words, exact
 
 NEVER: Final = 2**31 - 1  # the ret of a crashed operation: SHL_NEVER in engine/engine.h
 
@@ -100,7 +99,6 @@ class Values:
         return number if kind == INTEGER else None if kind == NOTHING else self.forms[number]
 
     def get_all(self, rows: npt.NDArray[np.integer]) -> list[Hashable]:
-        """Those of some rows."""
         kinds, numbers = self.kind[rows].tolist(), self.number[rows].tolist()
         return [
             number if kind == INTEGER else None if kind == NOTHING else self.forms[number]
@@ -159,7 +157,6 @@ class ConcurrentHistory:
         )
 
     def operation(self, row: int) -> Operation:
-        """Row ``row`` as a model sees it."""
         kind = self.type.item(row)
         return Operation(
             self.f.names[self.f.codes.item(row)],
@@ -169,7 +166,6 @@ class ConcurrentHistory:
         )
 
     def operations(self, rows: npt.NDArray[np.integer]) -> list[Operation]:
-        """Some rows as a model sees them, in less time than one by one."""
         names = self.f.names
         return [
             Operation(

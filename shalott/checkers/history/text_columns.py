@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shalott.checkers.engine import CData, column, ffi, lib
-from shalott.checkers.history.string_column import Words
+from shalott.checkers.history.column_values import Words
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]

@@ -18,11 +18,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shalott.checkers.engine import cores
 from shalott.checkers.history.concurrent import ConcurrentHistory
+from shalott.checkers.linearizability.explanation import CheckInterrupted, Verdict, Violation
 from shalott.checkers.linearizability.running_check import By, Limits, judge
 from shalott.checkers.linearizability.transitions import canonical
-from shalott.checkers.linearizability.verdict import CheckInterrupted, Verdict, Violation
-from shalott.checkers.linearizability.workers import cores
 from shalott.checkers.models import BUILT_IN, Model, make_model, model_name, own_name
 from shalott.checkers.reading import read_history
 

@@ -17,6 +17,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from shalott.checkers.engine import cores
+from shalott.checkers.history.column_values import exact
 from shalott.checkers.history.concurrent import (
     FORM,
     INFO,
@@ -26,7 +28,6 @@ from shalott.checkers.history.concurrent import (
     Operation,
     Values,
 )
-from shalott.checkers.history.exact_values import exact
 from shalott.checkers.linearizability.explanation import (
     CONCURRENT,
     CONTEXT,
@@ -40,6 +41,8 @@ from shalott.checkers.linearizability.explanation import (
     PartialLinearization,
     ShownOperation,
     Step,
+    Verdict,
+    Violation,
     operation_text,
 )
 from shalott.checkers.linearizability.legal_orders import Before
@@ -56,9 +59,7 @@ from shalott.checkers.linearizability.model_words import (
 from shalott.checkers.linearizability.order_search import ModelFailed, Order, Part
 from shalott.checkers.linearizability.running_check import By, Limits, judge
 from shalott.checkers.linearizability.transitions import canonical
-from shalott.checkers.linearizability.verdict import Verdict, Violation
 from shalott.checkers.linearizability.window import RECENT_MAX, Chooser, Window, parts_of
-from shalott.checkers.linearizability.workers import cores
 from shalott.checkers.models import Model, make_model, meanings_of, model_name, own_name
 from shalott.checkers.monitors.monitor import cut
 
@@ -334,11 +335,7 @@ class _Writer:
     """Puts a window into the words and numbers of an explanation."""
 
     def __init__(
-        self,
-        history: ConcurrentHistory,
-        sought: Sought,
-        choice: Choice,
-        note: str = "",
+        self, history: ConcurrentHistory, sought: Sought, choice: Choice, note: str = ""
     ) -> None:
         self.history = history
         self.note = note

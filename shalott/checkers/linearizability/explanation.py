@@ -8,6 +8,7 @@ person needs to read them. An operation's ``call`` (a rank) names it: ranks are 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -41,8 +42,6 @@ TEXT_MAX: Final = 200  # characters of an operation on a page (model_words.py)
 
 
 class ShownOperation(msgspec.Struct, frozen=True, kw_only=True):
-    """One operation of the window."""
-
     process: int
     text: str  # "write 5", "read → 3"
     type: str  # ok, fail, info
@@ -119,7 +118,6 @@ def from_detail(detail: dict[str, object]) -> list[Explanation]:
 
 
 def operations_of(history: ConcurrentHistory) -> list[Operation]:
-    """All rows as a model sees them; quicker than asking for each."""
     names = history.f.names
     outcome = (None, FAILED, UNKNOWN)  # by the codes of ConcurrentHistory.type
     columns = (
@@ -144,7 +142,6 @@ def _listed(column: Values) -> list[Hashable]:
 
 
 def value_text(value: Hashable) -> str:
-    """A value as people write it."""
     if value is None:
         return "nil"
     if value is UNKNOWN:
@@ -185,3 +182,43 @@ def operation_text(operation: Operation, type: int, meaning: Meaning | None = No
     elif is_observer or not (result is None or result is True or result == argument):
         parts.append(f"→ {value_text(result)}")
     return " ".join(parts)
+
+
+@dataclass(slots=True)
+class Violation:
+    """Why one key's history is not linearizable. Rows are those of the history that was checked."""
+
+    key: str
+    by: str  # the monitor's name, or "general search (method)"
+    reason: str  # one sentence in the domain's words
+    word: str = ""  # of a monitor: order, lost, repeated, fresh, empty, stale, overlap, ...
+    operations: tuple[int, ...] = ()  # rows that prove it; a monitor's word says in which order
+    stuck: int | None = None  # the row at whose return no order of the operations was left
+    prefix: int | None = None  # the rank of that return: the shortest invalid prefix ends there
+    prefix_is_shortest: bool = True  # False: a shorter one was not ruled out in time
+
+
+@dataclass(slots=True)
+class Verdict:
+    valid: bool | str  # True, False or "unknown"
+    model: str
+    how: str  # who decided: monitors, or the general search and its method
+    passed_over: tuple[str, ...] = ()  # why monitors left keys to the general search
+    cause: str = ""  # of "unknown": time, memory, cancelled, or what kept the engine from deciding
+    progress: str = ""  # of "unknown": a sentence that says how far it got
+    violation: Violation | None = None
+    operations: int = 0
+    keys: int = 0
+    keys_decided: int = 0
+    threads: int = 1
+    elapsed_s: float = 0.0
+    cpu_s: float = 0.0  # of all threads of the process
+    memory_peak_bytes: int = 0  # that the engine and the model's states held
+
+
+class CheckInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a check. ``verdict`` is what was known by then: cause "cancelled"."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__()
+        self.verdict = verdict

@@ -13,10 +13,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from shalott.checkers.engine import Budget, CData, ffi, lib, new_budget
+from shalott.checkers.engine import Budget, CData, ffi, lib, new_budget, run_all
 from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
 from shalott.checkers.linearizability.transitions import OPERATIONS, Encoded, Transitions
-from shalott.checkers.linearizability.workers import run_all
 from shalott.checkers.models import BUILT_IN_MODELS, Model, model_name
 from shalott.checkers.monitors.monitor import first_true
 from shalott.core.errors import UsageError
@@ -28,8 +27,6 @@ KEPT_BYTES: Final = 16 * 1024**2  # of a table that is kept, at most
 
 
 class Quick(NamedTuple):
-    """Every key's answer, up to the first violation."""
-
     found: list[Found]
     bytes: int
     repeated: str = ""  # the f of an operation that occurs more than once, if it was asked for
@@ -282,7 +279,6 @@ def search_key(encoded: Encoded, key: int, table: CData, budget: Budget) -> Foun
 
 
 def as_found(encoded: Encoded, key: int, found: CData) -> Found:
-    """The engine's answer about one key."""
     if found.verdict == lib.SHL_VALID:
         return Found(key, True, method=METHODS.get(found.method, ""))
     unknown = found.verdict == lib.SHL_UNKNOWN

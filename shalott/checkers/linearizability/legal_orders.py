@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
+from shalott.checkers.history.column_values import Words
 from shalott.checkers.history.concurrent import NEVER, OK, ConcurrentHistory, Operation
-from shalott.checkers.history.string_column import Words
 from shalott.checkers.linearizability.order_search import Order, search, step_of
 from shalott.checkers.linearizability.running_check import Limits, judge
 from shalott.checkers.linearizability.transitions import canonical

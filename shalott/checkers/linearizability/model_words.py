@@ -8,8 +8,8 @@ from itertools import pairwise
 from os.path import commonprefix
 from typing import Final
 
+from shalott.checkers.history.column_values import exact, original
 from shalott.checkers.history.concurrent import FAILED, NEVER, UNKNOWN, Operation
-from shalott.checkers.history.exact_values import exact, original
 from shalott.checkers.linearizability.explanation import value_text
 from shalott.checkers.linearizability.order_search import Part
 from shalott.checkers.linearizability.window import LogPart

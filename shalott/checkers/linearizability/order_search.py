@@ -25,8 +25,6 @@ StepOf = Callable[[State, Operation], tuple[State, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """An operation of a window."""
-
     row: int  # in the history that the window is from
     call: int
     ret: int  # NEVER: it crashed

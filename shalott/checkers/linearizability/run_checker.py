@@ -23,8 +23,7 @@ from shalott.checkers.history.concurrent import FAIL, ConcurrentHistory
 from shalott.checkers.history.faults import Surroundings, read_surroundings
 from shalott.checkers.linearizability.checking import check
 from shalott.checkers.linearizability.explain import explain
-from shalott.checkers.linearizability.explanation import Explanation, to_detail
-from shalott.checkers.linearizability.verdict import Verdict, Violation
+from shalott.checkers.linearizability.explanation import Explanation, Verdict, Violation, to_detail
 from shalott.checkers.models import Model, make_model, model_name
 from shalott.core.history import History
 from shalott.core.json_value import JsonObject
@@ -133,7 +132,6 @@ class Judged:
         return self.verdict.violation
 
     def summary(self) -> JsonObject:
-        """For those who read the results as data."""
         found = self.verdict
         return {
             "valid": found.valid,

@@ -14,16 +14,15 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shalott.checkers.engine import Budget, lib, new_budget
+from shalott.checkers.engine import Budget, lib, new_budget, run_all
 from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
+from shalott.checkers.linearizability.explanation import CheckInterrupted, Verdict, Violation
 from shalott.checkers.linearizability.general_search import (
     Found,
     GeneralSearch,
     Quick,
     quick_search,
 )
-from shalott.checkers.linearizability.verdict import CheckInterrupted, Verdict, Violation
-from shalott.checkers.linearizability.workers import run_all
 from shalott.checkers.models import Model, model_name
 from shalott.checkers.monitors.monitor import (
     STOPPED_BY,
@@ -53,16 +52,12 @@ QUICK_BYTES: Final = 64 * 1024**2  # under a smaller limit no table is kept for 
 
 
 class Limits(NamedTuple):
-    """What one check may take."""
-
     time_s: float | None
     memory_bytes: int | None
     threads: int
 
 
 class Part(NamedTuple):
-    """One key's operations."""
-
     key: int  # its code
     rows: npt.NDArray[np.int64] | None  # None: all of them, there is one key
 
@@ -170,7 +165,6 @@ class RunningCheck:
         return left
 
     def _ask_conditions(self, parts: list[Part], find_prefix: bool) -> None:
-        """Looks for what no order can explain, before an order is looked for."""
         conditions = choose_conditions(self.model)
         if conditions is None:
             return

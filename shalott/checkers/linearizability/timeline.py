@@ -43,12 +43,10 @@ def timeline_html(explanation: Explanation, history: ConcurrentHistory | None = 
 def write_timeline(
     path: Path, explanation: Explanation, history: ConcurrentHistory | None = None
 ) -> None:
-    """A page of its own."""
     path.write_text(timeline_page([(explanation, history)]), encoding="utf-8")
 
 
 def timeline_page(parts: list[tuple[Explanation, ConcurrentHistory | None]]) -> str:
-    """A whole page: one timeline for each object that is not linearizable."""
     sources = list(dict.fromkeys(part.source for part, _ in parts if part.source))
     bodies = "".join(
         f"<h2>{escape(_heading(part, len(sources) > 1))}</h2>{timeline_body(part, history)}"
@@ -84,7 +82,6 @@ def _template(name: str) -> str:
 
 
 def timeline_body(explanation: Explanation, history: ConcurrentHistory | None = None) -> str:
-    """One timeline, without the assets."""
     content = msgspec.json.encode(_content(explanation, history)).decode()
     return _template("timeline.html").format(
         reason=escape(explanation.reason),
@@ -240,7 +237,6 @@ def _history_columns(explanation: Explanation, history: ConcurrentHistory) -> di
 
 
 def _texts(history: ConcurrentHistory, meanings: Meanings) -> tuple[list[str], list[int]]:
-    """Distinct texts, and each operation's."""
     number: dict[str, int] = {}
     codes = []
     for operation, kind in zip(operations_of(history), history.type.tolist(), strict=True):

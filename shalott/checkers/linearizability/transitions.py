@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shalott.checkers.engine import INT32S, INT64S, UINT8S, Budget, CData, ffi, lib
+from shalott.checkers.history.column_values import Words, exact_all
 from shalott.checkers.history.concurrent import ConcurrentHistory, Operation, Values
-from shalott.checkers.history.exact_values import exact_all
-from shalott.checkers.history.string_column import Words
 from shalott.checkers.models import Meaning, Model, OneOf, meanings_of, model_name
 from shalott.core.errors import UsageError
 
@@ -56,7 +55,6 @@ class Encoded(NamedTuple):
         return operations
 
     def row(self, key: int, at: int) -> int:
-        """Where a key's operation stands in the history."""
         return int(self.out.row[self.out.start[key] + at])
 
     def row_of_kind(self, kind: int) -> int:
@@ -287,7 +285,6 @@ class Transitions:
     # --- questions ------------------------------------------------------------------------------
 
     def operation(self, kind: int) -> Operation:
-        """What a kind stands for."""
         operation = self._operations[kind]
         if operation is None:
             if not self._charge(KIND_BYTES):

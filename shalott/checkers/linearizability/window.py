@@ -15,6 +15,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from shalott.checkers.history.column_values import exact
 from shalott.checkers.history.concurrent import (
     FAIL,
     FAILED,
@@ -24,7 +25,6 @@ from shalott.checkers.history.concurrent import (
     ConcurrentHistory,
     Operation,
 )
-from shalott.checkers.history.exact_values import exact
 from shalott.checkers.linearizability.explanation import operations_of
 from shalott.checkers.linearizability.order_search import (
     Found,
@@ -48,8 +48,6 @@ _TRIES: Final = 10_000  # transitions of one search
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Parts in the order of their calls, and what a search of them found."""
-
     parts: tuple[Part, ...]
     starts: tuple[State, ...]  # the states in which it may begin
     found: Found

@@ -28,6 +28,7 @@ from shalott.checkers.history.acknowledgers import (
     host_of,
     nodes_of_addresses,
 )
+from shalott.checkers.history.column_values import Words
 from shalott.checkers.history.columns import Bools, Ints, Operations
 from shalott.checkers.history.faults import Fault, Surroundings
 from shalott.checkers.history.loss import (
@@ -42,7 +43,6 @@ from shalott.checkers.history.loss import (
     positions_by_group,
     window_label,
 )
-from shalott.checkers.history.string_column import Words
 from shalott.checkers.history.tenures import NodeEvent, read_events
 from shalott.checkers.logs.records import LogHistory
 from shalott.core.history import History

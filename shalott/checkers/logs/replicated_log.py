@@ -2,7 +2,7 @@
 
 Reads the sends and polls (records.py) and finds: lost-write, lost-on-node, vanished, duplicate,
 inconsistent-offsets, shared-offset, phantom, unexpected, too-early, corrupted (values.py);
-poll-skip, nonmonotonic-poll, nonmonotonic-send, reordered (order.py). Each of them makes the run
+poll-skip, nonmonotonic-poll, nonmonotonic-send, reordered (log_order.py). Each makes the run
 invalid, but lost-on-node after a heal from which the cluster had not settled; stored-twice: a
 message that lies at no more places than its client sent it to, as a library that retries does; and
 committed-twice: a transaction's, which upstream's manual allows.
@@ -23,13 +23,14 @@ from shalott.checkers.checker import OPERATIONS_MAX, Anomaly, Result
 from shalott.checkers.history.columns import Bools, Ints
 from shalott.checkers.history.faults import Surroundings, read_surroundings
 from shalott.checkers.history.loss import LossDetail, window_label
-from shalott.checkers.logs.final_reads import FinalReads, final_reads
 from shalott.checkers.logs.log_loss_story import Answers, answers_of, loss_story
 from shalott.checkers.logs.log_order import Breach, poll_breaches, send_breaches
 from shalott.checkers.logs.records import LogHistory, read_log
 from shalott.checkers.logs.values import (
+    FinalReads,
     Placements,
     Presence,
+    final_reads,
     groups_of_several,
     kinds_of_copies,
     phantoms,
@@ -52,8 +53,6 @@ _EXCUSED = ("unseen", "stored-twice", "committed-twice")
 
 @dataclass(frozen=True, slots=True)
 class ReplicatedLog:
-    """Needs no configuration."""
-
     name: str = "log"
 
     def check(self, history: History) -> Result:
@@ -199,7 +198,6 @@ def _of_sends(
 
 
 def _sent_how(log: LogHistory, answers: Answers, send: int) -> str:
-    """By whom it was acknowledged, and through which node it was sent where that is another one."""
     row = log.sends.row[send]
     through = log.ops.node.names[log.ops.node.codes[row]]
     if not log.sends.is_acked[send]:

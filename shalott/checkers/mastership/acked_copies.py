@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from shalott.checkers.checker import Anomaly
 from shalott.checkers.history.faults import Claim, Fault, Observation, Surroundings
 from shalott.checkers.history.tenures import NodeEvent
-from shalott.checkers.mastership.election_records import anomaly_of, by_controllers, set_epoch_of
+from shalott.checkers.mastership.elections import anomaly_of, by_controllers, set_epoch_of
 from shalott.checkers.mastership.masters_logs import end_of
 from shalott.core.plan import Effect
 
@@ -126,7 +126,6 @@ class Silence:
         return Silence(faults, last_ns, lives, around.end_ns)
 
     def begins_ns(self, event: NodeEvent) -> int:
-        """After ``event`` was told."""
         found = [
             min(fault.invoke_ns, fault.effective_ns)
             for fault in self.faults

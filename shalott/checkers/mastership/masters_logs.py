@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from shalott.checkers.checker import Anomaly
 from shalott.checkers.history.tenures import NodeEvent
-from shalott.checkers.mastership.election_records import anomaly_of
+from shalott.checkers.mastership.elections import anomaly_of
 
 MISSING, REPLACED, CUT = "acked-missing-at-master", "acked-replaced-at-master", "acked-cut"
 KINDS = (MISSING, REPLACED, CUT)

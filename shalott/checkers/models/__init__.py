@@ -99,7 +99,6 @@ def _make_built_in(specification: str) -> Model:
 
 
 def model_name(model: Model) -> str:
-    """What a model is called in verdicts."""
     return str(getattr(model, "name", type(model).__name__))
 
 

@@ -6,8 +6,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from shalott.checkers.history.column_values import exact
 from shalott.checkers.history.concurrent import UNKNOWN, Operation
-from shalott.checkers.history.exact_values import exact
 from shalott.checkers.models.model import Meaning, Meanings, OneOf, aliases, one_of
 
 _Element = tuple[float, Hashable]  # of a priority queue: its turn, the value

@@ -148,7 +148,6 @@ def is_model_class(value: object) -> bool:
 
 
 def class_name(value: ModelClass) -> str:
-    """What a class of models is called."""
     name = getattr(value, "name", None)
     return name if isinstance(name, str) else value.__name__
 
@@ -160,9 +159,5 @@ def _is_defined_in(value: object, module: ModuleType) -> bool:
 
 
 MODELS: Door[ModelClass] = Door(
-    "model",
-    "shalott.models",
-    accepts=is_model_class,
-    name_of=class_name,
-    is_own=_is_defined_in,
+    "model", "shalott.models", accepts=is_model_class, name_of=class_name, is_own=_is_defined_in
 )

@@ -10,8 +10,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from shalott.checkers.history.column_values import exact
 from shalott.checkers.history.concurrent import FAILED, UNKNOWN, Operation
-from shalott.checkers.history.exact_values import exact
 from shalott.checkers.models.model import Meaning, Meanings, aliases, one_of
 
 READ = Meaning("read", result=True, pure=True)

@@ -65,7 +65,7 @@ class MutexMonitor:
             columns = encoded(history, f, None, None, 0, budget)
             lib.shl_check_anonymous_lock(columns.columns, 1, budget, answer)
 
-        return answered(self.name, history, budget, check, VIOLATIONS, _REASONS, _why)
+        return answered(self.name, history, budget, check, VIOLATIONS, _REASONS, _why, _who)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class SemaphoreMonitor:
             columns = encoded(history, f, None, None, 0, budget)
             lib.shl_check_anonymous_lock(columns.columns, permits, budget, answer)
 
-        return answered(self.name, history, budget, check, VIOLATIONS, _REASONS, _why)
+        return answered(self.name, history, budget, check, VIOLATIONS, _REASONS, _why, _who)
 
 
 def _amount(history: ConcurrentHistory, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> int:
@@ -112,10 +112,9 @@ class OwnedLockMonitor:
             columns, tokens, known = self.encode(history, budget)
             lib.shl_check_owned_lock(columns.columns, self.limit, tokens, known, budget, answer)
 
-        return answered(self.name, history, budget, check, VIOLATIONS, _REASONS, _why)
+        return answered(self.name, history, budget, check, VIOLATIONS, _REASONS, _why, _who)
 
     def encode(self, history: ConcurrentHistory, budget: Budget) -> tuple[Encoded, CData, CData]:
-        """(what the engine reads, the tokens, which of them are known)."""
         f = codes(history, MEANS)
         processes, count = dense(history.process.astype(np.int64), None, budget)
         columns = encoded(history, f, processes, None, count, budget)
@@ -183,19 +182,11 @@ def _token(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
     )
 
 
-def _reentered(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    return f"{_who(history, rows[0])} acquired the lock although it held it already"
-
-
-def _not_owned(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    return f"{_who(history, rows[0])} released the lock although it did not hold it"
-
-
 _REASONS: Final[dict[str, Reason]] = {
     "held": _held,
     "free": _free,
     "overlap": _overlap,
     "token": _token,
-    "reentered": _reentered,
-    "not-owned": _not_owned,
+    "reentered": "{0} acquired the lock although it held it already",
+    "not-owned": "{0} released the lock although it did not hold it",
 }

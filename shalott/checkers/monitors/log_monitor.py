@@ -40,11 +40,7 @@ from shalott.checkers.monitors.monitor_columns import (
     encoded,
 )
 
-_CODES: Final = {
-    "append": lib.SHL_LOG_APPEND,
-    "read": lib.SHL_LOG_READ,
-    "tail": lib.SHL_LOG_TAIL,
-}
+_CODES: Final = {"append": lib.SHL_LOG_APPEND, "read": lib.SHL_LOG_READ, "tail": lib.SHL_LOG_TAIL}
 MEANS: Final = {name: _CODES[meaning.f] for name, meaning in Log.meanings.items()}
 VIOLATIONS: Final = {
     lib.SHL_LOG_FRESH: "fresh",
@@ -67,10 +63,9 @@ class LogMonitor:
             read = self.encode(history, budget)
             lib.shl_check_log(read.columns, budget, answer)
 
-        return answered(self.name, history, budget, check, VIOLATIONS, _REASONS, _why)
+        return answered(self.name, history, budget, check, VIOLATIONS, _REASONS, _why, _what)
 
     def encode(self, history: ConcurrentHistory, budget: Budget) -> Encoded:
-        """What the engine reads."""
         f, n = codes(history, MEANS), len(history)
         completed = history.ret != NEVER
         argument, result = history.argument, history.result
@@ -107,7 +102,6 @@ def _values(
 
 
 def _what(history: ConcurrentHistory, row: int) -> str:
-    """An operation in words."""
     means = MEANS[history.f.names[history.f.codes[row]]]
     argument, result = history.argument.get(row), history.result.get(row)
     if means == lib.SHL_LOG_APPEND:
@@ -127,44 +121,17 @@ def _why(history: ConcurrentHistory, violation: int, rows: tuple[int, ...]) -> s
     )
 
 
-def _fresh(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    return f"the {_what(history, rows[0])} found what no operation appended"
-
-
 def _twice(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
     one, other = (history.argument.get(row) for row in rows)
     return f"offset {history.result.get(rows[0])} was given to {one!r} and to {other!r}"
 
 
-def _differs(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    return f"one offset holds two values: see the {_what(history, rows[0])}, and the" + (
-        f" {_what(history, rows[1])}"
-    )
-
-
-def _elsewhere(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    return f"one append is at two offsets: see the {_what(history, rows[0])}, and the" + (
-        f" {_what(history, rows[1])}"
-    )
-
-
-def _gap(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    return f"there are too few appends to fill every offset below the {_what(history, rows[0])}"
-
-
-def _order(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    returned, called = (_what(history, row) for row in rows)
-    return (
-        f"the {called} was called after the {returned} had returned, although what they saw says"
-        " that it came first"
-    )
-
-
 _REASONS: Final[dict[str, Reason]] = {
-    "fresh": _fresh,
+    "fresh": "the {0} found what no operation appended",
     "twice": _twice,
-    "differs": _differs,
-    "elsewhere": _elsewhere,
-    "gap": _gap,
-    "order": _order,
+    "differs": "one offset holds two values: see the {0}, and the {1}",
+    "elsewhere": "one append is at two offsets: see the {0}, and the {1}",
+    "gap": "there are too few appends to fill every offset below the {0}",
+    "order": "the {1} was called after the {0} had returned, although what they saw says that it"
+    " came first",
 }

@@ -22,17 +22,11 @@ from shalott.checkers.history.concurrent import FAIL, INFO, NEVER, OK, Concurren
 from shalott.checkers.models import Model, meanings_of
 
 # Why the engine stopped, as ``MonitorAnswer.why`` says it.
-STOPPED_BY: Final = {
-    lib.SHL_TIME: "time",
-    lib.SHL_MEMORY: "memory",
-    lib.SHL_CANCELLED: "cancelled",
-}
+STOPPED_BY: Final = {lib.SHL_TIME: "time", lib.SHL_MEMORY: "memory", lib.SHL_CANCELLED: "cancelled"}
 
 
 @dataclass(frozen=True, slots=True)
 class MonitorAnswer:
-    """A monitor's verdict on the history of one object."""
-
     monitor: str  # the name that is reported: "FIFO queue monitor"
     valid: bool | str  # True, False or "unknown"
     why: str = ""  # unknown: one clause ("value 7 was enqueued twice"), or time, memory, cancelled

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shalott.checkers.engine import Budget, CData, column, ffi, lib
+from shalott.checkers.history.column_values import exact
 from shalott.checkers.history.concurrent import FAIL, FORM, INTEGER, ConcurrentHistory, Values
-from shalott.checkers.history.exact_values import exact
 from shalott.checkers.monitors.monitor import STOPPED_BY, MonitorAnswer, close_ranks
 
 Bools = npt.NDArray[np.bool_]
@@ -95,7 +95,6 @@ class Numbering:
         return found
 
     def keys_of(self, values: Collection[Hashable]) -> Keys:
-        """Keys of Python's values."""
         if set(map(type, values)) == {int}:
             numbers = integers(values)
             if len(numbers) == len(values):
@@ -147,11 +146,7 @@ def dense(keys: Keys, present: Bools | None, budget: Budget) -> tuple[Ids, int]:
 
 
 def ids_of_two(
-    first: Values,
-    second: Values,
-    pick: npt.NDArray[np.uint8],
-    picked: int,
-    asked: int | None,
+    first: Values, second: Values, pick: npt.NDArray[np.uint8], picked: int, asked: int | None
 ) -> tuple[Ids, int, int] | None:
     """(ids, how many, the id of ``asked``) of the second column where it is picked, else the first.
 
@@ -204,7 +199,8 @@ def stopped(monitor: str, cause: int) -> MonitorAnswer:
     return MonitorAnswer(monitor, "unknown", why=STOPPED_BY.get(cause, "memory"))
 
 
-Reason = Callable[[ConcurrentHistory, tuple[int, ...]], str]
+# A sentence on the operations that prove a violation: {0} is the first one in words.
+Reason = str | Callable[[ConcurrentHistory, tuple[int, ...]], str]
 
 
 def answered(
@@ -215,8 +211,12 @@ def answered(
     violations: Mapping[int, str],
     reasons: Mapping[str, Reason],
     why: Callable[[ConcurrentHistory, int, tuple[int, ...]], str],
+    words: Callable[[ConcurrentHistory, int], str],
 ) -> MonitorAnswer:
-    """What a check in C found, as a monitor's answer. ``check`` fills a ``shl_answer *``."""
+    """What a check in C found, as a monitor's answer. ``check`` fills a ``shl_answer *``.
+
+    ``words``: an operation as the sentences of ``reasons`` name it.
+    """
     answer = ffi.new("shl_answer *")
     try:
         check(answer)
@@ -229,7 +229,12 @@ def answered(
     rows = tuple(int(row) for row in answer.ops if row != lib.SHL_NONE)
     if answer.verdict == lib.SHL_INVALID:
         violation = violations[answer.violation]
-        return MonitorAnswer(monitor, False, "", violation, rows, reasons[violation](history, rows))
+        reason = reasons[violation]
+        if isinstance(reason, str):
+            sentence = reason.format(*(words(history, row) for row in rows))
+        else:
+            sentence = reason(history, rows)
+        return MonitorAnswer(monitor, False, "", violation, rows, sentence)
     if answer.cause == lib.SHL_NOT_THIS_MONITOR:
         return MonitorAnswer(monitor, "unknown", why=why(history, answer.violation, rows))
     return stopped(monitor, answer.cause)

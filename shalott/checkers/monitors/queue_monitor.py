@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shalott.checkers.engine import Budget, CData, column, ffi, lib
+from shalott.checkers.history.column_values import exact
 from shalott.checkers.history.concurrent import FAIL, FORM, NEVER, ConcurrentHistory, Values
-from shalott.checkers.history.exact_values import exact
 from shalott.checkers.models.collections import QUEUE, PriorityQueue, Stack
 from shalott.checkers.monitors.monitor import (
     STOPPED_BY,
@@ -48,8 +48,6 @@ VIOLATIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class QueueMonitor:
-    """A monitor (checkers.linearizability.monitors.base) for queues."""
-
     name: str
     check: Callable[[CData, int, Budget, CData], None]  # of the engine
 

@@ -87,7 +87,7 @@ class RegisterMonitor:
             columns, initial = self.encode(history, budget)
             lib.shl_check_register(columns.columns, initial, budget, answer)
 
-        return answered(self.name, history, budget, check, VIOLATIONS, _REASONS, _why)
+        return answered(self.name, history, budget, check, VIOLATIONS, _REASONS, _why, _what)
 
     def encode(self, history: ConcurrentHistory, budget: Budget) -> tuple[Encoded, int]:
         """(what the engine reads, the id of the initial value)."""
@@ -191,7 +191,6 @@ def _why(history: ConcurrentHistory, violation: int, rows: Rows) -> str:
 
 
 def _what(history: ConcurrentHistory, row: int) -> str:
-    """An operation in words."""
     means = MEANS[history.f.names[history.f.codes[row]]]
     if means == lib.SHL_REGISTER_READ:
         return f"read of {_named(history.result.get(row))}"
@@ -225,11 +224,6 @@ def _fresh(history: ConcurrentHistory, rows: Rows) -> str:
     return f"the {_what(history, rows[0])} found {value}, which no operation wrote"
 
 
-def _future(history: ConcurrentHistory, rows: Rows) -> str:
-    observer, writer = _what(history, rows[0]), _what(history, rows[1])
-    return f"the {observer} returned before the {writer} was called"
-
-
 def _replaced(history: ConcurrentHistory, rows: Rows) -> str:
     one, other = _what(history, rows[0]), _what(history, rows[1])
     value = _named(_seen(history, rows[0]))
@@ -239,14 +233,6 @@ def _replaced(history: ConcurrentHistory, rows: Rows) -> str:
 def _cycle(history: ConcurrentHistory, rows: Rows) -> str:
     around = ", ".join(f"the {_what(history, row)}" for row in rows)
     return f"each of these replaced what another of them wrote, so none was first: {around}"
-
-
-def _chain(history: ConcurrentHistory, rows: Rows) -> str:
-    later, earlier = _what(history, rows[0]), _what(history, rows[1])
-    return (
-        f"the {earlier} was called after the {later} had returned, although the compare-and-sets"
-        " say that what it found came earlier"
-    )
 
 
 def _stale(history: ConcurrentHistory, rows: Rows) -> str:
@@ -281,10 +267,11 @@ def _held(history: ConcurrentHistory, rows: Rows) -> str:
 
 _REASONS: Final[dict[str, Reason]] = {
     "fresh": _fresh,
-    "future": _future,
+    "future": "the {0} returned before the {1} was called",
     "replaced": _replaced,
     "cycle": _cycle,
-    "chain": _chain,
+    "chain": "the {1} was called after the {0} had returned, although the compare-and-sets say that"
+    " what it found came earlier",
     "stale": _stale,
     "held": _held,
 }

@@ -81,7 +81,9 @@ class SetMonitor:
             columns, sets, _ = self.encode(history, budget)
             lib.shl_check_set(columns.columns, sets, budget, answer)
 
-        return answered(self.name, history, budget, check, VIOLATIONS, _REASONS, _why)
+        return answered(
+            self.name, history, budget, check, VIOLATIONS, _REASONS, _why, operation_in_words
+        )
 
     def encode(self, history: ConcurrentHistory, budget: Budget) -> tuple[Encoded, CData, CData]:
         """(what the engine reads, the sets that were read, what keeps their memory alive)."""
@@ -121,7 +123,6 @@ def _codes(history: ConcurrentHistory) -> npt.NDArray[np.uint8]:
 
 
 def rows_of(values: Values, form: bool) -> Bools:
-    """The rows that hold true, or false."""
     rows = np.zeros(len(values), dtype=np.bool_)
     for at, known in enumerate(values.forms):
         if known is form:
@@ -175,7 +176,6 @@ def _read_sets(result: Values, is_read: Bools) -> _ReadSets:
 
 
 def operation_in_words(history: ConcurrentHistory, row: int) -> str:
-    """An operation in words."""
     means = MEANS[history.f.names[history.f.codes[row]]]
     if means == lib.SHL_SET_READ:
         elements = history.result.get(row)
@@ -200,18 +200,6 @@ def _fresh(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
     return f"{operation_in_words(history, rows[0])} found an element that no operation added"
 
 
-def _again(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    one, other = (operation_in_words(history, row) for row in rows)
-    return f"{one} and {other}: the same change was made twice, and not undone between"
-
-
-def _future(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    found, add = (operation_in_words(history, row) for row in rows)
-    return (
-        f"{found} returned before {add} was called, although no operation added the element before"
-    )
-
-
 def _lost(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
     missed, before = operation_in_words(history, rows[0]), operation_in_words(history, rows[1])
     reason = f"{missed} did not find the element, which was there before: see {before}"
@@ -220,31 +208,13 @@ def _lost(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
     return f"{reason}, and no operation is known to have removed it by then"
 
 
-def _stale(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    remove, found = (operation_in_words(history, row) for row in rows)
-    return (
-        f"{found} was called after {remove} had returned, and no operation added the element again"
-    )
-
-
-def _different(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    return "two reads of the set each have an element that the other has not"
-
-
-def _order(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    returned, called = (operation_in_words(history, row) for row in rows)
-    return (
-        f"the {called} was called after the {returned} had returned, although what was seen says"
-        " that it came first"
-    )
-
-
 _REASONS: Final[dict[str, Reason]] = {
     "fresh": _fresh,
-    "again": _again,
-    "future": _future,
+    "again": "{0} and {1}: the same change was made twice, and not undone between",
+    "future": "{0} returned before {1} was called, although no operation added the element before",
     "lost": _lost,
-    "stale": _stale,
-    "different": _different,
-    "order": _order,
+    "stale": "{1} was called after {0} had returned, and no operation added the element again",
+    "different": "two reads of the set each have an element that the other has not",
+    "order": "the {1} was called after the {0} had returned, although what was seen says that it"
+    " came first",
 }

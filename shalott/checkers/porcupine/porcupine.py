@@ -29,10 +29,10 @@ import cffi
 import numpy as np
 import numpy.typing as npt
 
+from shalott.checkers.engine import cores
 from shalott.checkers.history.concurrent import ConcurrentHistory
+from shalott.checkers.linearizability.explanation import CheckInterrupted, Verdict, Violation
 from shalott.checkers.linearizability.transitions import canonical
-from shalott.checkers.linearizability.verdict import CheckInterrupted, Verdict, Violation
-from shalott.checkers.linearizability.workers import cores
 from shalott.checkers.models import Model, make_model, model_name
 from shalott.checkers.porcupine.porcupine_columns import EncodedHistory, encode
 from shalott.core.errors import HarnessError, ShalottError, UsageError
@@ -54,8 +54,6 @@ WAIT_NS: Final = 50_000_000  # so often Python looks whether there was a signal
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the bridge said."""
-
     found: int
     key: int  # the code of the one that is not linearizable; -1: none
     keys_decided: int

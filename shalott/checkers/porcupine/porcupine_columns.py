@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from shalott.checkers.history.column_values import exact
 from shalott.checkers.history.concurrent import (
     FAIL,
     FAILED,
@@ -23,7 +24,6 @@ from shalott.checkers.history.concurrent import (
     UNKNOWN,
     ConcurrentHistory,
 )
-from shalott.checkers.history.exact_values import exact
 from shalott.checkers.models import (
     CasRegister,
     Model,
@@ -45,8 +45,6 @@ NOTHING, TEXT, VECTOR, OTHER = range(4)  # what a value that is written out is: 
 
 @dataclass(frozen=True, slots=True)
 class EncodedHistory:
-    """What is handed to the bridge."""
-
     model: str
     options: Ints64
     rows: Ints64  # operations x COLUMNS
@@ -299,12 +297,7 @@ SPELLINGS: Final = {
     "set": Spelling(
         ("add", "remove", "contains", "read"),
         {"add": _value, "remove": _value, "contains": _value},
-        {
-            "add": _truth_if_told,
-            "remove": _truth_if_told,
-            "contains": _truth,
-            "read": _elements,
-        },
+        {"add": _truth_if_told, "remove": _truth_if_told, "contains": _truth, "read": _elements},
     ),
     "mutex": Spelling(_LOCK),
     "owner-lock": Spelling(_LOCK),

@@ -47,8 +47,6 @@ FAR = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class FifoOrder:
-    """Queue by queue."""
-
     name: str = "fifo-order"
 
     def check(self, history: History) -> Result:
@@ -93,7 +91,6 @@ class QueueOrder:
 
 
 def queue_order(ops: Operations, queue: str) -> QueueOrder:
-    """Judge the first deliveries of one queue."""
     wanted = ops.key.equal(queue) & ops.f.among(("enqueue", "dequeue"))
     history = concurrent_history(ops, wanted)
     flags = ops.redelivered[np.searchsorted(ops.index, history.place)]

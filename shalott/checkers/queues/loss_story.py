@@ -35,12 +35,7 @@ from shalott.checkers.history.tenures import read_events
 from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees, Excuses
 from shalott.checkers.queues.loss_windows import WINDOWS, Guarded, explain
 from shalott.checkers.queues.outcomes import LOST, MessageOutcomes
-from shalott.checkers.queues.turning_points import (
-    Scene,
-    TurningPoint,
-    read_scene,
-    turning_points,
-)
+from shalott.checkers.queues.turning_points import Scene, TurningPoint, read_scene, turning_points
 from shalott.core.history import History
 
 ANOMALIES_MAX = 32  # runs of loss that become anomalies of their own

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shalott.checkers.history.column_values import Words
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints, Operations
-from shalott.checkers.history.string_column import Words
 
 OK, RECOVERED, LOST, DUPLICATED, REDELIVERED, PHANTOM, NOT_ENQUEUED = range(7)
 MESSAGE_OUTCOMES = (
@@ -73,13 +73,11 @@ class MessageOutcomes:
     enqueues_without_value: int
 
     def rows_of(self, message: int) -> list[int]:
-        """Positions of a message's enqueue and of its deliveries."""
         rows = self.deliveries.row[self.deliveries.message == message]
         return [int(self.messages.row[message]), *map(int, rows)]
 
 
 def message_outcomes(ops: Operations) -> MessageOutcomes:
-    """Sort out every message of a history."""
     is_enqueue = ops.f.equal("enqueue")
     enqueues = np.flatnonzero(is_enqueue & ops.has_value)
     values = ops.value[enqueues]

@@ -51,8 +51,6 @@ class TurningPoint:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """All that is known of a run besides its messages."""
-
     events: Sequence[NodeEvent]
     around: Surroundings
     tenures: Sequence[Tenure] = field(default_factory=tuple)
@@ -69,7 +67,6 @@ def read_scene(events: Sequence[NodeEvent], around: Surroundings) -> Scene:
 
 
 def turning_points(scene: Scene) -> list[TurningPoint]:
-    """Every one of every queue, in order of time."""
     promoted = list(_unsynchronised_promotions(scene))
     known = {point.group for point in promoted}
     found = [

@@ -239,8 +239,6 @@ class _Writer:
 
 
 class _Texts:
-    """A column of values as EDN."""
-
     def __init__(self, values: Values) -> None:
         self._kind = values.kind.tolist()
         self._number = values.number.tolist()

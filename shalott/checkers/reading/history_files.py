@@ -95,7 +95,6 @@ def read_history(
 
 
 def file_of(path: Path) -> Path:
-    """The history of a run's directory; any other path is its own."""
     if not path.is_dir():
         return path
     for name in (_PARQUET, _RECORDING):
@@ -211,7 +210,6 @@ def unpacked(path: Path) -> Iterator[Path]:
 
 
 def shown_name(file: str) -> str:
-    """What messages call it."""
     return "standard input" if file == STANDARD_INPUT else file
 
 

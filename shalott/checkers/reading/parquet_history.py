@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shalott.checkers.engine import new_budget, ranks
+from shalott.checkers.history.column_values import Words
 from shalott.checkers.history.concurrent import (
     FAIL,
     INFO,
@@ -24,7 +25,6 @@ from shalott.checkers.history.concurrent import (
     ConcurrentHistory,
     Values,
 )
-from shalott.checkers.history.string_column import Words
 from shalott.core.errors import UnreadableHistory
 
 _NEEDED: Final = ("process", "f", "type", "value", "invoke_ns", "complete_ns")
@@ -214,7 +214,6 @@ def _integers(
 
 
 def _present(array: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which rows are not null."""
     bits = np.frombuffer(array.buffers()[0], dtype=np.uint8)
     return np.unpackbits(bits, bitorder="little")[array.offset : array.offset + len(array)].astype(
         np.bool_

@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shalott.checkers.engine import INT32S, INT64S, UINT8S, Budget, CData, ffi, lib, new_budget
+from shalott.checkers.history.column_values import Words, exact, exact_all
 from shalott.checkers.history.concurrent import FORM, INTEGER, NOTHING, ConcurrentHistory, Values
-from shalott.checkers.history.exact_values import exact, exact_all
-from shalott.checkers.history.string_column import Words
 from shalott.checkers.reading.edn import EdnError, decode, json_value
 from shalott.core.errors import UnreadableHistory
 
@@ -419,10 +418,7 @@ _BY_NUMBER: Final[dict[int, str]] = {
     lib.SHL_READ_OTHER_F: "operation {id} completes as {word}; line {other} says something else",
     lib.SHL_READ_OTHER_KEY: "operation {id} completes on key {word}; line {other} is on another",
 }
-_TYPES: Final = {
-    "shalott": "invoke, ok, fail or info",
-    "violin": "call or return",
-}
+_TYPES: Final = {"shalott": "invoke, ok, fail or info", "violin": "call or return"}
 
 
 def complaint(state: CData, dialect: str) -> str:

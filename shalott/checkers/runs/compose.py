@@ -39,7 +39,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_all(checkers: Sequence[Checker], history: History) -> Verdict:
-    """Run every checker and merge."""
     results = tuple(check_safely(checker, history) for checker in checkers)
     return Verdict(valid=merge_valid(result.valid for result in results), results=results)
 

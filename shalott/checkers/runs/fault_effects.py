@@ -46,8 +46,6 @@ QUIET_LEAST = 20  # operations; of fewer it is unknown what is usual, and the me
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """Needs no configuration."""
-
     name: str = "noticed"
 
     def check(self, history: History) -> Result:

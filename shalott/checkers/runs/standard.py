@@ -13,13 +13,11 @@ from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
 from shalott.checkers.queues.total_queue import TotalQueue
 from shalott.checkers.runs.availability import Availability
 from shalott.checkers.runs.convergence import Convergence
-from shalott.checkers.runs.crashes import Crashes
-from shalott.checkers.runs.deaths import Deaths
+from shalott.checkers.runs.deaths import Crashes, Deaths
 from shalott.checkers.runs.fault_effects import Noticed
 from shalott.checkers.runs.liveness import Liveness
-from shalott.checkers.runs.rates import Rates
 from shalott.checkers.runs.stalls import Stalls
-from shalott.checkers.runs.stats import Stats
+from shalott.checkers.runs.stats import Rates, Stats
 from shalott.core.plan import GatePlan
 
 NO_GATES: Final = GatePlan()
@@ -117,10 +115,7 @@ RUN_WIDE: Final = (
 
 
 def standard_checkers(
-    gates: GatePlan = NO_GATES,
-    *,
-    poll_round_ms: int = 500,
-    guarantees: ClientGuarantees = CAREFUL,
+    gates: GatePlan = NO_GATES, *, poll_round_ms: int = 500, guarantees: ClientGuarantees = CAREFUL
 ) -> tuple[Checker, ...]:
     """What every run of the queue workload is judged by; some only where the plan asks for it."""
     return (

@@ -4,6 +4,20 @@ A run proves nothing if hardly anything was acknowledged (answered reads do not 
 messages), if nothing was answered after the heal, or if a fault was not seen to take hold
 or end. Then it is "unknown", with a sentence that says why, even if the other checkers found
 all in order.
+
+Rates: how many operations a second were asked for, how many were begun, and how late they were.
+
+A rate that was not reached is a load that was not there: a broker that takes 261 operations a
+second is not tested at the 5,000 that the plan asks for. So the rate that was reached is told
+beside the one that was asked, makes the headline when it is less than half, and a run that reaches
+less than the plan's gate demands is "unknown".
+
+Latencies are measured twice: from when an operation began, which leaves out how long it waited for
+a client that was free, and from when the schedule wanted it (the column ``due_ns``). The second is
+what a user would have seen. An operation that begins late stands for those that were given up
+behind it too (core/generator.py): each is counted with the wait that it would have had, as
+HdrHistogram's recordValueWithExpectedInterval does (Gil Tene: coordinated omission). Older
+histories have no such column; then only the first is told.
 """
 
 from __future__ import annotations
@@ -12,11 +26,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from shalott.checkers.checker import Result
-from shalott.checkers.history.columns import BETWEEN, NEVER, Bools, Operations, client_operations
+from shalott.checkers.history.columns import (
+    BETWEEN,
+    NEVER,
+    Bools,
+    Ints,
+    Operations,
+    client_operations,
+)
 from shalott.checkers.history.faults import Surroundings, read_surroundings
 from shalott.core.history import History
+from shalott.core.op import NEMESIS
 
 QUANTILES = (0, 0.5, 0.95, 0.99, 1)
 MS = 1_000_000
@@ -127,7 +151,131 @@ def _by_node(ops: Operations) -> dict[str, dict[str, int]]:
 
 
 def _errors(ops: Operations) -> dict[str, int]:
-    """How often each error occurred, the most frequent first."""
     counts = np.bincount(ops.error.codes, minlength=len(ops.error.names))
     order = np.argsort(-counts, kind="stable")
     return {ops.error.names[i]: int(counts[i]) for i in order if ops.error.names[i] and counts[i]}
+
+
+S = 1_000_000_000
+HEADLINE_SHARE = 0.5  # less of the asked rate makes the headline
+ASKED_LEAST = 20  # operations: of fewer a share says nothing
+RATE_QUANTILES = (0.5, 0.95, 0.99, 1)
+LATE_NS = 100_000_000  # the generator's MAX_LAG_NS: behind more than this, operations are given up
+SAMPLES_MAX = 50  # that stand for what was given up behind one operation; they weigh more then
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """``asked_hz``: the plan's rate. ``limit_ms``: how long the load lasts, without the operations
+    that end after it. ``min_share``: of the rate; a run that reaches less is unknown."""
+
+    asked_hz: float
+    limit_ms: int
+    min_share: float | None = None
+    name: str = "rates"
+
+    def check(self, history: History) -> Result:
+        load = read_surroundings(history).phase("load")
+        if load is None:
+            return self._untold("The history has no load: nothing is known of the rate.")
+        end_ns = load.begin_ns + self.limit_ms * MS
+        if load.end_ns is not None:
+            end_ns = min(end_ns, load.end_ns)
+        ops, due_ns = client_operations(history), _due_times(history)
+        begun = (ops.invoke_ns >= load.begin_ns) & (ops.invoke_ns <= end_ns)
+        paced = begun & (due_ns != NEVER)
+        counted = paced if paced.any() else begun
+        seconds = (end_ns - load.begin_ns) / S
+        asked = self.asked_hz * seconds
+        count = int(counted.sum())
+        share = count / asked if asked else 0.0
+        reached_hz = count / seconds if seconds else 0.0
+        acked = int((counted & ops.type.equal("ok")).sum())
+        sentence = (
+            f"{_number(reached_hz)} operations a second were begun of the"
+            f" {_number(self.asked_hz)} asked"
+        )
+        told = asked >= ASKED_LEAST
+        remark = f"only {sentence}" if told and share < HEADLINE_SHARE else ""
+        too_few = self.min_share is not None and share < self.min_share
+        doubt = f"Only {sentence}, and the plan wants {self.min_share} of them."
+        return Result(
+            checker=self.name,
+            valid="unknown" if too_few else True,
+            counts={
+                "asked-hz": self.asked_hz,
+                "reached-hz": round(reached_hz, 3),
+                "reached-share": round(share, 4),
+                "acknowledged-hz": round(acked / seconds, 3) if seconds else 0,
+            },
+            notes=(doubt,) if too_few else (),
+            detail={
+                "remark": remark,
+                "summary": _rate_words(sentence, acked, seconds),
+                "latency_ms": _latencies(ops, counted),
+                "latency_from_due_ms": _latencies_from_due(ops, due_ns, paced, self.asked_hz),
+            },
+        )
+
+    def _untold(self, note: str) -> Result:
+        valid: bool | str = True if self.min_share is None else "unknown"
+        return Result(
+            checker=self.name, valid=valid, counts={"asked-hz": self.asked_hz}, notes=(note,)
+        )
+
+
+def _rate_words(sentence: str, acked: int, seconds: float) -> str:
+    return f"Rate: {sentence}, {_number(acked / seconds if seconds else 0)} acknowledged."
+
+
+def _number(hz: float) -> str:
+    return f"{hz:,.0f}" if hz >= 100 else f"{hz:.3g}"
+
+
+def _due_times(history: History) -> Ints:
+    """Of the clients' operations; NEVER where nothing says when they should have begun."""
+    ops = history.ops
+    clients = ops["process"].to_numpy() != NEMESIS
+    if "due_ns" not in ops.column_names:
+        return np.full(int(clients.sum()), NEVER, dtype=np.int64)
+    column = ops["due_ns"].filter(pa.array(clients))
+    return np.asarray(column.fill_null(NEVER).to_numpy(), dtype=np.int64)
+
+
+def _latencies(ops: Operations, rows: Bools) -> dict[str, float]:
+    """Quantiles of those that were acknowledged, from when they began."""
+    rows = rows & ops.type.equal("ok") & (ops.complete_ns != NEVER)
+    took = (ops.complete_ns[rows] - ops.invoke_ns[rows]).astype(np.float64)
+    return _quantiles(took, np.ones(len(took)))
+
+
+def _latencies_from_due(
+    ops: Operations, due_ns: Ints, rows: Bools, asked_hz: float
+) -> dict[str, float]:
+    """Quantiles of those that were acknowledged, from when they were due, and of those that were
+    given up behind them."""
+    rows = rows & ops.type.equal("ok") & (ops.complete_ns != NEVER)
+    due, begin, end = due_ns[rows], ops.invoke_ns[rows], ops.complete_ns[rows]
+    took, weights = [(end - due).astype(np.float64)], [np.ones(len(due))]
+    mean_ns = S / asked_hz
+    given_up = np.floor((begin - LATE_NS - due) / mean_ns)
+    for position in np.flatnonzero(given_up >= 1):
+        number = int(given_up[position])
+        samples = min(number, SAMPLES_MAX)
+        since = np.linspace(due[position] + mean_ns, begin[position] - LATE_NS, samples)
+        took.append(end[position] - since)
+        weights.append(np.full(samples, number / samples))
+    return _quantiles(np.concatenate(took), np.concatenate(weights))
+
+
+def _quantiles(
+    took_ns: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]
+) -> dict[str, float]:
+    """In ms; {} of nothing. The smallest latency within which that share of the weight is."""
+    if not len(took_ns):
+        return {}
+    order = np.argsort(took_ns)
+    share = np.cumsum(weights[order]) / weights.sum()
+    places = np.minimum(np.searchsorted(share, np.array(RATE_QUANTILES) - 1e-12), len(order) - 1)
+    found = took_ns[order][places] / MS
+    return {str(q): round(float(ms), 3) for q, ms in zip(RATE_QUANTILES, found, strict=True)}

@@ -50,7 +50,9 @@ class SshFlags:
     hosts: Annotated[
         str, _option("Hosts a,b,c: each an address, user@address or address:port.")
     ] = ""
-    inventory: Annotated[str, _option("A file of hosts instead: docs/how-to/run-on-your-hosts.md.")] = ""
+    inventory: Annotated[
+        str, _option("A file of hosts instead: docs/how-to/run-on-your-hosts.md.")
+    ] = ""
     user: Annotated[str, _option("Who logs in; else who runs this.")] = ""
     key: Annotated[str, _option("A private key; else those of the agent and of ~/.ssh.")] = ""
     port: Annotated[int, _option("Of all hosts; else 22.")] = 0

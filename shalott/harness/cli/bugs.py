@@ -23,9 +23,8 @@ from shalott.core.command_options import Argument, Option
 from shalott.core.errors import UsageError
 from shalott.harness.cli.options import StoreField, with_options
 from shalott.harness.originals.document import DOCUMENT as LADDER_DOCUMENT
-from shalott.harness.originals.document import write_document
+from shalott.harness.originals.document import LADDER, find_row, write_document
 from shalott.harness.originals.evidence import Look, load_looks
-from shalott.harness.originals.ladder import LADDER, find_row
 from shalott.harness.originals.row import RELEASES, Row
 from shalott.harness.originals.running import LadderRequest, run_in_store, run_ladder
 from shalott.harness.run.simulate import simulate
@@ -43,7 +42,6 @@ CONFIDENCE = {
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Register it."""
     app.command()(with_options(bugs))
 
 
@@ -89,7 +87,6 @@ def bugs(asked: BugsOptions) -> None:
 
 
 def list_bugs(console: Console) -> None:
-    """A row for each bug, in the order of the catalogue."""
     table = Table(box=None, pad_edge=False)
     for heading in ("id", "conf.", "links", "anomaly", "seeds", "what it is"):
         table.add_column(heading, no_wrap=heading == "id", overflow="fold")

@@ -30,8 +30,6 @@ Echo = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One file, and what was found out about it."""
-
     file: str
     history: ConcurrentHistory
     verdict: Verdict
@@ -127,7 +125,6 @@ def json_lines(checked: Checked) -> Iterator[str]:
 
 
 def _second_line(second: Verdict) -> str:
-    """The second opinion, for people."""
     said = f"unknown ({second.cause})"
     if second.valid != "unknown":
         said = "valid" if second.valid else "invalid"

@@ -80,7 +80,7 @@ COMMANDS: Mapping[str, Command] = {
         "Run a night of cells, and say what is new, known, fixed or flaky beside earlier nights.",
     ),
     "check": Command(
-        "shalott.harness.cli.check", "Is a history linearizable? Parquet, EDN, JSON lines, logs."
+        "shalott.harness.cli.checking", "Is a history linearizable? Parquet, EDN, JSON lines, logs."
     ),
     "export": Command(
         "shalott.harness.cli.export",
@@ -96,7 +96,7 @@ COMMANDS: Mapping[str, Command] = {
         "Show a store of runs as web pages, read-only: nights, runs, findings, live runs.",
     ),
 }
-ELSEWHERE = ("check",)  # whose arguments are not typer's to read (harness/cli/check.py)
+ELSEWHERE = ("check",)  # whose arguments are not typer's to read (harness/cli/checking.py)
 
 
 class _TyperCommand(Protocol):
@@ -156,7 +156,6 @@ def make_command(arguments: Sequence[str]) -> Callable[[], int]:
 
 
 def _run(command: _TyperCommand, arguments: Sequence[str]) -> int:
-    """Its exit code. Raises UsageError, and what the command raises."""
     try:
         code = command.main(args=list(arguments), prog_name="shalott", standalone_mode=False)
     except _TyperUsageError as error:

@@ -87,13 +87,10 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Claims(msgspec.Struct, frozen=True):
-    """The answer to ``claims``."""
-
     claims: tuple[Claim, ...] = ()
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Register it."""
     loose = {"allow_extra_args": True, "ignore_unknown_options": True}
     app.command(context_settings=loose)(with_options(ctl))
 

@@ -51,8 +51,6 @@ class EngineFacts:
 
 
 class Machine(Protocol):
-    """Everything that the doctor looks at."""
-
     @property
     def python(self) -> tuple[int, int]: ...
 
@@ -258,8 +256,6 @@ def _megabytes(count: int) -> str:
 
 
 class ThisMachine:
-    """The machine that the doctor was called to."""
-
     def __init__(self) -> None:
         self.python = sys.version_info[:2]
         self.is_root = os.geteuid() == 0

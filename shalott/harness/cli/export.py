@@ -20,8 +20,7 @@ from shalott.core.errors import UsageError
 from shalott.core.history import HISTORY_SCHEMA, History
 from shalott.core.history import read_history as read_stored
 from shalott.core.recording import recover
-from shalott.harness.cli.check import STORE
-from shalott.harness.cli.checking import locate
+from shalott.harness.cli.checking import STORE, locate
 from shalott.harness.cli.options import StoreOption
 
 _PARQUET_MAGIC = b"PAR1"
@@ -36,7 +35,6 @@ _NO_FAULTS = (
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Register it."""
     app.command()(export)
 
 

@@ -24,7 +24,6 @@ from shalott.harness.run.request import Request
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Register them."""
     for command in (prepare, with_options(clean)):
         app.command()(command)
 
@@ -66,7 +65,6 @@ def prepare_images(systems: Sequence[str], tell: Callable[[str], None]) -> None:
 
 
 def image_of(system: str) -> str:
-    """The recipe of a system's nodes."""
     request = Request(system=system, nemesis="none", cluster="docker")
     return make_system(make_plan(request, backend="docker", seed=1)).image
 

@@ -4,29 +4,35 @@
 harness itself failed. commands.py finds the commands; `check` is started without it, because to
 import typer takes as long as checking a million operations, and `test` is refused without it where
 that can be seen at once.
+
+Ctrl-C while modules load: one line, and exit code 130.
+
+An import that is interrupted may turn the KeyboardInterrupt into anything (an extension module
+raises ImportError, a plug-in catches all), and nothing is there yet that would have to be put in
+order. So as long as ``quiet_exit`` is entered the process ends in the signal's handler. It stands
+before every other import, and imports next to nothing.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 
 from shalott.core.errors import HarnessError, ShalottError, UsageError
-from shalott.harness.cli.interrupts import (
-    EXIT_INTERRUPTED,
-    SENTENCE,
-    interrupted,
-    on_interrupt,
-    quiet_exit,
-)
 
 EXIT_BAD_ARGUMENTS = 254
 EXIT_HARNESS_FAILED = 255
+EXIT_INTERRUPTED = 130
+SENTENCE = "interrupted before the run began"
+_last_words: list[Callable[[str], None]] = []
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command's entry point."""
     # numpy's linear algebra, which nothing here uses, starts a thread a core that spins for 0.1 s.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(run_command(sys.argv[1:] if arguments is None else arguments))
@@ -37,7 +43,7 @@ def run_command(arguments: Sequence[str]) -> int:
     try:
         if arguments[:1] == ["check"]:
             with quiet_exit():
-                from shalott.harness.cli.check import run_check
+                from shalott.harness.cli.checking import run_check
 
             return run_check(arguments[1:])
         if arguments[:1] == ["--version"]:
@@ -68,7 +74,7 @@ def _run_test(arguments: Sequence[str]) -> int:
     junit = None
     if any(word.startswith("--junit") for word in arguments):
         with quiet_exit():
-            from shalott.harness.run.refused_junit import RefusedJunit, path_named
+            from shalott.harness.run.junit_file import RefusedJunit, path_named
 
             path = path_named(arguments)
             junit = RefusedJunit(path, arguments) if path is not None else None
@@ -105,6 +111,40 @@ def _nothing(sentence: str) -> None:
 def _complain(sentence: str, code: int) -> int:
     sys.stderr.write(f"shalott: {sentence}\n")
     return code
+
+
+def on_interrupt(say: Callable[[str], None]) -> None:
+    """Have ``say`` called with the sentence before such an exit, in place of what was before."""
+    _last_words[:] = [say]
+
+
+def interrupted() -> None:
+    """Calls what ``on_interrupt`` was given; if that fails, the exit goes on nevertheless."""
+    for say in _last_words:
+        try:
+            say(SENTENCE)
+        except (OSError, ShalottError):  # a full disk, a directory that is gone
+            return
+
+
+@contextmanager
+def quiet_exit() -> Iterator[None]:
+    """While it lasts, SIGINT ends the process in one line. Only in the main thread; elsewhere
+    nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, _exit)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    interrupted()
+    os.write(2, f"shalott: {SENTENCE}\n".encode())
+    os._exit(EXIT_INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from shalott.harness.matrix.night import MatrixRequest, merge_shards, run_matrix
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Register it."""
     app.command()(with_options(matrix))
 
 

@@ -19,7 +19,6 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def run() -> None:
-    """The program."""
     parent, lock, words = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
     fcntl.flock(os.open(lock, os.O_RDWR), fcntl.LOCK_SH)  # for as long as this process lives
     if sys.platform == "linux":

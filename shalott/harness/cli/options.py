@@ -1,7 +1,7 @@
 """A command's options, out of the frozen dataclasses that it takes (core/command_options.py).
 
 Typer reads a function's signature, so ``with_options`` gives a command that takes structs one with
-a parameter for each field. Besides, parameters of records are flags (harness/cli/record_flags.py):
+a parameter for each field. Besides, parameters of records are flags (harness/cli/test.py):
 what was typed of these is handed on as ``given``, by the flag's name, in the struct that has a
 field of that name; the struct of the record that the plan uses takes it (core/parameters.py).
 """
@@ -183,7 +183,6 @@ def _built(struct: type, prefix: str, typed: Typed, given: Typed) -> object:
 
 
 def _shared(name: str, shared: SharedFlag) -> inspect.Parameter:
-    """The option of records' parameters."""
     flag = shared.flag
     is_switch = flag.kind == "flag"
     words = f"--{flag.name}/--no-{flag.name}" if is_switch else f"--{flag.name}"

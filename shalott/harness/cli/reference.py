@@ -50,11 +50,10 @@ from shalott.core.plan import (
     Trigger,
     WorkloadPlan,
 )
-from shalott.harness.cli.check import DESCRIPTION, OPTIONS
+from shalott.harness.cli.checking import DESCRIPTION, OPTIONS
 from shalott.harness.cli.commands import make_app
 from shalott.harness.cli.ctl import VERBS
-from shalott.harness.cli.interrupts import EXIT_INTERRUPTED
-from shalott.harness.cli.main import EXIT_BAD_ARGUMENTS, EXIT_HARNESS_FAILED
+from shalott.harness.cli.main import EXIT_BAD_ARGUMENTS, EXIT_HARNESS_FAILED, EXIT_INTERRUPTED
 from shalott.harness.cli.markdown import (
     code,
     columns_text,

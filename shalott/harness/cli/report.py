@@ -17,8 +17,7 @@ from shalott.spark_analysis.store_stream import follow_store
 
 _SPARK = "Spark"
 EngineOption = Annotated[
-    str,
-    typer.Option(help="auto, local (no Java), spark, or sql: Spark without our kernels."),
+    str, typer.Option(help="auto, local (no Java), spark, or sql: Spark without our kernels.")
 ]
 MasterOption = Annotated[
     str, typer.Option(help="Where Spark runs: spark://host:7077, yarn.", rich_help_panel=_SPARK)
@@ -31,13 +30,11 @@ PackagesOption = Annotated[
     str, typer.Option(help="Maven coordinates, as spark-submit's.", rich_help_panel=_SPARK)
 ]
 FollowOption = Annotated[
-    bool,
-    typer.Option("--follow", help="Go on as runs come, until Ctrl-C.", rich_help_panel=_SPARK),
+    bool, typer.Option("--follow", help="Go on as runs come, until Ctrl-C.", rich_help_panel=_SPARK)
 ]
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Register it."""
     app.command()(report)
 
 

@@ -15,7 +15,6 @@ PORT_MAX = 65535
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Register it."""
     app.command()(serve)
 
 

@@ -1,4 +1,10 @@
-"""``shalott test`` and ``shalott analyze``: runs, and the verdict on stored ones."""
+"""``shalott test`` and ``shalott analyze``: runs, and the verdict on stored ones.
+
+Flags that the command line takes from the records behind the doors.
+
+Each parameter of every workload and system that is here is a flag of ``shalott test``; two records
+whose parameters have one name share the flag.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +13,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
+from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.command_options import Option
-from shalott.harness.cli.options import LoadField, LoadOption, StoreField, StoreOption, with_options
-from shalott.harness.cli.record_flags import shared_flags
+from shalott.core.parameters import flags_of
+from shalott.harness.cli.options import (
+    LoadField,
+    LoadOption,
+    SharedFlag,
+    StoreField,
+    StoreOption,
+    with_options,
+)
 from shalott.harness.run.planning import nemesis_help
 from shalott.harness.run.request import RUN, STORE, Request, read_tags
 from shalott.harness.run.session import analyze as analyze_run
 from shalott.harness.run.session import run_request, run_stored_plan
+from shalott.workloads.record import WORKLOADS
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Register them."""
     helps = {"nemesis": nemesis_help()}
     app.command("test")(with_options(test, shared_flags(), helps))
     app.command()(analyze)
@@ -67,3 +82,18 @@ def analyze(
 ) -> None:
     """Judge a stored run again: the latest, or the one that is named."""
     raise typer.Exit(analyze_run(run, store))
+
+
+def shared_flags(*, workloads: bool = True) -> tuple[SharedFlag, ...]:
+    """Every parameter's, in the order of the records; or of systems alone."""
+    found: dict[str, SharedFlag] = {}
+    structs: list[tuple[str, type[msgspec.Struct]]] = []
+    if workloads:
+        structs = [(record.name, record.parameters) for record in WORKLOADS.records()]
+    structs += [(record.name, record.parameters) for record in SYSTEMS.records()]
+    for owner, struct in structs:
+        for flag in flags_of(struct):
+            known = found.get(flag.name)
+            owners = (*known.owners, owner) if known is not None else (owner,)
+            found[flag.name] = SharedFlag(known.flag if known is not None else flag, owners)
+    return tuple(found.values())

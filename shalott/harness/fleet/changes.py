@@ -38,8 +38,6 @@ _SETTINGS = ("parameters", "bugs", "nodes", "concurrency", "rate_asked_hz", "tim
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A run in its night and cell."""
-
     fact: Fact
     matrix: str
     night: str

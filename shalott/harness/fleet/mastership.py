@@ -115,7 +115,6 @@ def in_force(faults: Sequence[Row], begin_ns: int, end_ns: int) -> tuple[str, ..
 
 
 def outages_of(sample: Sequence[Fact], rows: Mapping[str, Sequence[Row]], at_most: int) -> Outages:
-    """``rows``: of each run. Of each run its worst queue."""
     found = [row for fact in sample if (row := _outage(fact, rows.get(fact.run, ())))]
     found.sort(key=lambda row: (-row.gap_ns, row.run))
     return Outages(rows=listed(found, at_most), measured=len(found), runs=len(sample))

@@ -10,7 +10,14 @@ import pyarrow.compute as pc
 
 from shalott.core.errors import UsageError
 from shalott.harness.fleet.changes import changes_of
-from shalott.harness.fleet.index_page import Leads, Source, render_page
+from shalott.harness.fleet.index_page import (
+    Leads,
+    Source,
+    cell_rows,
+    days_of,
+    losses_of,
+    render_page,
+)
 from shalott.harness.fleet.mastership import duals_of, outages_of, recoveries_of
 from shalott.harness.fleet.page_data import (
     LINKS,
@@ -22,7 +29,6 @@ from shalott.harness.fleet.page_data import (
     share,
 )
 from shalott.harness.fleet.run_facts import Fact, Facts, gather
-from shalott.harness.fleet.verdict_tables import cell_rows, days_of, losses_of
 from shalott.harness.run.atomic_file import write_atomically
 from shalott.harness.store.columns import RUNS_SCHEMA, Row
 from shalott.harness.store.run_files import PLAN

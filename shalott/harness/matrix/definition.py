@@ -106,8 +106,6 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole file."""
-
     name: str
     night: Night = Night()
     machine: Machine = Machine()

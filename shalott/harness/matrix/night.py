@@ -22,8 +22,11 @@ from shalott.harness.matrix.definition import Matrix, read_matrix
 from shalott.harness.matrix.night_files import (
     NightView,
     chosen_cells,
+    delete_runs,
+    keep_verdict_only,
     nights_before,
     notify,
+    retain,
     summary_of,
     write_files,
 )
@@ -40,7 +43,6 @@ from shalott.harness.matrix.night_journal import (
 )
 from shalott.harness.matrix.night_runs import NightRunner, capacity_of, due_once, in_order
 from shalott.harness.matrix.night_summary import NightSummary, summary_lines
-from shalott.harness.matrix.retention import delete_runs, keep_verdict_only, retain
 from shalott.harness.matrix.run_outcomes import FAILED, Outcome
 from shalott.harness.run.provenance import source_of_project
 from shalott.harness.store.columns import RUN
@@ -159,7 +161,6 @@ class _Files:
         self._total = len(view.due) * view.head.repeat
 
     def after(self, outcome: Outcome, cell: Cell) -> None:
-        """A run ended."""
         ended = sum(not one.is_again for one in self._journal.outcomes)
         kinds = cell.surprises(outcome.verdict, outcome.kinds)
         word = outcome.verdict if outcome.verdict == FAILED or not kinds else ", ".join(kinds)
@@ -171,7 +172,6 @@ class _Files:
             self.write(self._journal.spent_s)
 
     def write(self, spent_s: float) -> NightSummary:
-        """Everything that there is to say by now."""
         summary = summary_of(self._view, [self._journal], spent_s)
         write_files(
             self._journal.directory,

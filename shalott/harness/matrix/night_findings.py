@@ -126,10 +126,7 @@ def _finding(
 
 
 def _gone(
-    cell: Cell,
-    shown: Mapping[str, object],
-    own: Sequence[Outcome],
-    nights: Sequence[CellNight],
+    cell: Cell, shown: Mapping[str, object], own: Sequence[Outcome], nights: Sequence[CellNight]
 ) -> list[Finding]:
     """What the last night showed and tonight does not."""
     if not nights or not own:

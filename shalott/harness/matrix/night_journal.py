@@ -68,8 +68,6 @@ class _AnyLine(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Journal:
-    """An open night."""
-
     directory: Path
     head: NightHead
     outcomes: list[Outcome] = field(default_factory=list)
@@ -84,7 +82,6 @@ class Journal:
         self.outcomes.append(outcome)
 
     def end(self, why: str, spent_s: float) -> None:
-        """The night is over."""
         self._append(Over(why=why, spent_s=round(spent_s, 3)))
         self.is_over, self.why = True, why
 

@@ -49,8 +49,6 @@ ANY = 10**6
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A run that is due."""
-
     cell: Cell
     seed: int
     turn: str = FIRST

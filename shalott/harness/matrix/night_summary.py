@@ -152,7 +152,6 @@ def exit_code(findings: Sequence[Finding], fail_on: Sequence[str]) -> int:
 
 
 def summary_lines(summary: NightSummary) -> Iterator[str]:
-    """The summary as lines for people."""
     counts = ", ".join(f"{number:,} {word}" for word, number in summary.verdicts.items())
     shards = ""
     if summary.of_shards > 1:

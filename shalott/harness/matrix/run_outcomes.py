@@ -44,7 +44,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def outcome_of(row: Row, *, cell: str, seed: int, turn: str) -> Outcome:
-    """Of a run that has a row."""
     verdict, kinds = verdict_of(row)
     failures = row.get("harness_failures") or ()
     headline = f"The harness failed: {failures[0]}" if failures else row.get("headline") or ""

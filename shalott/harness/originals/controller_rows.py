@@ -162,7 +162,7 @@ CONTROLLER_ROWS: tuple[Row, ...] = (
         ),
         faults=(fault(1, "kill", "master", 1000, 15_000),),
         shows=Shows(
-            lines=Lines(pattern=r"the topic log not exist|topic\[log\] not exist", least=20),
+            lines=Lines(pattern=r"the topic log not exist|topic\[log\] not exist", least=20)
         ),
         run_on="5.3.3",
         control_told=EVERYWHERE,
@@ -273,10 +273,7 @@ CONTROLLER_ROWS: tuple[Row, ...] = (
             rate_hz=20,
             max_rto_ms=35_000,
         ),
-        faults=(
-            fault(1, "kill", "controller", 6000, 50_000),
-            fault(2, "kill", "n1", 6000, 50_000),
-        ),
+        faults=(fault(1, "kill", "controller", 6000, 50_000), fault(2, "kill", "n1", 6000, 50_000)),
         shows=Shows(anomalies=("unavailable",)),
         run_on="5.0.0",
         control_on="5.1.0",
@@ -325,8 +322,7 @@ CONTROLLER_ROWS: tuple[Row, ...] = (
         ),
         faults=_NO_ELECTION,
         shows=Shows(
-            anomalies=("stuck",),
-            with_line=Lines(pattern=r"newMasterEpoch:1, startOffset:[1-9]"),
+            anomalies=("stuck",), with_line=Lines(pattern=r"newMasterEpoch:1, startOffset:[1-9]")
         ),
         run_on="5.5.0",
         why="The node of the only controller is killed with the master, and both come back. No "

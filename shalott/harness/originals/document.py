@@ -5,18 +5,22 @@ Nothing in it is written by hand: ``shalott bugs --original --document`` writes 
 
 from __future__ import annotations
 
+import difflib
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from shalott.core.errors import StoreError
+from shalott.broker.known_bugs import known_bug
+from shalott.core.errors import StoreError, UsageError
 from shalott.core.plan import FaultAction, Plan, dump_plan
+from shalott.harness.originals.controller_rows import CONTROLLER_ROWS
 from shalott.harness.originals.evidence import KeptLooks, Look, minutes_to_first, tally
-from shalott.harness.originals.ladder import LADDER, find_row, links_of, title_of
+from shalott.harness.originals.replication_rows import REPLICATION_ROWS
 from shalott.harness.originals.row import RELEASES, Row
 from shalott.harness.originals.running import plan_of
+from shalott.harness.originals.undecided_rows import UNDECIDED_ROWS
 from shalott.harness.run.atomic_file import write_atomically
 
 DOCUMENT = "evidence/originals.md"
@@ -59,7 +63,6 @@ with `shalott test --plan docs/plans/originals/kb-rkt-17.json`.
 
 
 def render(kept: Looks) -> str:
-    """The document."""
     decided = [row for row in LADDER if is_decided(row, kept)]
     found = [row for row in decided if _found(row, kept)]
     lines = [
@@ -287,3 +290,36 @@ def _spread(looks: Sequence[Look], name: str, unit: float) -> str:
     values = sorted(look.counts.get(name, 0) / unit for look in looks)
     shown = (values[0], statistics.median(values), values[-1])
     return " / ".join(f"{value:.1f}" if unit > 1 else f"{value:.0f}" for value in shown)
+
+
+def _family(row_id: str) -> str:
+    return row_id.rpartition("-")[0] if row_id.startswith("KB") else row_id[0]
+
+
+LADDER: tuple[Row, ...] = tuple(
+    sorted(
+        (*REPLICATION_ROWS, *CONTROLLER_ROWS, *UNDECIDED_ROWS),
+        key=lambda row: (("KB-RKT", "KB-DL", "M", "W").index(_family(row.id)), row.id),
+    )
+)
+
+
+def title_of(row: Row) -> str:
+    """The row's own, or the catalogue's."""
+    return row.title or known_bug(row.id).title
+
+
+def links_of(row: Row) -> tuple[str, ...]:
+    if row.links or row.title:
+        return row.links
+    return known_bug(row.id).links
+
+
+def find_row(row_id: str) -> Row:
+    """Raises UsageError, naming near ones or all."""
+    by_id = {row.id: row for row in LADDER}
+    if row_id.upper() in by_id:
+        return by_id[row_id.upper()]
+    near = difflib.get_close_matches(row_id.upper(), by_id, n=3, cutoff=0.7)
+    advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(by_id)}"
+    raise UsageError(f"the ladder has no {row_id}: {advice}")

@@ -17,11 +17,10 @@ from typing import Literal
 import msgspec
 
 from shalott.checkers.checker import Anomaly, Result
-from shalott.checkers.logs.fresh_reads import FreshReads
+from shalott.checkers.logs.log_order import FreshReads
 from shalott.core.errors import StoreError
 from shalott.harness.originals.row import Lines, Row
-from shalott.harness.report.results import RunResults
-from shalott.harness.report.violations import classes, violations
+from shalott.harness.report.results import RunResults, classes, violations
 from shalott.harness.run.atomic_file import write_atomically
 from shalott.harness.run.store import RunDirectory
 

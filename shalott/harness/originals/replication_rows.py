@@ -24,11 +24,7 @@ REPLICATION_ROWS: tuple[Row, ...] = (
         read_in="store/ha/DefaultHAConnection.java, processReadEvent: no report is looked at; 4.9.3"
         " to 4.9.8 (store/ha/HAConnection.java) close the connection at a second one beyond the "
         "master's end, and believe the first",
-        setup=Setup(
-            replication="master-slave",
-            profile="safe",
-            time_limit_ms=25_000,
-        ),
+        setup=Setup(replication="master-slave", profile="safe", time_limit_ms=25_000),
         faults=(
             fault(1, "stray-report", "n1", 4000, 15_000),
             fault(2, "partition-one", "n1", 6000, 12_000),
@@ -57,10 +53,7 @@ REPLICATION_ROWS: tuple[Row, ...] = (
         control_policy={"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2},
         why="The master is cut off from its slaves, goes on acknowledging, and dies; an operator "
         "promotes a slave.",
-        ours=Ours(
-            system="master-slave",
-            closed={"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2},
-        ),
+        ours=Ours(system="master-slave", closed={"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2}),
     ),
     Row(
         id="KB-RKT-03",
@@ -105,11 +98,7 @@ REPLICATION_ROWS: tuple[Row, ...] = (
         why="Both slaves get a new disk while the log has several files, and follow again, which "
         "takes them half a minute, and know the topics again a minute after that. Then one of "
         "them takes the master's place.",
-        ours=Ours(
-            system="master-slave",
-            bug="KB-RKT-04",
-            anomalies=("lost-write", "lost-on-node"),
-        ),
+        ours=Ours(system="master-slave", bug="KB-RKT-04", anomalies=("lost-write", "lost-on-node")),
     ),
     Row(
         id="M-MS-TOPIC",
@@ -128,7 +117,7 @@ REPLICATION_ROWS: tuple[Row, ...] = (
         ),
         faults=(fault(1, "failover", "n1", 1000, 12_000),),
         shows=Shows(
-            lines=Lines(pattern=r"the topic log not exist|topic\[log\] not exist", least=20),
+            lines=Lines(pattern=r"the topic log not exist|topic\[log\] not exist", least=20)
         ),
         run_on="5.3.3",
         control_told=EVERYWHERE,
@@ -151,7 +140,7 @@ REPLICATION_ROWS: tuple[Row, ...] = (
         ),
         faults=(fault(1, "power-all", "all", 8000, 1000, nodes=("n1", "n2", "n3")),),
         shows=Shows(
-            lines=Lines(pattern=r"the topic log not exist|topic\[log\] not exist", least=20),
+            lines=Lines(pattern=r"the topic log not exist|topic\[log\] not exist", least=20)
         ),
         run_on="5.3.3",
         why="All nodes lose their power at once, under synchronous flushing and replication: the "
@@ -192,10 +181,7 @@ REPLICATION_ROWS: tuple[Row, ...] = (
             power_loss="drop",
             policy={"brokerRole": "SYNC_MASTER", **LATE},
         ),
-        faults=(
-            fault(1, "power", "n1", 10_000, 500),
-            fault(2, "failover", "n1", 28_000, 4000),
-        ),
+        faults=(fault(1, "power", "n1", 10_000, 500), fault(2, "failover", "n1", 28_000, 4000)),
         shows=Shows(
             anomalies=("lost-write",),
             with_line=Lines(pattern=r"slave fall behind master -\d+bytes"),
@@ -205,11 +191,7 @@ REPLICATION_ROWS: tuple[Row, ...] = (
         "and goes on answering SEND_OK, as they have reported more than that; they have none of "
         "it, and one of them is promoted. (A loss counts if the master's own log tells that its "
         "slaves are ahead: a run lost 3 messages since the heir was not the one that had them.)",
-        ours=Ours(
-            system="master-slave",
-            bug="KB-RKT-06",
-            policy=dict.fromkeys(LATE),
-        ),
+        ours=Ours(system="master-slave", bug="KB-RKT-06", policy=dict.fromkeys(LATE)),
     ),
     Row(
         id="KB-RKT-D",
@@ -278,7 +260,7 @@ REPLICATION_ROWS: tuple[Row, ...] = (
         ),
         faults=(fault(1, "kill", "master", 1000, 18_000),),
         shows=Shows(
-            lines=Lines(pattern=r"the topic log not exist|topic\[log\] not exist", least=20),
+            lines=Lines(pattern=r"the topic log not exist|topic\[log\] not exist", least=20)
         ),
         run_on="5.3.3",
         control_told=EVERYWHERE,
@@ -327,8 +309,7 @@ REPLICATION_ROWS: tuple[Row, ...] = (
             *(fault(number, "pause", "n3", 4000 + 6000 * number, 2500) for number in range(2, 7)),
         ),
         shows=Shows(
-            anomalies=("stuck",),
-            lines=Lines(pattern="REPEATED_PUSH|repeated push", least=20),
+            anomalies=("stuck",), lines=Lines(pattern="REPEATED_PUSH|repeated push", least=20)
         ),
         run_on="5.3.3",
         why="A follower stands still for longer than a push may take, again and again.",

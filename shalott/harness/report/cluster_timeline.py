@@ -57,8 +57,6 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Everything that happened around the clients."""
-
     begin_ns: int  # of the load, from which on it is drawn
     end_ns: int
     faults: tuple[Fault, ...]
@@ -72,7 +70,6 @@ class Timeline:
 
 
 def read_timeline(history: History, nodes: Sequence[str], observe_interval_ms: int) -> Timeline:
-    """Extract the timeline of one run."""
     around = read_surroundings(history)
     end_ns = max(1, around.end_ns)
     downtime = [*_fault_downtime(around.faults), *_own_downtime(history.events, end_ns)]

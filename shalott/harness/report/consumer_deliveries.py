@@ -66,7 +66,6 @@ class Deliveries:
 
 
 def deliveries_of(rows: Rows) -> Deliveries:
-    """The deliveries of a run, settled."""
     row = rows.of("deliver")
     row = row[rows.has_value[row]]
     return _of_group(rows, row) if rows.kind == "group" else _of_consume(rows, row)

@@ -110,10 +110,7 @@ def wait_pictures(passages: Passages, end_ns: int) -> list[WaitPicture]:
     """To the first delivery and until consumed; what was delayed on purpose is left out."""
     return [
         _picture(passages, times, title, end_ns)
-        for times, title in (
-            (passages.first_ns, "to delivery"),
-            (passages.done_ns, "to consumed"),
-        )
+        for times, title in ((passages.first_ns, "to delivery"), (passages.done_ns, "to consumed"))
     ]
 
 
@@ -192,7 +189,6 @@ class Passages:
 
 
 def passages_of(rows: Rows, found: Deliveries) -> Passages:
-    """All of a run."""
     lane, sent, delayed = _sent_to_groups(rows) if rows.kind == "group" else _sent_to_queues(rows)
     accepted = ~rows.names_equal("type", "fail")[sent]
     lane, sent, delayed = lane.take(np.flatnonzero(accepted)), sent[accepted], delayed[accepted]

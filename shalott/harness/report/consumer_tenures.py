@@ -43,7 +43,6 @@ class Placed:
 
 
 def tenures_of(rows: Rows, end_ns: int) -> list[Tenure]:
-    """All tenures, by block, begin and index."""
     own = rows.of("assignment" if rows.kind == "group" else "consumer")
     found = [_tenure(rows.kind, row, end_ns) for row in rows.table.take(own).to_pylist()]
     return sorted(found, key=lambda one: (one.block, one.begin_ns, one.index))

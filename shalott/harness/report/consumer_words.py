@@ -200,10 +200,7 @@ _GROUP_KINDS: Words = {
         "1 message is twice among the dead letters",
         "{n} messages are twice among the dead letters",
     ),
-    "delayed-lost": (
-        "1 delayed message was lost",
-        "{n} delayed messages were lost",
-    ),
+    "delayed-lost": ("1 delayed message was lost", "{n} delayed messages were lost"),
     "delayed-early": (
         "1 delayed message came before its time",
         "{n} delayed messages came before their time",

@@ -53,7 +53,6 @@ def time_ticks(end_ms: float, begin_ms: float = 0, count: int = 9) -> list[Tick]
 
 
 def seconds_label(at_ms: float) -> str:
-    """A time on the x axis."""
     if at_ms < 120_000:
         return f"{at_ms / 1000:g} s"
     minutes, rest = divmod(at_ms / 1000, 60)
@@ -216,8 +215,6 @@ class RatePanel:
 
 
 class VerdictCounts(Protocol):
-    """Of runs, by verdict."""
-
     @property
     def valid(self) -> int: ...
     @property

@@ -38,7 +38,6 @@ def render_refusal(command: str, started_wall_ns: int, sentence: str = NOT_ENDED
 
 
 def combine(documents: Iterable[bytes]) -> bytes:
-    """One document with the suites of all."""
     return render_suites([suite for text in documents for suite in ElementTree.fromstring(text)])
 
 

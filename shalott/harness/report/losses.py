@@ -103,8 +103,6 @@ class LossAccountStep:
 
 @dataclass(frozen=True, slots=True)
 class LossAccount:
-    """The story of one run of losses."""
-
     title: str
     cause: str
     span: tuple[float, float]
@@ -182,7 +180,6 @@ def _when(step: LossStep) -> str:
 
 
 def loss_tables(results: Sequence[Result]) -> list[LossTable]:
-    """What was lost, table by table; none if nothing was lost."""
     loss = loss_of(results)
     if not loss:
         return []

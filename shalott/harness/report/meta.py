@@ -72,8 +72,6 @@ class StoryResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """Known to the harness alone."""
-
     command: str  # repeats the run
     started_wall_ns: int  # by the true clock, also of a simulation
     virtual_started_ns: int | None = None  # what a simulation's own clock showed then

@@ -52,7 +52,6 @@ class Clients:
         return np.asarray(np.maximum(self.end_ns - self.invoke_ns, 1), dtype=np.int64)
 
     def only(self, names: Sequence[str]) -> Clients:
-        """Those whose f is one of ``names``."""
         kept = tuple(name for name in self.names if name in names)
         place = np.array([kept.index(n) if n in kept else -1 for n in self.names], dtype=np.int64)
         f = place[self.f] if len(self.f) else self.f
@@ -69,8 +68,6 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Operations a second per bucket: ``per_second[f][outcome]``."""
-
     names: tuple[str, ...]
     width_ms: int
     per_second: tuple[dict[str, Floats], ...]
@@ -89,7 +86,6 @@ class Latencies:
 
 
 def read_clients(history: History) -> Clients:
-    """The clients' operations."""
     ops = client_operations(history)
     outcome = np.full(len(ops), OUTCOMES.index("info"), dtype=np.int64)
     outcome[ops.type.equal("ok")] = OUTCOMES.index("ok")
@@ -134,7 +130,6 @@ def rates(clients: Clients, end_ns: int) -> Rates:
 
 
 def latencies(clients: Clients, end_ns: int) -> Latencies:
-    """Latency against the time of completion."""
     done = clients.completed
     latency = clients.latency_ns[done].astype(np.float64)
     at_ms = clients.end_ns[done] / 1e6

@@ -253,7 +253,6 @@ def weight(result: Result, kind: str) -> bool | str:
 
 
 def _sentences(result: Result, kind_words: Mapping[str, tuple[str, str]]) -> list[tuple[str, str]]:
-    """(kind, sentence) for each kind of anomaly."""
     kinds: dict[str, list[str]] = {}
     for anomaly in result.anomalies:
         kinds.setdefault(anomaly.kind, []).append(anomaly.summary)

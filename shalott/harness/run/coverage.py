@@ -28,7 +28,6 @@ _DETAILED = ("promoted", "sync_done", "wiped", "loss_window")
 
 
 def sometimes(history: History) -> dict[str, int]:
-    """How often each event happened, by name; what never did is left out."""
     counts: Counter[str] = Counter()
     _count_events(history, counts)
     _count_masters(history, counts)

@@ -95,8 +95,6 @@ class DeathWatch:
 
 @dataclass
 class Observer:
-    """Asks nodes what they believe."""
-
     world: World
     record: Recorder
     interval_ms: int

@@ -16,21 +16,10 @@ from pathlib import Path
 import msgspec
 
 from shalott.cluster.ssh.inventory import SshFlags
-from shalott.cluster.systems.record import (
-    SYSTEMS,
-    TOGETHER,
-    Services,
-    SystemRecord,
-)
+from shalott.cluster.systems.record import SYSTEMS, TOGETHER, Services, SystemRecord
 from shalott.core.doors import loaded_modules
 from shalott.core.errors import UsageError
-from shalott.core.parameters import (
-    Flag,
-    flags_of,
-    parse_duration_ms,
-    parse_parameters,
-    to_plan,
-)
+from shalott.core.parameters import Flag, flags_of, parse_duration_ms, parse_parameters, to_plan
 from shalott.core.plan import (
     ClusterPlan,
     FaultAction,

@@ -81,8 +81,6 @@ def _git(root: Path, *words: str) -> str:
 
 @dataclass
 class Provenance:
-    """Gathers the facts of one run."""
-
     plan: Plan
     source: Source = field(default_factory=source_of_project)  # as it is when the run begins
     nodes: dict[str, str] = field(default_factory=dict)  # fields of Tested by name
@@ -103,7 +101,6 @@ class Provenance:
         }
 
     def tested(self) -> Tested:
-        """All that is known by now."""
         if self.plan.cluster.backend == "docker":
             unknown = dict.fromkeys(("engine", *IMAGE_FACTS), NOT_STARTED)
         else:

@@ -96,16 +96,14 @@ class Request:
     ssh_lease: Annotated[
         str,
         Option(
-            "When a silent harness's hosts undo all.",
-            panel=HOSTS_PANEL,
-            after="leave_db_running",
+            "When a silent harness's hosts undo all.", panel=HOSTS_PANEL, after="leave_db_running"
         ),
     ] = "20"
     power_loss: Annotated[
         str, Option("What becomes of unsynced data: torn, drop, keep.", panel=FAULTS_PANEL)
     ] = ""
     given: Mapping[str, str | bool] = field(default_factory=dict)
-    scenario: Annotated[  # harness/stories
+    scenario: Annotated[  # harness/run/startup_race.py
         str,
         Option(
             "A story to bring about, and to tell: startup-race.", panel=RUN, after="min_rate_share"

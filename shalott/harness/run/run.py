@@ -29,11 +29,11 @@ from shalott.harness.report.meta import ReportMeta, Tested
 from shalott.harness.report.meta import StoryResult as ToldStory
 from shalott.harness.run.provenance import Provenance
 from shalott.harness.run.stage import Stage
+from shalott.harness.run.startup_race import story_as_text as told_as_text
 from shalott.harness.run.store import JUNIT, STORY_JSON, STORY_TEXT, RunDirectory
+from shalott.harness.run.story import Story, read_material
 from shalott.harness.run.verdict import judge, save_verdict
 from shalott.harness.run.world import World
-from shalott.harness.stories.catalogue import story_as_text as told_as_text
-from shalott.harness.stories.story import Story, read_material
 from shalott.workloads.record import WORKLOADS
 
 log = logging.getLogger("shalott.run")
@@ -284,13 +284,8 @@ def _tell(
 
 
 def _conclude(
-    history: History,
-    stage: Stage,
-    directory: RunDirectory,
-    meta: ReportMeta,
-    trouble: Trouble,
+    history: History, stage: Stage, directory: RunDirectory, meta: ReportMeta, trouble: Trouble
 ) -> Outcome:
-    """Check, report, store."""
     verdict = judge(stage.plan, history)
     notes = (*trouble.notes, *stage.notes, *(f"The harness failed: {f}" for f in trouble.failures))
     meta = msgspec.structs.replace(meta, notes=notes, failures=tuple(trouble.failures))

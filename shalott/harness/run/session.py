@@ -34,12 +34,12 @@ from shalott.harness.run.request import Request
 from shalott.harness.run.run import Outcome, RunContext, real_clock, run
 from shalott.harness.run.simulate import run_stored
 from shalott.harness.run.stage import Stage
-from shalott.harness.run.store import REPORT, RESULTS, TAGS, RunDirectory, Store
+from shalott.harness.run.startup_race import find_story
+from shalott.harness.run.store import JUNIT, REPORT, RESULTS, TAGS, RunDirectory, Store
 from shalott.harness.run.terminal import tell_outcome, tell_verdict, watch_plainly, watch_terminal
 from shalott.harness.run.verdict import judge, save_verdict
 from shalott.harness.run.world import World, build_world
 from shalott.harness.store.runs_table import note_runs
-from shalott.harness.stories.catalogue import find_story
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -180,7 +180,7 @@ def run_once(
     finally:
         if began is not None:
             note_in_table(store_root, began)
-    file.end(directory)
+    file.end(directory.path / JUNIT)
     return code
 
 

@@ -3,6 +3,20 @@
 Each part is a phase, recorded in the history with its beginning and end, so that checkers and
 readers know what was going on when. Everything here may be cancelled at any moment; what must
 happen nevertheless is in harness/run/run.py.
+
+The drain's end: what clients that are gone still hold is no loss.
+
+A broker that does not read a connection, as RabbitMQ during an alarm, can't hear that its client
+hung up: it keeps the messages that it sent there until the alarm is over, or until a heartbeat
+fails. Queues say that they are empty meanwhile. So a drain that leaves such messages waits for
+them, and is made again when they have come back.
+
+The interpreter: workers ask the generator what to do, do it when it is due, and tell how it went.
+
+After jepsen.generator.interpreter, but pulled instead of pushed: no scheduler stands between the
+generator and the workers, and no task is made for an operation. A worker that is free takes the
+next operation and waits until it is due; the rate is the generator's and is shared by all.
+Everything runs on one event loop, so the generator, a pure value in one cell, needs no lock.
 """
 
 from __future__ import annotations
@@ -11,23 +25,56 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
-from shalott.cluster.system import MendsPartitions, RecordsReplicas, members_of
+from shalott.cluster.system import MendsPartitions, RecordsReplicas, TellsHeld, members_of
 from shalott.core.client import Client
 from shalott.core.errors import BootFailed, ClientError, Definite, Unreachable
-from shalott.core.generator import Generator
+from shalott.core.generator import Answer, Completed, Context, Generator, Pending
+from shalott.core.history import Recorder
 from shalott.core.json_value import Json
 from shalott.core.op import NEMESIS, Completion, Invocation
 from shalott.core.plan import Plan
 from shalott.core.recording import RunRecorder
-from shalott.core.worker import describe
-from shalott.harness.run import draining
-from shalott.harness.run.interpreter import Interpreter
+from shalott.core.worker import ClientFactory, Worker, describe
 from shalott.harness.run.node_watch import DeathWatch, Observer
 from shalott.harness.run.world import Nemesis, World
 from shalott.workloads.record import Workload
+
+# Clients agree on a heartbeat every 10 s. Two may be written before one fails, each after 5 to 10.
+WITHIN_S = 25.0
+PAUSE_S = 0.5
+
+
+async def came_back(world: World) -> bool:
+    """Wait until no client holds a message, WITHIN_S at most; whether some have come back."""
+    first = left = await _held(world)
+    if not first:
+        return False
+    log.info("clients that are gone hold %d messages: waiting for them", first)
+    clock = asyncio.get_running_loop().time
+    until_s = clock() + WITHIN_S
+    while left != 0 and clock() < until_s:
+        await asyncio.sleep(PAUSE_S)
+        answer = await _held(world)
+        left = left if answer is None else answer
+    return left != first
+
+
+async def _held(world: World) -> int | None:
+    """How many messages clients have, by the first node that answers; None if none does, or the
+    system does not tell."""
+    cluster, system = world.cluster, world.system
+    if not isinstance(system, TellsHeld):
+        return None
+    for node in members_of(cluster, world.system):
+        try:
+            return await system.held(cluster, node)
+        except ClientError:
+            pass
+    return None
+
 
 log = logging.getLogger("shalott.run")
 
@@ -38,8 +85,6 @@ SETUP_REFUSALS = 10  # that many may be a node's that has not heard of everythin
 
 @dataclass
 class Stage:
-    """The state of one run while it lasts; what a progress line shows."""
-
     plan: Plan
     world: World
     workload: Workload
@@ -58,7 +103,6 @@ class Stage:
         self._observer = Observer(self.world, self.record, self.plan.observe_interval_ms)
 
     async def perform(self) -> None:
-        """The whole experiment."""
         interpreter = self._interpreter()
         self._deaths.start()
         try:
@@ -130,7 +174,7 @@ class Stage:
     async def _drain(self, interpreter: Interpreter) -> None:
         """Once more, if clients that are gone held something meanwhile."""
         await interpreter.run(self._final_generator())
-        if self.workload.drains and await draining.came_back(self.world):
+        if self.workload.drains and await came_back(self.world):
             await interpreter.run(self._final_generator())
 
     @property
@@ -230,3 +274,111 @@ class Stage:
         self.record.complete(
             index, Completion(type="ok", extra={"phase": name, **found} if found else None)
         )
+
+
+class Interpreter:
+    """``concurrency`` workers, bound to the nodes in turn; they outlive a run."""
+
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        concurrency: int,
+        make_client: ClientFactory,
+        record: Recorder,
+        *,
+        op_timeout_ms: int,
+        seed: int,
+    ) -> None:
+        self._record = record
+        self._workers = [
+            Worker(
+                thread,
+                nodes[thread % len(nodes)],
+                concurrency,
+                make_client,
+                record,
+                op_timeout_ms=op_timeout_ms,
+                seed=seed,
+            )
+            for thread in range(concurrency)
+        ]
+
+    async def run(self, generator: Generator) -> Generator:
+        """Interpret ``generator`` until it is exhausted; returns what became of it."""
+        cell = _Cell(generator, self._record)
+        async with asyncio.TaskGroup() as group:
+            for worker in self._workers:
+                group.create_task(_serve(worker, cell))
+        return cell.generator
+
+    async def close(self) -> None:
+        await asyncio.gather(*(worker.close() for worker in self._workers))
+
+
+async def _serve(worker: Worker, cell: _Cell) -> None:
+    while True:
+        answer = cell.ask(worker)
+        if answer is None:
+            return
+        if isinstance(answer, Pending):
+            await cell.changed(answer.until_ns)
+            continue
+        if answer.when_lost:
+            await worker.until_lost((answer.at_ns - cell.now_ns()) / 1e9)
+        else:
+            await cell.wait_until(answer.at_ns)
+        process = worker.process
+        cell.in_flight += 1
+        try:
+            done = await worker.perform(answer.invocation, answer.due_ns)
+        finally:
+            cell.in_flight -= 1
+        now_ns, what = cell.now_ns(), answer.invocation
+        cell.tell(Completed(now_ns, process, worker.node, what, done.type, done.error))
+        backoff_s = worker.backoff_s
+        if backoff_s:
+            await asyncio.sleep(backoff_s)
+
+
+class _Cell:
+    """The generator's present value, and the workers that wait for it to change."""
+
+    def __init__(self, generator: Generator, record: Recorder) -> None:
+        self.generator = generator
+        self.in_flight = 0
+        self.now_ns = record.now_ns
+        self._change = asyncio.Event()
+        self._waiting = 0
+
+    def ask(self, worker: Worker) -> Answer:
+        now_ns, in_flight = self.now_ns(), self.in_flight
+        context = Context(now_ns, worker.process, worker.node, in_flight, worker.holds)
+        answer, self.generator = self.generator.next(context)
+        if answer is None:
+            self._wake()  # a phase may have ended for those who wait
+        return answer
+
+    def tell(self, event: Completed) -> None:
+        self.generator = self.generator.update(event)
+        self._wake()
+
+    async def changed(self, until_ns: int | None) -> None:
+        """Return when an operation has completed, or at ``until_ns``."""
+        timeout_s = None if until_ns is None else max(0, until_ns - self.now_ns()) / 1e9
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._change.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._waiting -= 1
+
+    async def wait_until(self, at_ns: int) -> None:
+        """Sleep until the run's clock shows ``at_ns``; always lets the event loop turn."""
+        await asyncio.sleep(max(0, at_ns - self.now_ns()) / 1e9)
+
+    def _wake(self) -> None:
+        if self._waiting:
+            change, self._change = self._change, asyncio.Event()
+            change.set()

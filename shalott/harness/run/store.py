@@ -56,8 +56,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """One run's files."""
-
     path: Path
 
     @property
@@ -103,7 +101,6 @@ class RunDirectory:
 
     @property
     def run(self) -> str:
-        """What its files call it: the run's name and when it began."""
         path = self.path.absolute()
         return f"{path.parent.name}/{path.name}"
 
@@ -152,8 +149,6 @@ class RunDirectory:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """All runs under one root."""
-
     root: Path
 
     def create(self, name: str) -> RunDirectory:
@@ -172,7 +167,6 @@ class Store:
         return RunDirectory(path)
 
     def begin(self, directory: RunDirectory) -> None:
-        """Make the directory; ``latest`` points to it."""
         path = directory.path
         try:
             path.mkdir(parents=True)

@@ -26,8 +26,8 @@ from shalott.core.steps import steps_told
 from shalott.harness.report.verdict_words import findings, headline, overall, summaries
 from shalott.harness.run.run import Outcome
 from shalott.harness.run.stage import Stage
+from shalott.harness.run.startup_race import story_as_text as told_as_text
 from shalott.harness.run.store import LOG, REPORT
-from shalott.harness.stories.catalogue import story_as_text as told_as_text
 
 REDRAW_S = 0.25
 PLAIN_INTERVAL_S = 5.0

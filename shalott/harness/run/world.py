@@ -1,6 +1,6 @@
 """Where a run takes place: the cluster, its system, and what makes the nemesis and the recorder.
 
-``build_world`` makes the world of real nodes; that of a simulation is harness/run/sim_world.py's.
+``build_world`` makes the world of real nodes; that of a simulation is harness/run/simulate.py's.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class World:
     ``announce`` when the nodes have been started, in worlds whose nodes others can ask.
     ``watch_stalls`` records what keeps the harness from running, in worlds where time passes.
     ``boot`` and ``teardown``: how the nodes come to run and what becomes of them, where that is not
-    the cluster's own boot and teardown (harness/search/warm_cluster.py).
+    the cluster's own boot and teardown (harness/search/real_runs.py).
     """
 
     cluster: Cluster

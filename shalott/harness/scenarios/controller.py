@@ -52,7 +52,6 @@ CONTROLLER = SHORT.but(policies=(QUICK,), queues=(2,), clients_a_node=(2,), prom
 
 
 def settings(others: Mapping[str, object]) -> tuple[Mapping[str, object], ...]:
-    """QUICK, and others."""
     return ({**QUICK, **others},)
 
 
@@ -284,10 +283,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         system="controller",
         bugs=("KB-RKT-26",),
         # The master may be on the same node; it is back too late to end the outage itself.
-        swarm=CONTROLLER.but(
-            schedule=(kill(1, "controller", 2000, 7000),),
-            gates=FAILOVER,
-        ),
+        swarm=CONTROLLER.but(schedule=(kill(1, "controller", 2000, 7000),), gates=FAILOVER),
     ),
     Scenario(
         id="KB-RKT-27",
@@ -296,10 +292,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         system="controller",
         bugs=("KB-RKT-27",),
         # The leader that missed the master is gone; its successor must look again.
-        swarm=CONTROLLER.but(
-            schedule=(kill(1, "controller", 2000, 7000),),
-            gates=FAILOVER,
-        ),
+        swarm=CONTROLLER.but(schedule=(kill(1, "controller", 2000, 7000),), gates=FAILOVER),
     ),
     Scenario(
         id="KB-RKT-29",
@@ -307,10 +300,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         seed_budget=50,
         system="controller",
         bugs=("KB-RKT-29",),
-        swarm=CONTROLLER.but(
-            schedule=(kill(1, "master", 2000, 7000),),
-            gates=FAILOVER,
-        ),
+        swarm=CONTROLLER.but(schedule=(kill(1, "master", 2000, 7000),), gates=FAILOVER),
     ),
     Scenario(
         id="KB-RKT-A",

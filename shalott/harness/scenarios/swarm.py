@@ -18,14 +18,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from shalott.cluster.system import InspectsMachines, RecordsReplicas
-from shalott.cluster.systems.record import (
-    SYSTEMS,
-    TOGETHER,
-    Drawn,
-    Search,
-    Services,
-    SystemRecord,
-)
+from shalott.cluster.systems.record import SYSTEMS, TOGETHER, Drawn, Search, Services, SystemRecord
 from shalott.core.parameters import make_parameters, to_plan
 from shalott.core.plan import (
     ClockPlan,

@@ -39,8 +39,6 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag="campaign", tag_fiel
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True, tag="seed", tag_field="line"):
-    """A run."""
-
     report: SeedReport
 
 
@@ -80,7 +78,6 @@ class Campaign:
     _file: int = -1
 
     def add(self, report: SeedReport) -> None:
-        """Remember a run."""
         self._append(Done(report=report))
         self.reports[report.seed] = report
 

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 import msgspec
 
 from shalott.core.errors import UsageError
+from shalott.harness.store.intervals import wilson
 
-Z_95 = 1.959964  # the normal distribution's 0.975 quantile
 VOID_MOST = 4  # a plan is given up when so many more runs proved nothing than did
 
 
@@ -104,13 +104,3 @@ def chance_of_at_least(rate: float, failed: int, ran: int) -> float:
         math.comb(tries, count) * rate**count * (1 - rate) ** (tries - count)
         for count in range(failed + 1)
     )
-
-
-def wilson(failed: int, ran: int, z: float = Z_95) -> tuple[float, float]:
-    """The score interval of a share; (0, 1) if nothing ran."""
-    if ran == 0:
-        return 0.0, 1.0
-    share, square = failed / ran, z * z
-    middle = (share + square / (2 * ran)) / (1 + square / ran)
-    half = z / (1 + square / ran) * math.sqrt(share * (1 - share) / ran + square / (4 * ran * ran))
-    return max(0.0, middle - half), min(1.0, middle + half)

@@ -20,7 +20,7 @@ from shalott.core.errors import StoreError
 from shalott.core.history import History
 from shalott.core.plan import Plan
 from shalott.harness.report.meta import ReportMeta
-from shalott.harness.report.violations import classes, violations
+from shalott.harness.report.results import classes, violations
 from shalott.harness.run.simulate import record_of
 from shalott.harness.run.simulation_record import SimulationRecord, save_record
 from shalott.harness.run.store import PLAN, RunDirectory
@@ -87,7 +87,6 @@ class SimulatedEvidence:
 
 
 def report_of(seed: int, outcome: SimOutcome) -> SeedReport:
-    """What to remember of a run."""
     doubts = [
         note
         for result in outcome.results
@@ -111,7 +110,6 @@ def report_of(seed: int, outcome: SimOutcome) -> SeedReport:
 
 
 def evidence_of(plan: Plan, outcome: SimOutcome, *, code: str) -> SimulatedEvidence:
-    """What to keep of a run of ``plan``."""
     found = classes(violations(outcome.results))
     return SimulatedEvidence(
         plan=outcome.plan,

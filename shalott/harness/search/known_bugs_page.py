@@ -17,7 +17,7 @@ import msgspec
 
 from shalott.broker.known_bugs import CATALOGUE, KnownBug
 from shalott.core.errors import StoreError
-from shalott.harness.report.violations import classes, violations
+from shalott.harness.report.results import classes, violations
 from shalott.harness.scenarios.catalogue import SCENARIOS, WINDOWS, scenario_of_bug
 from shalott.harness.scenarios.scenario import Scenario
 from shalott.harness.scenarios.swarm import Subject, draw_plan
@@ -146,7 +146,6 @@ def write(directory: Path, costs: Mapping[str, Cost]) -> None:
 
 
 def render(costs: Mapping[str, Cost]) -> str:
-    """The document."""
     seeds = next((cost.seeds for cost in costs.values()), "50000-50199")
     lines = [*_bug_table(costs), "", "## Loss windows", ""]
     lines += [

@@ -109,7 +109,6 @@ def plan_real(request: SearchRequest) -> RealSearch:
 
 
 def runs_of(search: RealSearch, request: SearchRequest) -> RealRuns:
-    """What runs its plans."""
     place = request.store / SEARCH / search.subject.name / AT_WORK
     return RealRuns(place=place, needs=search.needs)
 
@@ -233,7 +232,6 @@ def facts_of(
     left_out: Sequence[str],
     carried: CarriedPlans | None,
 ) -> RealSummary:
-    """Of these seeds, as far as they have been run."""
     reports = [campaign.reports[seed] for seed in seeds if seed in campaign.reports]
     again = [each for seed in seeds for each in campaign.repeats.get(seed, ())]
     every = [each for each in (*reports, *again) if each.real is not None]

@@ -20,8 +20,6 @@ AGAIN_SHARE = 0.05  # of the seeds that are run twice (FoundationDB's unseed_che
 
 
 class Repeats(Protocol):
-    """Which seeds are run again."""
-
     def add(self, report: SeedReport, worker: int | None, *, is_kept: bool) -> None:
         """A seed was run: by this worker, or by an earlier command (None)."""
         ...

@@ -39,8 +39,6 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass
 class Tally:
-    """What a progress bar shows."""
-
     wanted: int
     done: int = 0  # earlier commands' runs among them
     run_now: int = 0
@@ -82,12 +80,7 @@ class Watch(Protocol):
 
 
 def run_search(
-    search: Search,
-    request: SearchRequest,
-    runs: Runs,
-    watch: Watch,
-    *,
-    command: str,
+    search: Search, request: SearchRequest, runs: Runs, watch: Watch, *, command: str
 ) -> tuple[Summary, Path]:
     """Search; the summary, which is stored too, and the campaign's directory."""
     header = search.header
@@ -132,7 +125,6 @@ def run_search(
 
 
 def _note_in_table(store: Path, campaign: Campaign) -> None:
-    """The campaign and its findings, as rows of the store's table of runs."""
     findings = [campaign.finding(seed) for seed in campaign.reports]
     kept = [finding for finding in findings if (finding.path / PLAN).exists()]
     note_in_table(store, RunDirectory(campaign.directory), *kept)
@@ -142,11 +134,7 @@ class _SearchLoop:
     """The state of a search under way: which seeds are still to be run, and to be run again."""
 
     def __init__(
-        self,
-        search: Search,
-        request: SearchRequest,
-        campaign: Campaign,
-        watch: Watch,
+        self, search: Search, request: SearchRequest, campaign: Campaign, watch: Watch
     ) -> None:
         self._search = search
         self._campaign = campaign
@@ -164,7 +152,6 @@ class _SearchLoop:
         return not self._todo and self._repeats.is_empty
 
     def resume(self) -> None:
-        """Take over what an earlier command has done, of these seeds."""
         earlier = self._campaign.reports
         self._todo = deque(seed for seed in self._search.seeds if seed not in earlier)
         for seed in self._search.seeds if earlier else ():

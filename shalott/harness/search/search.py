@@ -27,12 +27,7 @@ from shalott.harness.run.request import parse_nemeses
 from shalott.harness.run.simulation_record import code_fingerprint
 from shalott.harness.scenarios.catalogue import scenario_of, scenario_of_bug
 from shalott.harness.scenarios.scenario import Scenario
-from shalott.harness.scenarios.swarm import (
-    Subject,
-    draw_plan,
-    plain_subject,
-    wanted_events,
-)
+from shalott.harness.scenarios.swarm import Subject, draw_plan, plain_subject, wanted_events
 from shalott.harness.search.campaign import Campaign, Header
 from shalott.harness.search.door import DrawnPlans, Plans
 from shalott.harness.search.findings import SeedReport
@@ -55,8 +50,7 @@ class SearchRequest:
     nemesis: Annotated[str, Option("Faults to draw from: a,b; else all it survives.")] = ""
     seeds: Annotated[str, Option("How many, or a range: 1000, 5000-5999.")] = ""
     jobs: Annotated[
-        int,
-        Option("Processes; 0: one for each CPU, or as many clusters as fit.", ("--jobs", "-j")),
+        int, Option("Processes; 0: one for each CPU, or as many clusters as fit.", ("--jobs", "-j"))
     ] = 0
     bug: Annotated[str, Option("Look for this known bug: see `shalott bugs`.")] = ""
     scenario: Annotated[str, Option("Look for this loss window, or bug: L1, KB-RMQ-02.")] = ""

@@ -118,7 +118,6 @@ class Searched:
 
 
 def summarise(campaign: Campaign, searched: Searched) -> Summary:
-    """The summary of the command's seeds, as far as they have been run."""
     seeds, found_seed = searched.seeds, searched.found_seed
     reports = [campaign.reports[seed] for seed in seeds if seed in campaign.reports]
     by_valid = Counter(verdict_of(report) for report in reports)

@@ -65,8 +65,6 @@ class Answer:
 
 
 class _Worker:
-    """One process, as the parent sees it."""
-
     def __init__(self, number: int, job: Job) -> None:
         self.number = number
         self._closes_within_s = job.runs.closes_within_s

@@ -3,6 +3,8 @@ same path below ``/api`` as JSON.
 
 Views run in threads, since they read files; they change nothing. The server listens on one socket
 and ends in order on Ctrl-C.
+
+Data as pages: the templates, what they call, and the figures' words. Everything is escaped.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
+from datetime import UTC, datetime
+from functools import cache, cached_property
 from pathlib import Path
 from threading import BoundedSemaphore
 
+import jinja2
 import msgspec
 import uvicorn
 from starlette.applications import Starlette
@@ -29,6 +33,7 @@ from starlette.types import Receive, Scope, Send
 
 import shalott.harness.report as report_package
 from shalott.core.errors import UsageError
+from shalott.harness.report.draw import bar_heights
 from shalott.harness.run.store import REPORT
 from shalott.harness.serve.archive import archive_name, zipped
 from shalott.harness.serve.cached_table import Runs, RunsFile
@@ -44,8 +49,7 @@ from shalott.harness.serve.history_view import history_page
 from shalott.harness.serve.live_runs import Found, LiveRuns, follow
 from shalott.harness.serve.nights import cell_history, list_nights, night_matrix
 from shalott.harness.serve.node_files import search_files, text_window
-from shalott.harness.serve.rendering import HERE, render
-from shalott.harness.serve.request import Query, Refused, StoreFiles, read_query
+from shalott.harness.serve.request import Query, Refused, StoreFiles, link, read_query
 from shalott.harness.serve.run_view import plan_view, run_view
 from shalott.harness.serve.runs_page import list_runs
 from shalott.harness.serve.search_findings import list_findings
@@ -220,8 +224,6 @@ def _reason(error: Exception) -> tuple[int, str]:
 
 
 def _raw(state: ServerState) -> Callable[[Request], Response]:
-    """A file of a run: as text, or for download."""
-
     def raw(request: Request) -> Response:
         query = _asked(request)
         name = query.file_name("file")
@@ -236,13 +238,8 @@ def _raw(state: ServerState) -> Callable[[Request], Response]:
 
 
 def _report(state: ServerState) -> Callable[[Request], Response]:
-    """A run's report, in its sandbox."""
-
     def report(request: Request) -> Response:
-        headers = {
-            "Content-Security-Policy": report_policy(),
-            "X-Frame-Options": "SAMEORIGIN",
-        }
+        headers = {"Content-Security-Policy": report_policy(), "X-Frame-Options": "SAMEORIGIN"}
         return _sent(state, _asked(request), REPORT, headers, "text/html; charset=utf-8")
 
     return report
@@ -386,3 +383,68 @@ def _listen(host: str, port: int) -> socket.socket:
 def address_of(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+HERE = Path(__file__).parent
+_CLASSES = {"invalid": "invalid", "valid": "valid"}
+
+
+def render(template: str, **values: object) -> bytes:
+    """A page. ``values``: by the names in the template."""
+    return environment().get_template(template).render(values).encode("utf-8", "replace")
+
+
+@cache
+def environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals |= {"link": link}
+    made.filters |= {
+        "when": when,
+        "count": count,
+        "size": size,
+        "ms": milliseconds,
+        "percent": percent,
+        "kind": lambda verdict: _CLASSES.get(verdict, "unknown"),
+        "bar_heights": bar_heights,
+        "seconds": lambda ns: "" if ns is None else f"{ns / 1e9:.6f}",
+    }
+    return made
+
+
+def when(wall_ns: int | None) -> str:
+    """A wall time, in UTC; nothing for what is no time."""
+    if not wall_ns or not 0 < wall_ns < 2**62:
+        return "–"
+    return f"{datetime.fromtimestamp(wall_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def count(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def size(value: int) -> str:
+    amount, units = float(value), ["B", "kB", "MB", "GB", "TB"]
+    while amount >= 1000 and len(units) > 1:
+        amount /= 1000
+        units.pop(0)
+    return f"{amount:.0f} {units[0]}" if units[0] == "B" else f"{amount:.1f} {units[0]}"
+
+
+def milliseconds(value: float | None) -> str:
+    if value is None or value != value:
+        return "–"
+    if value >= 10_000:
+        return f"{value / 1000:,.1f} s"
+    return f"{value:.0f} ms" if value >= 10 else f"{value:.2g} ms"
+
+
+def percent(share: float) -> str:
+    return (
+        f"{100 * share:.0f} %" if share in (0, 1) or 0.1 <= share <= 0.9 else f"{100 * share:.1f} %"
+    )

@@ -27,7 +27,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import shalott.harness.report as report_package
-from shalott.harness.report.timelines import timeline_assets
+from shalott.harness.report.shown_anomalies import timeline_assets
 
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "

@@ -164,7 +164,6 @@ def _sum(night: str, counts: Sequence[Counts]) -> Counts:
 
 
 def list_nights(runs: Runs) -> NightList:
-    """Every night, the newest first."""
     tally = _tally(runs)
     by_night: dict[str, list[Counts]] = {}
     for own in tally.of.values():

@@ -13,13 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from shalott.cluster.systems.record import SYSTEMS, serving_nodes
-from shalott.core.plan import (
-    DiskPlan,
-    FaultAction,
-    NetworkPlan,
-    Plan,
-    SimPlan,
-)
+from shalott.core.plan import DiskPlan, FaultAction, NetworkPlan, Plan, SimPlan
 from shalott.nemesis.weaker import strength, weaker_actions
 from shalott.workloads.record import WORKLOADS
 

@@ -26,8 +26,7 @@ from shalott.core.doors import loaded_modules
 from shalott.core.errors import HarnessError, StoreError, UsageError
 from shalott.core.parameters import parse_duration_ms
 from shalott.core.plan import Plan, dump_plan, load_plan
-from shalott.harness.report.results import read_results
-from shalott.harness.report.violations import classes, violations
+from shalott.harness.report.results import classes, read_results, violations
 from shalott.harness.run import backends
 from shalott.harness.run.plan_checks import check_provided
 from shalott.harness.run.simulation_record import code_fingerprint

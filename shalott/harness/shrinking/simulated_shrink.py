@@ -16,7 +16,7 @@ import typer
 
 from shalott.core.errors import HarnessError, StoreError, UsageError
 from shalott.core.plan import FaultAction, Plan, dump_plan, load_plan
-from shalott.harness.report.violations import Violation, classes, violations
+from shalott.harness.report.results import Violation, classes, violations
 from shalott.harness.run.plan_checks import check_plan, check_provided
 from shalott.harness.run.simulate import record_of
 from shalott.harness.run.simulation_record import (
@@ -34,12 +34,7 @@ MINIMAL = "minimal.json"
 
 
 def shrink_plan(
-    path: Path,
-    *,
-    budget: int,
-    anomaly: str,
-    out: Path | None,
-    simulate: Simulate,
+    path: Path, *, budget: int, anomaly: str, out: Path | None, simulate: Simulate
 ) -> int:
     """Shrink the stored plan; the exit code. Raises UsageError, HarnessError."""
     if budget < 1:

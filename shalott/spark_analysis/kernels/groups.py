@@ -20,7 +20,6 @@ Tables = dict[str, list[Row]]
 
 
 def group_rows(run: str, case: Case, history: History) -> Tables:
-    """Rows of CONSUMED, REDELIVERIES, REDELIVERY_CAUSES and CONSUMER_GAPS."""
     numbers = range(len(case.story.rules.groups))
     flagged = _flagged(case, history)
     return {

@@ -12,10 +12,10 @@ import numpy as np
 
 from shalott.checkers.history.columns import Bools, Codes, Ints
 from shalott.checkers.history.faults import Surroundings
-from shalott.checkers.logs.final_reads import final_reads
 from shalott.checkers.logs.log_order import Breach, poll_breaches, send_breaches
 from shalott.checkers.logs.records import FAIL, INFO, LogHistory, read_log
 from shalott.checkers.logs.values import (
+    final_reads,
     groups_of_several,
     phantoms,
     placements,
@@ -28,7 +28,6 @@ from shalott.spark_analysis.kernels.tables import OPERATIONS_MAX, Row
 
 
 def log_rows(run: str, history: History, around: Surroundings) -> tuple[list[Row], list[Row]]:
-    """Rows of LOST_MESSAGES and of ORDER."""
     log = read_log(history)
     if not len(log.sends.row) and not len(log.polls.row):
         return [], []

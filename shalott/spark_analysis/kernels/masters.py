@@ -13,8 +13,7 @@ import numpy as np
 from shalott.checkers.checker import Anomaly
 from shalott.checkers.history.columns import BETWEEN, UNANSWERED, Operations
 from shalott.checkers.history.tenures import Overlap
-from shalott.checkers.mastership.election_records import elections_of
-from shalott.checkers.mastership.elections import breaches
+from shalott.checkers.mastership.elections import breaches, elections_of
 from shalott.checkers.mastership.masters_logs import cut_by_themselves
 from shalott.checkers.mastership.mastership import acting_tenures, rival_masters
 from shalott.checkers.queues.total_queue import undrained_queues
@@ -26,7 +25,6 @@ from shalott.spark_analysis.kernels.tables import Row
 def master_rows(
     run: str, data: RunData, tolerance_ns: int, round_ns: int
 ) -> tuple[list[Row], list[Row]]:
-    """Rows of DUAL_MASTERS and of TENURE_TIMES."""
     rivals = rival_masters(data.ops, data.events, data.around, tolerance_ns, round_ns)
     found = [
         *_overlap_rows(run, "claimed", [*rivals.claimed, *rivals.seen]),
@@ -75,7 +73,6 @@ def tenure_times(run: str, found: Sequence[Row]) -> Iterator[Row]:
 
 
 def undrained_rows(run: str, data: RunData) -> Iterator[Row]:
-    """Rows of UNDRAINED."""
     some = drain_phases(data)
     complete = data.history.complete
     for queue, why in undrained_queues(some, data.around, complete).items():
@@ -106,7 +103,6 @@ def drain_phases(data: RunData) -> Operations:
 
 
 def election_rows(run: str, data: RunData, tolerance_ns: int) -> Iterator[Row]:
-    """Rows of ELECTIONS."""
     events = data.events
     elections = elections_of(events)
     found = breaches(events, elections, acting_tenures(events), tolerance_ns)
@@ -139,7 +135,6 @@ def _truncated(detail: Row) -> int:
 
 
 def availability_rows(run: str, data: RunData) -> Iterator[Row]:
-    """Rows of UNAVAILABILITY."""
     ops = data.ops
     passed_over = ops.f.among((*BETWEEN, *UNANSWERED))
     if passed_over.any():

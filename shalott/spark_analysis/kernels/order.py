@@ -21,7 +21,6 @@ MEMORY_LIMIT_BYTES = 1 << 30
 
 
 def fifo_rows(run: str, data: RunData) -> Iterator[Row]:
-    """Rows of ORDER: first deliveries of each queue against its enqueues."""
     ops = data.ops
     for code in np.unique(ops.key.codes):
         name = ops.key.names[code]

@@ -17,16 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from shalott.checkers.history.column_values import Words
 from shalott.checkers.history.columns import NEVER, Bools, Ints, Operations
 from shalott.checkers.history.faults import Surroundings, read_surroundings
-from shalott.checkers.history.string_column import Words
 from shalott.checkers.history.tenures import NodeEvent, read_events
-from shalott.core.history import (
-    EMPTY_EVENTS,
-    EVENT_SCHEMA,
-    HISTORY_SCHEMA,
-    History,
-)
+from shalott.core.history import EMPTY_EVENTS, EVENT_SCHEMA, HISTORY_SCHEMA, History
 
 Source = str | bytes  # a path of this machine, or a file's content
 

@@ -12,9 +12,9 @@ from shalott.checkers.history.acknowledgers import (
     acknowledgers,
     nodes_of_addresses,
 )
+from shalott.checkers.history.column_values import Words
 from shalott.checkers.history.columns import client_operations
 from shalott.checkers.history.faults import read_surroundings
-from shalott.checkers.history.string_column import Words
 from shalott.checkers.history.tenures import read_events
 from tests.checkers.histories import Story
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shalott.checkers.logs.fresh_reads import FreshReads
+from shalott.checkers.logs.log_order import FreshReads
 from tests.checkers.histories import Story
 from tests.checkers.logs.test_replicated_log import Records, poll, send, story
 

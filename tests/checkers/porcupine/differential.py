@@ -16,7 +16,7 @@ import pytest
 
 from shalott.checkers.history.concurrent import ConcurrentHistory, Row, from_rows
 from shalott.checkers.linearizability.checking import check
-from shalott.checkers.linearizability.verdict import Verdict
+from shalott.checkers.linearizability.explanation import Verdict
 from shalott.checkers.models import Model, make_model
 from shalott.checkers.porcupine.porcupine import check_with_porcupine, library_path
 from shalott.core.errors import UsageError

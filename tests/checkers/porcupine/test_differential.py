@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 from shalott.checkers.history.concurrent import ConcurrentHistory
-from shalott.checkers.linearizability.verdict import Verdict
+from shalott.checkers.linearizability.explanation import Verdict
 from shalott.checkers.models import Model, make_model
 from shalott.checkers.porcupine.porcupine import BRIDGE
 from tests.checkers.porcupine.differential import (

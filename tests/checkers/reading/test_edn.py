@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from shalott.checkers.history.column_values import exact
 from shalott.checkers.history.concurrent import FORM, INTEGER, ConcurrentHistory
-from shalott.checkers.history.exact_values import exact
 from shalott.checkers.reading import read_history
 from shalott.checkers.reading.edn import EdnError, decode, encode
 from shalott.checkers.reading.text_history import read_text as read_pieces

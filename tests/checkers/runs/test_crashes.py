@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.checkers.runs.crashes import Crashes
+from shalott.checkers.runs.deaths import Crashes
 from tests.checkers.histories import Story
 
 pytestmark = pytest.mark.unit

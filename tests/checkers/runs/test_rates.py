@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from shalott.checkers.checker import Result
-from shalott.checkers.runs.rates import Rates
+from shalott.checkers.runs.stats import Rates
 from shalott.core.history import History
 from shalott.harness.report.verdict_words import headline, summaries
 from tests.checkers.histories import Story, ns

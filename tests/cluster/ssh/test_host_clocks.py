@@ -21,7 +21,7 @@ from shalott.cluster.ssh.facts import HostFacts, capabilities_of
 from shalott.cluster.ssh.host_nodes import HostNodes
 from shalott.core.errors import HarnessError, UsageError
 from shalott.core.plan import HostPlan
-from shalott.harness.cli.doctor_hosts import _clock_faults
+from shalott.harness.cli.doctor import _clock_faults
 
 pytestmark = pytest.mark.unit
 

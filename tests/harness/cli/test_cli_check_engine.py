@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shalott.checkers.linearizability.verdict import (
+from shalott.checkers.linearizability.explanation import (
     CheckInterrupted,
     Verdict,
     Violation,

@@ -9,8 +9,7 @@ import pytest
 
 from shalott.core.plan import load_plan
 from shalott.harness.cli.main import run_command
-from shalott.harness.originals.document import DOCUMENT, PLANS
-from shalott.harness.originals.ladder import LADDER
+from shalott.harness.originals.document import DOCUMENT, LADDER, PLANS
 
 pytestmark = pytest.mark.unit
 

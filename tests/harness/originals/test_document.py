@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from shalott.harness.originals.document import DOCUMENT, is_decided, render
+from shalott.harness.originals.document import DOCUMENT, LADDER, find_row, is_decided, render
 from shalott.harness.originals.evidence import Look, Side, load_looks
-from shalott.harness.originals.ladder import LADDER, find_row
 from tests.tidy.sources import ROOT
 
 pytestmark = pytest.mark.unit
@@ -90,10 +89,10 @@ def test_a_row_without_a_control_and_without_a_switch_is_decided_by_the_release(
 
 
 def test_the_document_in_docs_is_what_its_runs_say() -> None:
-    kept = load_looks(ROOT / "docs")
+    kept = load_looks(ROOT / "docs" / "evidence")
     known = {row.id for row in LADDER}
     assert set(kept) <= known
-    assert (ROOT / "docs" / DOCUMENT).read_text() == render(kept)
+    assert (ROOT / "docs" / "evidence" / DOCUMENT).read_text() == render(kept)
 
 
 def test_a_row_that_was_run_often_on_both_sides_is_compared() -> None:

@@ -7,8 +7,7 @@ import pytest
 from shalott.broker.known_bugs import CATALOGUE
 from shalott.core.errors import UsageError
 from shalott.core.plan import load_plan
-from shalott.harness.originals.document import PLANS, stored_plan
-from shalott.harness.originals.ladder import LADDER, find_row, title_of
+from shalott.harness.originals.document import LADDER, PLANS, find_row, stored_plan, title_of
 from shalott.harness.originals.row import RELEASES, Row, between, releases
 from shalott.harness.originals.running import plan_of, plan_of_ours
 from tests.tidy.sources import ROOT

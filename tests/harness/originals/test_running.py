@@ -11,6 +11,7 @@ import pytest
 from shalott.checkers.checker import Anomaly, Result
 from shalott.core.errors import StoreError
 from shalott.core.plan import Plan
+from shalott.harness.originals.document import find_row
 from shalott.harness.originals.evidence import (
     LOOKS_FILE,
     Look,
@@ -20,7 +21,6 @@ from shalott.harness.originals.evidence import (
     save_looks,
     tally,
 )
-from shalott.harness.originals.ladder import find_row
 from shalott.harness.originals.row import Row
 from shalott.harness.originals.running import LadderRequest, is_done, release_of, run_ladder
 from shalott.harness.report.results import RunResults

@@ -10,8 +10,12 @@ import pytest
 
 from shalott.checkers.checker import Anomaly, Result
 from shalott.core.history import History
-from shalott.harness.report.consumer_picture import BLOCKS_MAX, ROWS_MAX, TENURES_MAX
-from shalott.harness.report.consumer_section import consumer_section
+from shalott.harness.report.consumer_section import (
+    BLOCKS_MAX,
+    ROWS_MAX,
+    TENURES_MAX,
+    consumer_section,
+)
 from shalott.harness.report.report_page import render_report
 from tests.checkers.histories import Story
 from tests.checkers.linearizability.chromium import Chromium

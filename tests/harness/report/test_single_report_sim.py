@@ -13,8 +13,7 @@ import pytest
 from shalott.checkers.checker import Result
 from shalott.harness.report.losses import loss_accounts, loss_lanes
 from shalott.harness.report.meta import ReportMeta
-from shalott.harness.report.report_head import availability_line, cause_lines
-from shalott.harness.report.report_page import render_report
+from shalott.harness.report.report_page import availability_line, cause_lines, render_report
 from shalott.harness.run.planning import Request, make_plan
 from shalott.harness.run.simulate import SimOutcome, simulate
 from tests.harness.report.test_report import Page

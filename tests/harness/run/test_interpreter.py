@@ -25,7 +25,7 @@ from shalott.core.generator import (
 from shalott.core.op import Completion, Invocation
 from shalott.core.queue_generator import queue_mix
 from shalott.core.recording import HistoryWriter, recover
-from shalott.harness.run.interpreter import Interpreter
+from shalott.harness.run.stage import Interpreter
 
 pytestmark = pytest.mark.unit
 

@@ -15,7 +15,7 @@ from shalott.core.errors import BootFailed, Definite, HarnessError, Indefinite
 from shalott.core.op import Invocation
 from shalott.core.plan import Plan
 from shalott.harness.report.results import read_results
-from shalott.harness.run import draining, stage
+from shalott.harness.run import stage
 from shalott.harness.run.run import Outcome, RunContext, run
 from shalott.harness.run.store import RunDirectory, Store
 from tests.checkers.runs.test_extra_checkers import PLUG_IN
@@ -97,7 +97,7 @@ def test_lost_messages_make_the_run_invalid(runs: Runner) -> None:
 def test_what_a_client_that_is_gone_held_is_drained_when_it_is_back(
     runs: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(draining, "PAUSE_S", 0.01)
+    monkeypatch.setattr(stage, "PAUSE_S", 0.01)
     memory = MemoryWorld(Trap(holds_every=4))
     outcome = runs(memory, memory_plan())
     assert outcome.valid is True, outcome.results
@@ -108,8 +108,8 @@ def test_what_a_client_that_is_gone_held_is_drained_when_it_is_back(
 def test_what_a_client_that_is_gone_never_gives_back_is_lost(
     runs: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(draining, "PAUSE_S", 0.01)
-    monkeypatch.setattr(draining, "WITHIN_S", 0.1)
+    monkeypatch.setattr(stage, "PAUSE_S", 0.01)
+    monkeypatch.setattr(stage, "WITHIN_S", 0.1)
     outcome = runs(MemoryWorld(Trap(holds_every=4, looks_until_back=10_000)), memory_plan())
     assert outcome.valid is False
 

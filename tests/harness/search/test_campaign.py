@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from shalott.harness.cli.search import closing_lines
 from shalott.harness.scenarios.swarm import Subject
 from shalott.harness.search import run_search as at_work_module
 from shalott.harness.search.campaign import open_campaign
-from shalott.harness.search.closing_lines import closing_lines
 from shalott.harness.search.failure_rate import Rule
 from shalott.harness.search.findings import SeedReport
 from shalott.harness.search.real_search import REAL, RealSearch

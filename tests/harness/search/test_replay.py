@@ -13,8 +13,7 @@ from shalott.cluster.sim.loop.trace import DIGEST_VERSION
 from shalott.core.errors import HarnessError, UsageError
 from shalott.core.plan import FaultAction, Plan, canonical, dump_plan, load_plan
 from shalott.harness.cli.main import run_command
-from shalott.harness.report.results import read_results
-from shalott.harness.report.violations import classes, violations
+from shalott.harness.report.results import classes, read_results, violations
 from shalott.harness.run.run import RunContext
 from shalott.harness.run.simulate import SimOutcome
 from shalott.harness.run.simulation_record import (

@@ -14,6 +14,7 @@ import pytest
 from shalott.core.errors import UsageError
 from shalott.core.plan import load_plan
 from shalott.harness.cli.main import run_command
+from shalott.harness.cli.search import closing_lines
 from shalott.harness.run.simulation_record import load_record
 from shalott.harness.run.store import RunDirectory
 from shalott.harness.scenarios.catalogue import SCENARIOS
@@ -21,7 +22,6 @@ from shalott.harness.scenarios.swarm import USUAL, Subject, draw_plan
 from shalott.harness.search import run_search as at_work_module
 from shalott.harness.search import search as search_module
 from shalott.harness.search.campaign import Header, open_campaign
-from shalott.harness.search.closing_lines import closing_lines
 from shalott.harness.search.door import DrawnPlans, Simulate, SimulatedRuns
 from shalott.harness.search.findings import SeedReport
 from shalott.harness.search.repeats import is_repeated

@@ -13,8 +13,8 @@ from shalott.cluster.system import System
 from shalott.core.errors import HarnessError
 from shalott.core.plan import Plan
 from shalott.harness.run.store import RunDirectory
-from shalott.harness.search import warm_cluster as warm_module
-from shalott.harness.search.warm_cluster import WarmCluster, WarmOutcome
+from shalott.harness.search import real_runs as warm_module
+from shalott.harness.search.real_runs import WarmCluster, WarmOutcome
 from tests.world.harness.memory import MemoryCluster, MemoryWorld, Trap, memory_plan
 
 pytestmark = pytest.mark.unit

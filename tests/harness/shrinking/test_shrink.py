@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from shalott.core.errors import HarnessError, UsageError
 from shalott.core.plan import FaultAction, Plan, dump_plan, load_plan
-from shalott.harness.report.violations import Violation
+from shalott.harness.report.results import Violation
 from shalott.harness.run.plan_checks import check_plan
 from shalott.harness.run.simulate import SimOutcome
 from shalott.harness.run.simulation_record import load_record

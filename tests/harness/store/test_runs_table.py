@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shalott.core.errors import UsageError
+from shalott.harness.cli.runs import Filters, run_lines, selected
 from shalott.harness.store import runs_table as table_module
 from shalott.harness.store.columns import RUNS_SCHEMA
 from shalott.harness.store.run_row import (
@@ -27,7 +28,6 @@ from shalott.harness.store.run_row import (
     merged,
     quantile_ms,
 )
-from shalott.harness.store.runs_list import Filters, run_lines, selected
 from shalott.harness.store.runs_table import (
     forget_runs,
     note_runs,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from shalott.harness.run.sim_world import TracedRecorder
 
 from shalott.cluster.sim.backend import HARNESS, SimCluster
 from shalott.cluster.sim.loop.loop import SimLoop
@@ -16,7 +17,6 @@ from shalott.cluster.systems.broker_program import broker_program
 from shalott.core.memory_recording import MemoryRecorder
 from shalott.core.op import Completion, Invocation
 from shalott.core.plan import SimPlan
-from shalott.harness.run.sim_world import TracedRecorder
 
 pytestmark = pytest.mark.unit
 

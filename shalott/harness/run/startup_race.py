@@ -8,11 +8,12 @@ known bugs: KB-RMQ-01 (T4), 02 (T7, T10), and 37 and 38, without which the queue
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from shalott.harness.report.meta import StoryResult, StoryStep
-from shalott.harness.stories.story import Event, Material, Story
+from shalott.harness.report.meta import STORY_NAMES, StoryResult, StoryStep
+from shalott.harness.run.story import Event, Material, Story
 
 TITLE = "The startup race of mirrored queues"
 SOURCE = "RabbitMQ, problems of mirrored queues (1), 2019: ten steps of nodes A and B"
@@ -238,3 +239,29 @@ STARTUP_RACE = Story(
     gates={"must_settle": True},
     tell=tell,
 )
+
+
+STORIES: tuple[Story, ...] = (STARTUP_RACE,)
+assert tuple(story.name for story in STORIES) == STORY_NAMES
+_WIDTH = 118
+
+
+def find_story(name: str) -> Story:
+    """One of STORY_NAMES, which the request was held to."""
+    return next(story for story in STORIES if story.name == name)
+
+
+def story_as_text(told: StoryResult) -> str:
+    where = f" to {told.group}" if told.group else ""
+    verdict = f"It happened{where}." if told.happened else "It did not happen."
+    head = [f"{told.title}", f"({told.source})", "", verdict, told.ending, ""]
+    return "\n".join(head + [line for step in told.steps for line in _step(step)]).rstrip()
+
+
+def _step(step: StoryStep) -> list[str]:
+    seen = "not seen" if step.at_s is None else f"{step.at_s:9.3f} s  {step.node}"
+    wrapped = textwrap.wrap(f"{step.name:<4} {step.story}", _WIDTH, subsequent_indent=" " * 5)
+    rows = [*wrapped, f"     -> {seen}" + (f"  {step.event}" if step.event else "")]
+    if step.line:
+        rows += [f"        {step.line}"]
+    return rows

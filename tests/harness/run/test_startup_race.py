@@ -11,10 +11,16 @@ from shalott.core.errors import UsageError
 from shalott.harness.report.meta import StoryResult
 from shalott.harness.run.request import Request, complaints_about
 from shalott.harness.run.session import run_request
+from shalott.harness.run.startup_race import (
+    STARTUP_RACE,
+    STEPS,
+    STORIES,
+    find_story,
+    story_as_text,
+    tell,
+)
 from shalott.harness.run.store import REPORT, Store
-from shalott.harness.stories.catalogue import STORIES, find_story, story_as_text
-from shalott.harness.stories.startup_race import STARTUP_RACE, STEPS, tell
-from shalott.harness.stories.story import Material
+from shalott.harness.run.story import Material
 
 SMALL = {"queues": "6"}
 

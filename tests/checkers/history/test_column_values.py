@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shalott.checkers.history.column_values import exact, exact_all, original
 from shalott.checkers.history.concurrent import Row, from_rows
-from shalott.checkers.history.exact_values import exact, exact_all, original
 from shalott.checkers.linearizability.checking import check, explain, read_history
 from shalott.checkers.linearizability.running_check import By
 

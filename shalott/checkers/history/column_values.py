@@ -2,14 +2,21 @@
 
 Python takes them for equal, within collections too: ``[1]`` for ``[true]``. What compares values
 or keeps them in a dict or a set (models, monitors, readers) asks here first.
+
+A column of strings is small integers (``Words``: dictionary encoding). No Arrow is imported here,
+so that a history of text is read without loading it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from types import NoneType
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 _PLAIN: Final = frozenset({int, str, NoneType})  # only equal to what is the same
 _NAN: Final = (float, "nan")  # all of them are one value, though none is equal to itself
@@ -47,3 +54,29 @@ def original(value: Hashable) -> Hashable:
     if isinstance(value, tuple | frozenset):
         return type(value)(map(original, value))
     return value
+
+
+Rows = npt.NDArray[np.int64] | npt.NDArray[np.bool_] | slice  # which rows of a column
+
+
+@dataclass(slots=True)  # not frozen: see checkers.history.concurrent
+class Words:
+    """A string column: ``names[codes[i]]`` is row i's string; a null is ""."""
+
+    codes: npt.NDArray[np.int32]
+    names: tuple[str, ...]
+
+    def equal(self, name: str) -> npt.NDArray[np.bool_]:
+        if name not in self.names:
+            return np.zeros(len(self.codes), dtype=np.bool_)
+        return np.asarray(self.codes == self.names.index(name))
+
+    def among(self, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+        wanted = [code for code, name in enumerate(self.names) if name in names]
+        return np.asarray(np.isin(self.codes, wanted))
+
+    def __getitem__(self, rows: Rows) -> Words:
+        return self.take(rows)
+
+    def take(self, rows: Rows) -> Words:
+        return Words(self.codes[rows], self.names)

@@ -244,14 +244,14 @@ class SimDisks(_SimPart):
             if disk.syncs >= last:
                 made.set()
 
-        disk.sync_watchers.append(look)
+        disk.transfers.sync_watchers.append(look)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await made.wait()
         except TimeoutError:
             return False
         finally:
-            disk.sync_watchers.remove(look)
+            disk.transfers.sync_watchers.remove(look)
         return True
 
 

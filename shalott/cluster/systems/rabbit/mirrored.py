@@ -122,16 +122,15 @@ class MirroredSystem:
         await set_up(cluster, self._vhost, self._plan.policy)
         for i, queue in enumerate(queues):
             node = cluster.nodes[i % len(cluster.nodes)]
-            await put(cluster, node, queue_path(queue, self._vhost), self._definition())
+            await put(cluster, node, queue_path(queue, self._vhost), _definition(self._durable))
 
     async def declare_queue(self, cluster: Cluster, node: str, queue: str) -> None:
-        await management(cluster, node).put(queue_path(queue, self._vhost), self._definition())
+        await management(cluster, node).put(
+            queue_path(queue, self._vhost), _definition(self._durable)
+        )
 
     async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
         await delete_queue(cluster, node, queue, timeout_ms, self._vhost)
-
-    def _definition(self) -> JsonObject:
-        return {"durable": self._durable, "auto_delete": False, "arguments": {}}
 
     async def observe(self, cluster: Cluster, node: str) -> Observation:
         answer = await management(cluster, node).get("/api/shalott/claims")
@@ -224,6 +223,10 @@ class MirroredSystem:
             for event in read_event_file(directory / "events.jsonl")
         ]
         return sorted(rows, key=lambda row: int(row["run_ns"]))
+
+
+def _definition(durable: bool) -> JsonObject:
+    return {"durable": durable, "auto_delete": False, "arguments": {}}
 
 
 def _member_path(node: str) -> str:

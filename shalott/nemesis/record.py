@@ -97,7 +97,7 @@ class FaultRecord:
         ``inject`` makes it, ``heal`` ends it and is harmless where it was not made. ``effective``
         and ``healed`` are the checks that prove either, as far as they can be made at the time.
         ``effects``: what it does to the nodes that it hits, for checkers that judge the run
-        (core/fault_effects.py). ``obstacle``: why it would change nothing if it came now;
+        (core/plan.py). ``obstacle``: why it would change nothing if it came now;
         "" if it would.
         ``may_exit``: a node may end its own process because of it, and is started when it ends.
     How it is shrunk:

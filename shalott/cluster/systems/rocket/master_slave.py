@@ -1,7 +1,7 @@
 """MasterSlaveSystem: RocketMQ brokers whose master an operator replaces.
 
 It can be asked what only a system without elections can be asked: to fail over (``FailsOver``), and
-to take a report at its HA port (``TakesReports``); cluster/base.py has both protocols.
+to take a report at its HA port (``TakesReports``); cluster/system.py has both protocols.
 
 The operator promotes the slave whose log goes furthest, and asks all of them first: one that can't
 be asked may have what was acknowledged. The others are told to follow it, in the new epoch, and so

@@ -62,7 +62,7 @@ SERVICE_VIEWS = ("registered", "controller")  # of nodes that host the service
 
 
 class RocketmqSystem:
-    """See ``cluster.base.System``. One broker group; a queue is "topic/number".
+    """See ``cluster.system.System``. One broker group; a queue is "topic/number".
 
     Its masters are elected, or stay what they are: see master_slave.py for those that an operator
     replaces.

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from shalott.cluster.cluster import Cluster, Software
 
 if TYPE_CHECKING:
+    from shalott.cluster.sim.machine import Machine
     from shalott.core.history import History, Recorder
+
+
+Observation = Mapping[str, Any]  # what a node believes, as ``System.observe`` returns it
+Claim = Mapping[str, Any]  # of one group, within an observation
+EventRow = Mapping[str, Any]  # a row of EVENT_SCHEMA
 
 
 class System(Software, Protocol):
@@ -36,7 +42,7 @@ class System(Software, Protocol):
         """Put the plan's policy in place and declare the queues, spread over the nodes."""
         ...
 
-    async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
+    async def observe(self, cluster: Cluster, node: str) -> Observation:
         """What ``node`` believes now. Raises ClientError if it can't be asked.
 
         {"running": [node, ...], "partitions": [node, ...], "claims": [{"group": queue, "role":
@@ -50,7 +56,7 @@ class System(Software, Protocol):
         its mirrors are synchronised or can't be (manual sync)."""
         ...
 
-    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[Mapping[str, Any]]:
+    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[EventRow]:
         """Node events (EVENT_SCHEMA rows) out of the files that ``Cluster.collect`` brought."""
         ...
 
@@ -133,9 +139,7 @@ class TakesReports(Protocol):
 class ExplainsUnsettled(Protocol):
     """Of systems that can say what they are still waiting for."""
 
-    def why_unsettled(
-        self, seen: Mapping[str, Mapping[str, Any] | None], queues: Sequence[str]
-    ) -> str:
+    def why_unsettled(self, seen: Mapping[str, Observation | None], queues: Sequence[str]) -> str:
         """One phrase, of one round of observations by node; "" if nothing is missing."""
         ...
 
@@ -177,7 +181,7 @@ class RecordsReplicas(Protocol):
 class InspectsMachines(Protocol):
     """Of systems that can look into their nodes where these run in the simulation."""
 
-    async def inspect(self, machines: Mapping[str, Any]) -> None:
+    async def inspect(self, machines: Mapping[str, Machine]) -> None:
         """Write down what every node holds, as node events (cluster/sim/machine.py)."""
         ...
 
@@ -209,9 +213,7 @@ class WritesEvents(Protocol):
 class AcknowledgesUnlogged(Protocol):
     """Of systems whose nodes log no acknowledgements: what clients saw of them stands for that."""
 
-    def acknowledged_events(
-        self, history: History, rows: Sequence[Mapping[str, Any]]
-    ) -> Sequence[Mapping[str, Any]]:
+    def acknowledged_events(self, history: History, rows: Sequence[EventRow]) -> Sequence[EventRow]:
         """Rows ``acked`` of EVENT_SCHEMA, by a run's operations and what its nodes told."""
         ...
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -51,7 +50,7 @@ class SimEventLog:
         *,
         role: str = "",
         epoch: int = 0,
-        detail: dict[str, Any] | None = None,
+        detail: Mapping[str, object] | None = None,
     ) -> None:
         machine = self._machine
         if not machine.loop.is_running():

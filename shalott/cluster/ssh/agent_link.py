@@ -14,7 +14,7 @@ import itertools
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
@@ -29,6 +29,7 @@ from shalott.core.plan import HostPlan
 log = logging.getLogger("shalott.cluster.ssh")
 
 T = TypeVar("T")
+AgentEvent = Mapping[str, Any]  # a line of JSON
 RETRY_S = 0.25
 SETTLED_WITHIN_S = 30.0
 RENEWALS = 4  # in one lease
@@ -91,7 +92,7 @@ class AgentLink:
         host: HostPlan,
         lease_s: float,
         threads: ThreadPoolExecutor,
-        on_event: Callable[[Mapping[str, object]], None],
+        on_event: Callable[[AgentEvent], None],
     ) -> None:
         self.node = node
         self.host = host
@@ -182,7 +183,7 @@ class AgentLink:
 
     # -- inside
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task: asyncio.Task[None] = asyncio.create_task(work)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))

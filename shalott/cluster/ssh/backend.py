@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from shalott.cluster.capabilities import DISKS, RESOURCES
 from shalott.cluster.cluster import Cluster, Parts, Software, together
@@ -21,7 +20,7 @@ from shalott.cluster.disks.mounting import names_rule_for
 from shalott.cluster.disks.node_disks import NodeDisks
 from shalott.cluster.nodes import Endpoint, NodeExit, NodeSpec, Topology
 from shalott.cluster.owner import this_process
-from shalott.cluster.ssh.agent_link import AgentLink
+from shalott.cluster.ssh.agent_link import AgentEvent, AgentLink
 from shalott.cluster.ssh.clocks import HostClocks, check_libraries
 from shalott.cluster.ssh.facts import CLOCKS, capabilities_of, look, probe_hosts, refuse_unfit
 from shalott.cluster.ssh.forwarding import Forwards
@@ -156,7 +155,7 @@ class SshHosts:
             settings,
         )
 
-    def _told(self, node: str, event: Mapping[str, Any]) -> None:
+    def _told(self, node: str, event: AgentEvent) -> None:
         """An event of a node's agent."""
         if "stall_s" in event:
             self._links.stalled(event)

@@ -11,7 +11,6 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -29,6 +28,7 @@ from shalott.cluster.packets.shaping import (
     read_shape,
     split_shape,
 )
+from shalott.cluster.ssh.agent_link import AgentEvent
 from shalott.cluster.ssh.facts import HostFacts
 from shalott.cluster.ssh.host_nodes import HostNodes
 from shalott.cluster.stalls import Stall
@@ -293,7 +293,7 @@ class HostLinks:
         """See ``CarriesTraffic``: of the hosts' packet engines."""
         self._tell = tell
 
-    def stalled(self, event: Mapping[str, Any]) -> None:
+    def stalled(self, event: AgentEvent) -> None:
         """An agent tells of it when it is over."""
         now_s = time.monotonic()
         self._tell(Stall("relays", now_s - event["stall_s"], now_s))

@@ -23,7 +23,7 @@ import msgspec
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.cluster.cluster import Cluster
 from shalott.cluster.nodes import NodeSpec, Topology
-from shalott.cluster.system import members_of
+from shalott.cluster.system import EventRow, Observation, members_of
 from shalott.cluster.systems import settling
 from shalott.cluster.systems.management import (
     DEFAULT_VHOST,
@@ -35,9 +35,9 @@ from shalott.cluster.systems.management import (
     queue_path,
     set_up,
 )
-from shalott.cluster.systems.own_broker import EventRow, event_row, read_event_file
+from shalott.cluster.systems.own_broker import event_row, read_event_file
 from shalott.cluster.systems.rabbit.parameters import MirroredParameters
-from shalott.cluster.systems.settling import Observation, await_nodes
+from shalott.cluster.systems.settling import await_nodes
 from shalott.core.errors import Definite, UsageError
 from shalott.core.json_value import JsonObject
 from shalott.core.parameters import make_parameters

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from shalott.cluster.cluster import Cluster
 from shalott.cluster.nodes import NodeSpec, Topology
-from shalott.cluster.system import members_of
+from shalott.cluster.system import Claim, EventRow, Observation, members_of
 from shalott.cluster.systems import settling
 from shalott.cluster.systems.management import (
     RABBIT_PORTS,
@@ -25,12 +25,12 @@ from shalott.cluster.systems.management import (
     queue_path,
     set_up,
 )
-from shalott.cluster.systems.own_broker import EventRow, event_row
+from shalott.cluster.systems.own_broker import event_row
 from shalott.cluster.systems.rabbit import quorum
 from shalott.cluster.systems.rabbit.parameters import OriginalParameters
 from shalott.cluster.systems.rabbit.rabbitmq_log import read_log
 from shalott.cluster.systems.record import Parameters
-from shalott.cluster.systems.settling import Claim, Observation, await_nodes
+from shalott.cluster.systems.settling import await_nodes
 from shalott.core.errors import Definite, Indefinite
 from shalott.core.json_value import JsonObject
 from shalott.core.parameters import make_parameters

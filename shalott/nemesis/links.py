@@ -21,8 +21,7 @@ from shalott.core.parameters import NoParameters
 from shalott.core.plan import FaultAction
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.cuts import Link
-from shalott.nemesis.grudges import touching
-from shalott.nemesis.partitions import one_direction
+from shalott.nemesis.partitions import one_direction, touching
 from shalott.nemesis.proofs import Check, Seen, as_data, living, moot, shape_data
 from shalott.nemesis.record import Amount, FaultRecord, Takes
 from shalott.nemesis.weaker import as_kind

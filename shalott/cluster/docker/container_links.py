@@ -24,10 +24,15 @@ from shalott.cluster.docker.firewall import (
     Firewall,
 )
 from shalott.cluster.docker.names import table_name
-from shalott.cluster.docker.namespaces import can_enter, datagram_arrives, run_in_namespace
+from shalott.cluster.docker.namespaces import (
+    can_enter,
+    datagram_arrives,
+    has_program,
+    is_root,
+    run_in_namespace,
+)
 from shalott.cluster.docker.packets import PacketShaper, queue_capabilities, shaping_capabilities
 from shalott.cluster.docker.probes import datagram_arrives_by_exec, measure
-from shalott.cluster.docker.programs import has_program, is_root
 from shalott.cluster.nodes import CLIENTS, Link, LinkShape, PacketsSeen
 from shalott.cluster.packets.shaping import (
     UNSHAPED,

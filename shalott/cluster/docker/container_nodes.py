@@ -14,7 +14,7 @@ from shalott.cluster.docker import containers
 from shalott.cluster.docker.containers import DATA_DIR, Machine
 from shalott.cluster.docker.engine import Engine
 from shalott.cluster.docker.names import run_labels, run_token
-from shalott.cluster.docker.programs import is_root
+from shalott.cluster.docker.namespaces import is_root
 from shalott.cluster.node_files import read_as_process, tail
 from shalott.cluster.nodes import CommandResult, NodeStatus
 from shalott.cluster.owner import this_process

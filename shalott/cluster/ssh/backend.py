@@ -27,9 +27,16 @@ from shalott.cluster.ssh.forwarding import Forwards
 from shalott.cluster.ssh.host_links import HostLinks
 from shalott.cluster.ssh.host_nodes import HostFiles, HostNodes, HostProcesses, HostResources
 from shalott.cluster.ssh.inventory import resolve
-from shalott.cluster.ssh.programs import check_program, command_line, entry_of, search_path
 from shalott.cluster.ssh.sweep import agent_command, end_run, sweep_host
-from shalott.cluster.ssh.upload import put_agent, put_broker, put_disk_program
+from shalott.cluster.ssh.upload import (
+    check_program,
+    command_line,
+    entry_of,
+    put_agent,
+    put_broker,
+    put_disk_program,
+    search_path,
+)
 from shalott.core.errors import HarnessError
 from shalott.core.json_value import JsonObject
 from shalott.core.plan import SshPlan

@@ -21,7 +21,7 @@ from shalott.cluster.ssh.connection import Connection
 from shalott.cluster.ssh.facts import HostFacts
 from shalott.cluster.ssh.host_nodes import HostNodes
 from shalott.cluster.ssh.inventory import title_of
-from shalott.cluster.ssh.programs import search_path
+from shalott.cluster.ssh.upload import search_path
 from shalott.core.errors import UsageError
 from shalott.core.plan import HostPlan
 

@@ -18,9 +18,10 @@ from shalott.cluster.capabilities import WORLDS, Can
 from shalott.cluster.cut_counts import LinkCounts
 from shalott.cluster.nodes import CLIENTS, Link, LinkShape, PacketsSeen
 from shalott.cluster.packets.fates import REORDER_HOLD_MS
-from shalott.cluster.packets.messages import LinkState, Source
 from shalott.cluster.packets.shaping import (
     UNSHAPED,
+    LinkState,
+    Source,
     join_shapes,
     kinds_of_shape,
     listing_script,

@@ -24,11 +24,9 @@ from contextvars import Context, copy_context
 from heapq import heapify, heappop, heappush
 from typing import Any, Protocol, TypeVar
 
-from shalott.cluster.sim.loop.errors import SimDeadlock, SimLivelock, SimTimeLimit
-from shalott.cluster.sim.loop.fences import Fenced, watching
-from shalott.cluster.sim.loop.gathering import pinned
+from shalott.cluster.sim.loop.fences import Fenced, SimDeadlock, SimLivelock, SimTimeLimit, watching
 from shalott.cluster.sim.loop.processes import PROCESS, SimHandle, SimProcess
-from shalott.cluster.sim.loop.tasks import SimFuture, SimTask
+from shalott.cluster.sim.loop.tasks import SimFuture, SimTask, pinned
 from shalott.cluster.sim.loop.trace import CHUNK_WORDS, Trace, describe_callback
 
 T = TypeVar("T")

@@ -112,7 +112,7 @@ class Stream:
 Choice = TypeVar("Choice")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Range:
     """A number between two others, in whole steps from the lower one."""
 
@@ -129,7 +129,7 @@ Allowed = Sequence[object] | Range
 Knobs = Mapping[str, Allowed]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Draw:
     """A seed's draws. ``knobs``: what some knobs may be, in place of what they usually may."""
 

@@ -31,18 +31,14 @@ from shalott.cluster.disks.mounting import DiskOptions, NamesRule, names_rule_fo
 from shalott.cluster.disks.node_disks import MountedDisks
 from shalott.cluster.docker import containers
 from shalott.cluster.docker.clocks import ContainerClocks
-from shalott.cluster.docker.container_links import ContainerLinks
-from shalott.cluster.docker.container_nodes import (
-    ContainerFiles,
-    ContainerNodes,
-    check_mounted,
-    disk_obstacle,
-    place_of_volume,
-)
 from shalott.cluster.docker.containers import CONFIG_DIR, DATA_DIR, Machine
+from shalott.cluster.docker.disks import check_mounted, disk_obstacle, place_of_volume
+from shalott.cluster.docker.files import ContainerFiles
 from shalott.cluster.docker.firewall import list_tables
 from shalott.cluster.docker.images import ContainerImages, ensure_image, find_image
+from shalott.cluster.docker.links import ContainerLinks
 from shalott.cluster.docker.names import network_name, resource_name
+from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.docker.processes import ContainerProcesses
 from shalott.cluster.docker.resources import SMALL_TMP, ContainerResources
 from shalott.cluster.docker.sweep import remove_run, sweep_docker

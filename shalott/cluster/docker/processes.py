@@ -24,10 +24,10 @@ import requests.exceptions
 from shalott.cluster.capabilities import Can
 from shalott.cluster.disks.node_disks import MountedDisks
 from shalott.cluster.docker import containers
-from shalott.cluster.docker.container_links import ContainerLinks
-from shalott.cluster.docker.container_nodes import ContainerNodes
 from shalott.cluster.docker.engine import connect
+from shalott.cluster.docker.links import ContainerLinks
 from shalott.cluster.docker.names import LABEL_NODE, LABEL_TOKEN
+from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.docker.resources import ContainerResources
 from shalott.cluster.nodes import CommandResult, NodeExit, NodeStatus
 from shalott.core.errors import HarnessError

@@ -28,7 +28,10 @@ from shalott.cluster.disks.build import why_not
 from shalott.cluster.disks.control import PowerLoss
 from shalott.cluster.disks.mounting import DiskOptions, names_rule_for
 from shalott.cluster.disks.node_disks import MountedDisks
-from shalott.cluster.local.local_nodes import LocalFiles, LocalLinks, LocalNodes, LocalProcesses
+from shalott.cluster.local.files import LocalFiles
+from shalott.cluster.local.links import LocalLinks
+from shalott.cluster.local.nodes import LocalNodes
+from shalott.cluster.local.processes import LocalProcesses
 from shalott.cluster.local.relay_link import RelayProcess
 from shalott.cluster.local.sweep import (
     MARK,

@@ -23,10 +23,13 @@ from shalott.cluster.owner import this_process
 from shalott.cluster.ssh.agent_link import AgentEvent, AgentLink
 from shalott.cluster.ssh.clocks import HostClocks, check_libraries
 from shalott.cluster.ssh.facts import CLOCKS, capabilities_of, look, probe_hosts, refuse_unfit
+from shalott.cluster.ssh.files import HostFiles
 from shalott.cluster.ssh.forwarding import Forwards
-from shalott.cluster.ssh.host_links import HostLinks
-from shalott.cluster.ssh.host_nodes import HostFiles, HostNodes, HostProcesses, HostResources
 from shalott.cluster.ssh.inventory import resolve
+from shalott.cluster.ssh.links import HostLinks
+from shalott.cluster.ssh.nodes import HostNodes
+from shalott.cluster.ssh.processes import HostProcesses
+from shalott.cluster.ssh.resources import HostResources
 from shalott.cluster.ssh.sweep import agent_command, end_run, sweep_host
 from shalott.cluster.ssh.upload import (
     check_program,

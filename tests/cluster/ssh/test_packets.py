@@ -18,7 +18,7 @@ from shalott.cluster.nodes import LinkShape, PacketsSeen
 from shalott.cluster.packets.fates import LinkFates, PacketShape
 from shalott.cluster.ssh.agent import queueing
 from shalott.cluster.ssh.backend import SshCluster
-from shalott.cluster.ssh.host_links import HostLinks
+from shalott.cluster.ssh.links import HostLinks
 from shalott.cluster.ssh.sweep import sweep_hosts
 from shalott.core.errors import HarnessError
 from shalott.nemesis.links import LATE_MS, packets_agree, packets_for

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 
 from shalott.cluster.cluster import Cluster
@@ -100,7 +100,7 @@ class RabbitmqSystem:
 
     async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
         async def why_not(node: str) -> str:
-            running, _ = await _membership(cluster, node)
+            running, _ = await self._membership(cluster, node)
             absent = sorted(set(nodes) - set(running))
             return f"it doesn't run with {', '.join(absent)}" if absent else ""
 
@@ -129,7 +129,7 @@ class RabbitmqSystem:
         """As ``System.observe``; ``running`` is empty while the node waits for one that is cut
         off."""
         (running, partitions), queues = await asyncio.gather(
-            _membership_if_told(cluster, node),
+            _unless_unknown(self._membership(cluster, node)),
             management(cluster, node).get(_queues_path(self._parameters.vhost)),
         )
         try:
@@ -138,14 +138,29 @@ class RabbitmqSystem:
             raise Definite(f"{node} answered with something else than queues") from error
         return {"running": running, "partitions": partitions, "claims": claims}
 
+    async def _membership(self, cluster: Cluster, node: str) -> tuple[list[str], list[str]]:
+        """(running nodes, nodes from which it is partitioned), as ``node`` sees them."""
+        answer = await self._nodes(cluster, node)
+        try:
+            running = sorted(short_name(item["name"]) for item in answer if item["running"])
+            own = [item for item in answer if item["name"] == PREFIX + node]
+            partitions = own[0].get("partitions", ()) if own else ()
+        except (KeyError, TypeError) as error:
+            raise Definite(f"{node} answered with something else than nodes") from error
+        return running, sorted(short_name(name) for name in partitions)
+
+    async def _nodes(self, cluster: Cluster, node: str) -> Sequence[Claim]:
+        found: Sequence[Claim] = await management(cluster, node, MEMBERSHIP_TIMEOUT_MS).get(NODES)
+        return found
+
     def why_not_leave(self, node: str) -> str:
         return ""
 
     async def members(self, cluster: Cluster, node: str) -> Sequence[str]:
-        return [short_name(item["name"]) for item in await _nodes(cluster, node)]
+        return [short_name(item["name"]) for item in await self._nodes(cluster, node)]
 
     async def running_members(self, cluster: Cluster, node: str) -> Sequence[str]:
-        running, _ = await _membership(cluster, node)
+        running, _ = await self._membership(cluster, node)
         return running
 
     async def forget(self, cluster: Cluster, node: str, by: str) -> None:
@@ -244,28 +259,13 @@ def _mirroring(policy: Parameters) -> Parameters:
     return definition
 
 
-async def _membership_if_told(cluster: Cluster, node: str) -> tuple[list[str], list[str]]:
+async def _unless_unknown(
+    membership: Coroutine[object, object, tuple[list[str], list[str]]],
+) -> tuple[list[str], list[str]]:
     try:
-        return await _membership(cluster, node)
+        return await membership
     except Indefinite:
         return [], []
-
-
-async def _membership(cluster: Cluster, node: str) -> tuple[list[str], list[str]]:
-    """(running nodes, nodes from which it is partitioned), as ``node`` sees them."""
-    answer = await _nodes(cluster, node)
-    try:
-        running = sorted(short_name(item["name"]) for item in answer if item["running"])
-        own = [item for item in answer if item["name"] == PREFIX + node]
-        partitions = own[0].get("partitions", ()) if own else ()
-    except (KeyError, TypeError) as error:
-        raise Definite(f"{node} answered with something else than nodes") from error
-    return running, sorted(short_name(name) for name in partitions)
-
-
-async def _nodes(cluster: Cluster, node: str) -> Sequence[Claim]:
-    found: Sequence[Claim] = await management(cluster, node, MEMBERSHIP_TIMEOUT_MS).get(NODES)
-    return found
 
 
 async def _control(cluster: Cluster, node: str, command: str) -> None:

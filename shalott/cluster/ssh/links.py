@@ -31,7 +31,7 @@ from shalott.cluster.packets.shaping import (
 )
 from shalott.cluster.ssh.agent_link import AgentEvent
 from shalott.cluster.ssh.facts import HostFacts
-from shalott.cluster.ssh.host_nodes import HostNodes
+from shalott.cluster.ssh.nodes import HostNodes
 from shalott.cluster.stalls import Stall
 from shalott.core.errors import BootFailed, HarnessError
 

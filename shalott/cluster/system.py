@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from shalott.cluster.cluster import Cluster, Software
 
 if TYPE_CHECKING:
-    from shalott.cluster.sim.machine import Machine
     from shalott.core.history import History, Recorder
 
 
@@ -181,7 +180,7 @@ class RecordsReplicas(Protocol):
 class InspectsMachines(Protocol):
     """Of systems that can look into their nodes where these run in the simulation."""
 
-    async def inspect(self, machines: Mapping[str, Machine]) -> None:
+    async def inspect(self, machines: Mapping[str, object]) -> None:
         """Write down what every node holds, as node events (cluster/sim/machine.py)."""
         ...
 

@@ -84,8 +84,8 @@ async def perform(world: World, record: FaultRecord, action: FaultAction) -> Mem
     await runner.run()
     await runner.heal()
     if "damages-data" in record.effects:  # the program does not start on such files
-        await world.cluster.kill("n2")
-        await world.cluster.wipe("n2")
+        await world.cluster.processes.kill("n2")
+        await world.cluster.files.wipe("n2")
     await world.make_whole()
     return recorder
 

@@ -25,7 +25,7 @@ from shalott.cluster.docker.namespaces import in_namespace, run_in_namespace
 from shalott.cluster.docker.packets import PacketEngine, chain_script
 from shalott.cluster.nodes import LinkShape
 from shalott.cluster.owner import this_process
-from shalott.cluster.packets.messages import Source
+from shalott.cluster.packets.shaping import Source
 
 ADDRESSES = ("10.213.0.1", "10.213.0.2")
 CHUNK_BYTES = 1 << 16

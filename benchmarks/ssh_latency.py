@@ -55,28 +55,28 @@ async def main(hosts: Hosts) -> None:
         if "everything" in name:
             await cluster.teardown()
     try:
-        await measure("a request to the agent", lambda: cluster.status("n1"))
+        await measure("a request to the agent", lambda: cluster.processes.status("n1"))
         links = [("n1", "n2"), ("n2", "n1"), ("n1", "n3"), ("n3", "n1")]
         made: list[float] = []
 
         async def cut_and_mend() -> None:
             began = time.perf_counter()
-            await cluster.cut(links)
+            await cluster.links.cut(links)
             made.append(1000 * (time.perf_counter() - began))
-            await cluster.mend(links)
+            await cluster.links.mend(links)
 
         await measure("n1 cut off and joined again, three hosts", cut_and_mend)
         low, high = statistics.median(made), statistics.quantiles(made, n=20)[-1]
         print(f"| of that, the cut | {low:.1f} ms | {high:.1f} ms |")
-        await measure("a probe that arrives", lambda: cluster.reach("n1", "n2"))
+        await measure("a probe that arrives", lambda: cluster.links.reach("n1", "n2"))
 
         async def pause_and_resume() -> None:
-            await cluster.pause("n1")
-            await cluster.resume("n1")
+            await cluster.processes.pause("n1")
+            await cluster.processes.resume("n1")
 
         async def kill_and_start() -> None:
-            await cluster.kill("n1")
-            await cluster.start("n1")
+            await cluster.processes.kill("n1")
+            await cluster.processes.start("n1")
 
         await measure("a pause and its end", pause_and_resume)
         await measure("a kill and a start", kill_and_start, 20)

@@ -15,8 +15,9 @@ import msgspec
 
 from shalott.cluster.cluster import Cluster
 from shalott.cluster.nodes import NodeSpec, Topology
+from shalott.cluster.system import Observation
 from shalott.cluster.systems.record import Profile, SystemRecord
-from shalott.cluster.systems.settling import Observation, await_nodes
+from shalott.cluster.systems.settling import await_nodes
 from shalott.core.errors import (
     BootFailed,
     ClientError,

@@ -17,8 +17,9 @@ from shalott.cluster.cluster import Cluster
 from shalott.cluster.nodes import NodeSpec, Topology
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.machine import Machine, Program
+from shalott.cluster.system import Observation
 from shalott.cluster.systems.record import Profile, Search, SystemRecord
-from shalott.cluster.systems.settling import Observation, await_nodes
+from shalott.cluster.systems.settling import await_nodes
 from shalott.core.errors import BootFailed
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import GatePlan, Plan

@@ -51,17 +51,17 @@ class Management:
         """The decoded JSON. Raises ClientError unless the answer is 200."""
         return (await self._checked("GET", path, None)).json()
 
-    async def put(self, path: str, body: Any) -> None:
+    async def put(self, path: str, body: object) -> None:
         await self._checked("PUT", path, body)
 
-    async def post(self, path: str, body: Any) -> None:
+    async def post(self, path: str, body: object) -> None:
         await self._checked("POST", path, body)
 
     async def delete(self, path: str) -> None:
         await self._checked("DELETE", path, None)
 
-    async def request(self, method: str, path: str, body: Any = None) -> Response:
-        """Any answer, of any status. Raises ClientError if there is none."""
+    async def request(self, method: str, path: str, body: object = None) -> Response:
+        """The answer, of any status. Raises ClientError if there is none."""
         content = b"" if body is None else msgspec.json.encode(body)
         token = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
         headers = [
@@ -75,7 +75,7 @@ class Management:
         head = h11.Request(method=method, target=path, headers=headers)
         return await exchange(self.endpoint, head, content, self.timeout_ms)
 
-    async def _checked(self, method: str, path: str, body: Any) -> Response:
+    async def _checked(self, method: str, path: str, body: object) -> Response:
         response = await self.request(method, path, body)
         if response.status < 300:
             return response

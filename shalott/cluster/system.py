@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from shalott.core.history import History, Recorder
 
 
+Observation = Mapping[str, Any]  # what a node believes, as ``System.observe`` returns it
+Claim = Mapping[str, Any]  # of one group, within an observation
+EventRow = Mapping[str, Any]  # a row of EVENT_SCHEMA
+
+
 class System(Software, Protocol):
     """What runs on the nodes, and how to administer it over its management API.
 
@@ -36,7 +41,7 @@ class System(Software, Protocol):
         """Put the plan's policy in place and declare the queues, spread over the nodes."""
         ...
 
-    async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
+    async def observe(self, cluster: Cluster, node: str) -> Observation:
         """What ``node`` believes now. Raises ClientError if it can't be asked.
 
         {"running": [node, ...], "partitions": [node, ...], "claims": [{"group": queue, "role":
@@ -50,7 +55,7 @@ class System(Software, Protocol):
         its mirrors are synchronised or can't be (manual sync)."""
         ...
 
-    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[Mapping[str, Any]]:
+    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[EventRow]:
         """Node events (EVENT_SCHEMA rows) out of the files that ``Cluster.collect`` brought."""
         ...
 
@@ -133,9 +138,7 @@ class TakesReports(Protocol):
 class ExplainsUnsettled(Protocol):
     """Of systems that can say what they are still waiting for."""
 
-    def why_unsettled(
-        self, seen: Mapping[str, Mapping[str, Any] | None], queues: Sequence[str]
-    ) -> str:
+    def why_unsettled(self, seen: Mapping[str, Observation | None], queues: Sequence[str]) -> str:
         """One phrase, of one round of observations by node; "" if nothing is missing."""
         ...
 
@@ -177,7 +180,7 @@ class RecordsReplicas(Protocol):
 class InspectsMachines(Protocol):
     """Of systems that can look into their nodes where these run in the simulation."""
 
-    async def inspect(self, machines: Mapping[str, Any]) -> None:
+    async def inspect(self, machines: Mapping[str, object]) -> None:
         """Write down what every node holds, as node events (cluster/sim/machine.py)."""
         ...
 
@@ -209,9 +212,7 @@ class WritesEvents(Protocol):
 class AcknowledgesUnlogged(Protocol):
     """Of systems whose nodes log no acknowledgements: what clients saw of them stands for that."""
 
-    def acknowledged_events(
-        self, history: History, rows: Sequence[Mapping[str, Any]]
-    ) -> Sequence[Mapping[str, Any]]:
+    def acknowledged_events(self, history: History, rows: Sequence[EventRow]) -> Sequence[EventRow]:
         """Rows ``acked`` of EVENT_SCHEMA, by a run's operations and what its nodes told."""
         ...
 

@@ -76,7 +76,7 @@ class FaultContext:
                 self.note(outcome)
 
     def note(self, error: BaseException) -> None:
-        """Keep what the backend could not do. Any other error is raised again."""
+        """Keep what the backend could not do. Every other error is raised again."""
         if not isinstance(error, FAILURES):
             raise error
         self.errors.append(str(error))

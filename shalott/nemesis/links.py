@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -21,8 +21,7 @@ from shalott.core.parameters import NoParameters
 from shalott.core.plan import FaultAction
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.cuts import Link
-from shalott.nemesis.grudges import touching
-from shalott.nemesis.partitions import one_direction
+from shalott.nemesis.partitions import one_direction, touching
 from shalott.nemesis.proofs import Check, Seen, as_data, living, moot, shape_data
 from shalott.nemesis.record import Amount, FaultRecord, Takes
 from shalott.nemesis.weaker import as_kind
@@ -328,7 +327,7 @@ def packets_agree(seen: Seen, expected: Seen) -> bool:
     return seen["arrived"] == 0 or _times_agree(seen, expected)
 
 
-def _times_agree(seen: dict[str, Any], expected: dict[str, Any]) -> bool:
+def _times_agree(seen: dict[str, float], expected: dict[str, float]) -> bool:
     delay_ms, jitter_ms = expected.get("delay_ms", 0), expected.get("jitter_ms", 0)
     least_ms, most_ms = seen["least_ms"], seen["most_ms"]
     if least_ms < 0.95 * delay_ms:

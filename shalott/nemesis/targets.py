@@ -9,8 +9,8 @@ what the nodes say of themselves. With several queues one of them is drawn first
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from shalott.cluster.system import Observation
 from shalott.core.errors import UsageError
 from shalott.core.rng import Stream
 
@@ -54,9 +54,7 @@ def draw_nodes(target: str, nodes: Sequence[str], rng: Stream) -> tuple[str, ...
     return tuple(node for node in nodes if node in chosen)
 
 
-def role_nodes(
-    target: str, answers: Mapping[str, Mapping[str, Any]], rng: Stream
-) -> tuple[str, ...]:
+def role_nodes(target: str, answers: Mapping[str, Observation], rng: Stream) -> tuple[str, ...]:
     """The nodes that play a role for one drawn queue; () if no node says that it does.
 
     ``answers``: by node, what ``System.observe`` returned. Of several masters of a queue the one
@@ -81,7 +79,7 @@ def role_nodes(
     return tuple(sorted(node for _, node in own))
 
 
-def _leader(answers: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+def _leader(answers: Mapping[str, Observation]) -> tuple[str, ...]:
     """The controller that leads, of several the one with the highest term."""
     leaders = [
         (int(controller.get("epoch") or 0), node)

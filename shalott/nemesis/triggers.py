@@ -13,13 +13,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
 from shalott.cluster.cluster import Cluster
 from shalott.cluster.parts import ReadsDataFiles, TellsEventsAtOnce
-from shalott.cluster.system import System, WritesEvents, group_names
+from shalott.cluster.system import EventRow, Observation, System, WritesEvents, group_names
 from shalott.core.errors import HarnessError
 from shalott.core.plan import Trigger
 
@@ -50,7 +49,7 @@ class Matcher:
     _running: dict[str, bool] = field(default_factory=dict)  # synchronisations, by group
     _sets: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
 
-    def of_event(self, node: str, event: Mapping[str, Any]) -> str:
+    def of_event(self, node: str, event: EventRow) -> str:
         """What it is that has happened, in words; "" if it is nothing that is waited for."""
         kind, group = str(event["kind"]), self.group_of(str(event["group"]))
         role = str(event.get("role") or "")
@@ -73,7 +72,7 @@ class Matcher:
         own = detail.get("set")
         return self._shrinks(("event", node, group), group, own) if isinstance(own, list) else ""
 
-    def of_answer(self, node: str, answer: Mapping[str, Any]) -> str:
+    def of_answer(self, node: str, answer: Observation) -> str:
         """The same of what a node says when it is asked."""
         if self.trigger.kind == "event":
             return ""

@@ -49,20 +49,21 @@ async def reached(world: World, node: str, port: str) -> bool:
 def test_clients_do_not_reach_one_port_and_everything_else_goes_on(
     world: World, links: tuple[tuple[str, str], ...]
 ) -> None:
-    cluster = world.cluster
-    assert isinstance(cluster.links, CutsClients) and "cut-clients" in cluster.capabilities
+    links_of_world = world.cluster.links
+    assert isinstance(links_of_world, CutsClients)
+    assert "cut-clients" in world.cluster.capabilities
 
     async def check() -> None:
         assert await reached(world, "n1", "management")
-        await cluster.links.set_client_cuts(links, ["management"])
-        assert list(await cluster.links.client_cuts()) == sorted(links)
+        await links_of_world.set_client_cuts(links, ["management"])
+        assert list(await links_of_world.client_cuts()) == sorted(links)
         assert not await reached(world, "n1", "management")
         assert await reached(world, "n1", "cluster"), "its other port"
         assert await reached(world, "n2", "management"), "another node"
         for pair in (("n1", "n2"), ("n2", "n1")):
             assert await world.cluster.links.reach(*pair), "the nodes reach each other"
-        await cluster.links.set_client_cuts((), ["management"])
-        assert list(await cluster.links.client_cuts()) == []
+        await links_of_world.set_client_cuts((), ["management"])
+        assert list(await links_of_world.client_cuts()) == []
         assert await answers(world.cluster, "n1")
         assert await echoes(world.cluster, "n1", "n2", held=False)
 
@@ -70,11 +71,11 @@ def test_clients_do_not_reach_one_port_and_everything_else_goes_on(
 
 
 def test_cuts_of_clients_and_of_nodes_stand_beside_each_other(world: World) -> None:
-    cluster = world.cluster
-    assert isinstance(cluster.links, CutsClients)
+    links_of_world = world.cluster.links
+    assert isinstance(links_of_world, CutsClients)
 
     async def check() -> None:
-        await cluster.links.set_client_cuts([REQUESTS], ["management"])
+        await links_of_world.set_client_cuts([REQUESTS], ["management"])
         await world.cluster.links.cut([("n2", "n3")])
         assert not await reached(world, "n1", "management")
         assert not await world.cluster.links.reach("n2", "n3", 200)
@@ -82,7 +83,7 @@ def test_cuts_of_clients_and_of_nodes_stand_beside_each_other(world: World) -> N
         assert await world.cluster.links.reach("n2", "n3")
         assert not await reached(world, "n1", "management"), "a mend of nodes' links is none of it"
         await world.cluster.heal()
-        assert list(await cluster.links.client_cuts()) == []
+        assert list(await links_of_world.client_cuts()) == []
         assert await answers(world.cluster, "n1")
 
     world.run(check())

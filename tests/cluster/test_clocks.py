@@ -15,7 +15,7 @@ from shalott.cluster.cluster import Cluster
 from shalott.cluster.docker import clocks as docker_clocks
 from shalott.cluster.docker.backend import DockerCluster, DockerOptions
 from shalott.cluster.docker.clocks import ContainerClocks
-from shalott.cluster.docker.container_nodes import ContainerNodes
+from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.faketime import check_program, file_text
 from shalott.core.errors import MissingCapability, UsageError
 from shalott.nemesis.clocks import FAULTS

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from shalott.cluster.docker.backend import DockerCluster
-from shalott.cluster.docker.container_links import ContainerLinks
+from shalott.cluster.docker.links import ContainerLinks
 from shalott.cluster.docker.packet_engine import open_queue
 from shalott.cluster.docker.packets import list_engines, sweep_engines
 from shalott.cluster.nodes import LinkShape, PacketsSeen

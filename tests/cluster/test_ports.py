@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from shalott.cluster.local.ports import HOST, port_of, reserve_port
+from shalott.cluster.local.backend import HOST, port_of, reserve_port
 
 pytestmark = pytest.mark.unit
 

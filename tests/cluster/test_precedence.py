@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from shalott.cluster.docker.programs import run_program
-from shalott.cluster.local.processes import Program, launch
+from shalott.cluster.docker.namespaces import run_program
+from shalott.cluster.local.nodes import Program
+from shalott.cluster.local.processes import launch
 from shalott.cluster.precedence import children_first, go_first, may_go_first, threads_first
 
 pytestmark = pytest.mark.unit

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shalott.cluster.docker.programs import run_program
+from shalott.cluster.docker.namespaces import run_program
 from shalott.cluster.owner import process_state
 from shalott.cluster.waiting import wait_until
 

@@ -22,7 +22,7 @@ import pytest
 from shalott.broker.base.http_client import Asked
 from shalott.broker.rabbit.ctl.session import CtlError
 from shalott.broker.rabbit.ctl.verbs import read, run
-from shalott.cluster.local.ports import HOST
+from shalott.cluster.local.backend import HOST
 from tests.tidy.sources import ROOT
 from tests.world.processes.rabbit import NodeProcess, running_nodes
 

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from shalott.cluster.local.ports import port_of, reserve_port
+from shalott.cluster.local.backend import port_of, reserve_port
 from shalott.core.errors import Definite, Indefinite, Unreachable
 from shalott.core.op import Completion, Invocation
 from shalott_etcd.client import EtcdClient

@@ -8,8 +8,7 @@ import msgspec
 
 from shalott.core.plan import FaultAction
 from shalott.nemesis.context import FaultContext
-from shalott.nemesis.grudges import isolate
-from shalott.nemesis.partitions import ONE
+from shalott.nemesis.partitions import ONE, isolate
 from shalott.nemesis.proofs import Check, living, reach_check
 from shalott.nemesis.record import FaultRecord
 from shalott.nemesis.weaker import as_kind

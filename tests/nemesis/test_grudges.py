@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shalott.core.errors import UsageError
 from shalott.core.rng import Stream
-from shalott.nemesis import grudges
+from shalott.nemesis import partitions as grudges
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ from shalott.checkers.runs.stats import Stats
 from shalott.core.errors import UsageError
 from shalott.core.plan import FaultAction
 from shalott.nemesis import membership
-from shalott.nemesis.grudges import isolate
+from shalott.nemesis.partitions import isolate
 from shalott.nemesis.requirements import check_actions
 from shalott.nemesis.schedule import make_schedule
 from tests.nemesis.test_runner import Scene, fault, within

@@ -14,11 +14,12 @@ from shalott.core.doors import check_requirements, load_module
 from shalott.core.errors import UsageError
 from shalott.core.plan import FaultAction, Plan
 from shalott.harness.cli.commands import make_command
-from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 from shalott.harness.run.simulate import simulate
 from shalott.harness.scenarios.swarm import Subject, Swarm, draw_plan
 from shalott.harness.shrinking.shrink import shrink
-from shalott.nemesis.grudges import isolate
+from shalott.nemesis.partitions import isolate
 from shalott.nemesis.record import FAULTS, nemesis_names
 from shalott.nemesis.requirements import check_actions
 from shalott.nemesis.schedule import make_schedule

@@ -12,7 +12,8 @@ from shalott.core.errors import UsageError
 from shalott.core.plan import FaultAction, Plan, dump_plan
 from shalott.harness.run.backends import make_system
 from shalott.harness.run.plan_checks import check_plan
-from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
 from shalott.harness.run.session import run_request, run_stored_plan
 from shalott.harness.run.simulate import simulate
 from shalott.harness.run.store import Store

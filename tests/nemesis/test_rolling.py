@@ -11,7 +11,8 @@ import pytest
 from shalott.checkers.runs.stats import Stats
 from shalott.core.errors import MissingCapability, UsageError
 from shalott.core.plan import FaultAction, SimPlan
-from shalott.harness.run.planning import Request, make_plan, repeat_command
+from shalott.harness.run.planning import make_plan, repeat_command
+from shalott.harness.run.request import Request
 from shalott.harness.run.simulate import simulate
 from shalott.harness.run.store import Store
 from shalott.harness.run.world import build_world

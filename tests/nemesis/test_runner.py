@@ -14,7 +14,7 @@ from shalott.cluster.cluster import Cluster
 from shalott.cluster.nodes import SOUND_DISK, LinkShape
 from shalott.core.errors import Definite, HarnessError
 from shalott.core.plan import FaultAction
-from shalott.nemesis.grudges import isolate
+from shalott.nemesis.partitions import isolate
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.runner import NemesisRunner
 from tests.world.clock import virtual

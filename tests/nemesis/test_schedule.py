@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shalott.core.errors import UsageError
 from shalott.core.plan import FaultAction
-from shalott.nemesis.grudges import seen_by
+from shalott.nemesis.partitions import seen_by
 from shalott.nemesis.record import FAULTS, members, nemesis_names
 from shalott.nemesis.requirements import check_actions, required_capabilities
 from shalott.nemesis.schedule import MIN_CALM_MS, Rhythm, make_schedule

@@ -12,7 +12,7 @@ import pytest
 from shalott.checkers.runs.stats import Stats
 from shalott.cluster.nodes import SOUND_DISK, DiskFaults, LinkShape, Shortage
 from shalott.core.plan import ClockPlan, FaultAction, SimPlan
-from shalott.nemesis.grudges import touching
+from shalott.nemesis.partitions import touching
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.settings import add_disks, add_shapes
 from tests.nemesis.test_runner import LONG_MS, Scene, fault, partition, within

@@ -8,7 +8,7 @@ disk) changes digests; then write them anew and say in the commit why they chang
 
 If they differ in one version of Python alone, something that runs in the simulation depends on the
 version: on the order of a set, the text of an error, or the turn of the loop in which asyncio does
-something (cluster/sim/loop/gathering.py). `shalott replay` of the plan names the event.
+something (cluster/sim/loop/tasks.py). `shalott replay` of the plan names the event.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ SIMULATED_EXEMPT: Mapping[tuple[str, str], str] = {
         "garbage collector",
     ): "no finalizer may run while a simulation does",
     (
-        "shalott/nemesis/grudges.py",
+        "shalott/nemesis/partitions.py",
         "set",
     ): "whom a node sees is compared and asked for, never walked",
     (

@@ -6,15 +6,23 @@ addresses directly, so nothing is published. Links are cut in the host's bridge,
 nodes where that is out of reach (firewall.py); a pause is the engine's freezer; a kill is SIGKILL
 to all of the container. Everything carries the run's labels, and teardown removes what carries
 them, also after a boot that broke off.
+
+A run has a private network, a /24 of its own, chosen so that it collides with nothing on this host.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+
+import docker
+import docker.errors
+import docker.types
 
 from shalott.cluster.capabilities import NOTHING, POWER, WORLDS
 from shalott.cluster.cluster import Cluster, Parts, Software
@@ -23,23 +31,19 @@ from shalott.cluster.disks.mounting import DiskOptions, NamesRule, names_rule_fo
 from shalott.cluster.disks.node_disks import MountedDisks
 from shalott.cluster.docker import containers
 from shalott.cluster.docker.clocks import ContainerClocks
-from shalott.cluster.docker.container_links import ContainerLinks
-from shalott.cluster.docker.container_nodes import (
-    ContainerFiles,
-    ContainerNodes,
-    check_mounted,
-    disk_obstacle,
-    place_of_volume,
-)
 from shalott.cluster.docker.containers import CONFIG_DIR, DATA_DIR, Machine
+from shalott.cluster.docker.disks import check_mounted, disk_obstacle, place_of_volume
+from shalott.cluster.docker.files import ContainerFiles
 from shalott.cluster.docker.firewall import list_tables
 from shalott.cluster.docker.images import ContainerImages, ensure_image, find_image
+from shalott.cluster.docker.links import ContainerLinks
 from shalott.cluster.docker.names import network_name, resource_name
-from shalott.cluster.docker.networks import create_network
+from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.docker.processes import ContainerProcesses
 from shalott.cluster.docker.resources import SMALL_TMP, ContainerResources
 from shalott.cluster.docker.sweep import remove_run, sweep_docker
 from shalott.cluster.nodes import Endpoint, NodeSpec, Topology
+from shalott.core.errors import BootFailed
 
 log = logging.getLogger("shalott.cluster.docker")
 
@@ -242,3 +246,53 @@ class DockerHosts:
             if self._disks.is_wanted
             else "the engine's volumes",
         }
+
+
+PREFIX = "10.213"  # little used; docker's own networks start at 172.17
+ATTEMPTS = 32
+
+
+def create_network(api: docker.APIClient, name: str, labels: Mapping[str, str]) -> str:
+    """Make the network. Returns the first three bytes of its addresses. Blocks."""
+    error: Exception | None = None
+    # Which subnet it is decides nothing in a run, so this need not be seeded.
+    for third in random.sample(range(256), ATTEMPTS):
+        subnet = f"{PREFIX}.{third}"
+        if _is_routed(subnet):
+            continue
+        pool = docker.types.IPAMPool(subnet=f"{subnet}.0/24", gateway=f"{subnet}.1")
+        try:
+            api.create_network(
+                name,
+                driver="bridge",
+                ipam=docker.types.IPAMConfig(pool_configs=[pool]),
+                labels=dict(labels),
+                check_duplicate=True,
+            )
+        except docker.errors.APIError as refused:
+            if "overlap" not in str(refused):
+                raise
+            error = refused
+            continue
+        return subnet
+    raise BootFailed(f"no free subnet in {PREFIX}.0.0/16: {error}")
+
+
+def _is_routed(subnet: str) -> bool:
+    """Whether the host has a route into this /24 already: a VPN's, say."""
+    try:
+        lines = Path("/proc/net/route").read_text().splitlines()[1:]
+    except OSError:
+        return False
+    wanted = _number(f"{subnet}.0")
+    for fields in (line.split() for line in lines):
+        destination, mask = (int.from_bytes(bytes.fromhex(fields[i]), "little") for i in (1, 7))
+        if mask and (wanted & mask) == destination:
+            return True
+        if mask > 0xFFFFFF00 and (destination & 0xFFFFFF00) == wanted:
+            return True
+    return False
+
+
+def _number(address: str) -> int:
+    return int.from_bytes(bytes(int(part) for part in address.split(".")), "big")

@@ -24,10 +24,9 @@ import docker.errors
 import msgspec
 
 from shalott.cluster.capabilities import NOTHING, WORLDS, refusal
-from shalott.cluster.docker.container_nodes import ContainerNodes, EntersNodes
 from shalott.cluster.docker.containers import CONFIG_DIR, fill_placeholders, put_files
-from shalott.cluster.docker.namespaces import can_enter
-from shalott.cluster.docker.programs import is_root, run_program
+from shalott.cluster.docker.namespaces import can_enter, is_root, run_program
+from shalott.cluster.docker.nodes import ContainerNodes, EntersNodes
 from shalott.cluster.faketime import (
     FILE,
     LIBRARY,

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import docker
 import docker.errors
@@ -141,7 +140,7 @@ def _config_archive(files: Mapping[str, str]) -> bytes:
 def status(api: docker.APIClient, name: str) -> NodeStatus:
     """The container's state in the contract's words."""
     try:
-        state: Mapping[str, Any] = api.inspect_container(name)["State"]
+        state = api.inspect_container(name)["State"]
     except docker.errors.NotFound:
         return NodeStatus(state="absent")
     if state["Paused"]:

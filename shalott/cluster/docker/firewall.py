@@ -25,8 +25,7 @@ from typing import Protocol
 
 import msgspec
 
-from shalott.cluster.docker.namespaces import datagram_arrives
-from shalott.cluster.docker.programs import has_program, is_root, run_program
+from shalott.cluster.docker.namespaces import datagram_arrives, has_program, is_root, run_program
 from shalott.cluster.nodes import Link
 from shalott.core.errors import HarnessError
 

@@ -31,9 +31,9 @@ import docker.errors
 from shalott.cluster.capabilities import WORLDS
 from shalott.cluster.debian_packages import PINS, read_pins
 from shalott.cluster.docker import containers
-from shalott.cluster.docker.container_nodes import ContainerNodes
 from shalott.cluster.docker.engine import Engine
-from shalott.cluster.docker.programs import Outcome, run_program
+from shalott.cluster.docker.namespaces import Outcome, run_program
+from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.node_tree import OWN_BROKER, broker_files, library_pins, pip_words, read_tree
 from shalott.cluster.parts import StatelessPart
 from shalott.core.errors import BootFailed, HarnessError

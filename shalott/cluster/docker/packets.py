@@ -22,22 +22,22 @@ from pathlib import Path
 import msgspec
 
 from shalott.cluster.capabilities import Can
-from shalott.cluster.docker.namespaces import can_enter
+from shalott.cluster.docker.namespaces import can_enter, has_program, is_root
 from shalott.cluster.docker.packet_engine import QUEUE
-from shalott.cluster.docker.programs import has_program, is_root
 from shalott.cluster.nodes import Link, LinkShape
 from shalott.cluster.owner import Owner, liveness, parse_owner, runs, start_ticks
-from shalott.cluster.packets.messages import (
+from shalott.cluster.packets.numbered import UNSHAPED_TOS
+from shalott.cluster.packets.queue import INJECTED_MARK, PacketQueue
+from shalott.cluster.packets.shaping import (
+    TRIALS,
     Answer,
     LinkState,
     Order,
     Source,
     decode_answer,
     encode_line,
+    qdisc_script,
 )
-from shalott.cluster.packets.numbered import UNSHAPED_TOS
-from shalott.cluster.packets.queue import INJECTED_MARK, PacketQueue
-from shalott.cluster.packets.shaping import TRIALS, qdisc_script
 from shalott.cluster.stalls import Stall
 from shalott.core.errors import HarnessError
 

@@ -16,8 +16,8 @@ import msgspec
 from shalott.cluster import forking
 from shalott.cluster.capabilities import Capability
 from shalott.cluster.cgroups import groups_of, usable_controllers
-from shalott.cluster.docker.container_nodes import ContainerNodes
-from shalott.cluster.docker.programs import is_root
+from shalott.cluster.docker.namespaces import is_root
+from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.kernel_limits import Lack, Life, Limits, Lives
 from shalott.cluster.nodes import Shortage
 from shalott.core.errors import HarnessError

@@ -4,6 +4,12 @@ No Docker, no root: for a developer's laptop, and the fallback of the docker bac
 kernel does to packets there, the relays do to bytes here (relay.py). Clients talk to the nodes
 directly. Everything of a run is in one directory, and what runs in it is written down for
 ``sweep``.
+
+Ports are taken without a race and held for the whole run. A port is taken by binding it
+exclusively, and the socket stays bound, without listening, until the run ends. Only then it is
+marked reusable: a node that binds with SO_REUSEADDR, as asyncio's servers do, may listen beside it,
+again after each restart, while no other program's exclusive bind and no outgoing connection gets
+the number.
 """
 
 from __future__ import annotations
@@ -22,8 +28,10 @@ from shalott.cluster.disks.build import why_not
 from shalott.cluster.disks.control import PowerLoss
 from shalott.cluster.disks.mounting import DiskOptions, names_rule_for
 from shalott.cluster.disks.node_disks import MountedDisks
-from shalott.cluster.local.local_nodes import LocalFiles, LocalLinks, LocalNodes, LocalProcesses
-from shalott.cluster.local.ports import HOST, port_of, reserve_port
+from shalott.cluster.local.files import LocalFiles
+from shalott.cluster.local.links import LocalLinks
+from shalott.cluster.local.nodes import LocalNodes
+from shalott.cluster.local.processes import LocalProcesses
 from shalott.cluster.local.relay_link import RelayProcess
 from shalott.cluster.local.sweep import (
     MARK,
@@ -200,3 +208,22 @@ class LocalHosts:
             if self._disks.is_wanted
             else "this host's own",
         }
+
+
+HOST = "127.0.0.1"
+
+
+def reserve_port() -> socket.socket:
+    """A bound socket that holds a free port. Raises HarnessError if there is none."""
+    holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        holder.bind((HOST, 0))
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    except OSError as error:
+        holder.close()
+        raise HarnessError(f"no free port on {HOST}: {error.strerror}") from error
+    return holder
+
+
+def port_of(holder: socket.socket) -> int:
+    return int(holder.getsockname()[1])

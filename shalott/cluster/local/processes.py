@@ -1,4 +1,4 @@
-"""NodeProcess: one node's operating-system process, in a session and process group of its own.
+"""The processes of local nodes, each in a session and process group of its own.
 
 Its output is appended to a file over all its lives. Signals go to the whole group, so what a node
 started dies, stops and goes on with it.
@@ -10,30 +10,22 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
-from shalott.cluster.nodes import CommandResult, NodeStatus
+from shalott.cluster.capabilities import Can
+from shalott.cluster.disks.node_disks import MountedDisks
+from shalott.cluster.local.links import LocalLinks
+from shalott.cluster.local.nodes import LAUNCHER, LocalNodes, Program
+from shalott.cluster.local.sweep import StartedProcess
+from shalott.cluster.nodes import CommandResult, Link, NodeExit, NodeStatus
 from shalott.cluster.owner import process_state, start_ticks
 from shalott.cluster.precedence import children_first
 from shalott.cluster.waiting import wait_until
 from shalott.core.errors import HarnessError
 
-LAUNCHER = Path(__file__).with_name("launch.py")
 STOPPED_WITHIN_S = 5
 POLL_S = 0.001
 TIMED_OUT = 124  # what coreutils' timeout exits with
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """What to run for a node."""
-
-    command: Sequence[str]
-    environment: Mapping[str, str]
-    directory: Path
-    output: Path
 
 
 class NodeProcess:
@@ -141,3 +133,101 @@ async def run_to_end(program: Program, timeout_ms: int) -> CommandResult:
     code = process.returncode if done else TIMED_OUT
     assert code is not None
     return CommandResult(code, output.decode(errors="replace"))
+
+
+class LocalProcesses:
+    """See ``Processes``. ``on_start``: called when a process was started."""
+
+    def __init__(
+        self,
+        run: LocalNodes,
+        links: LocalLinks,
+        disks: MountedDisks,
+        *,
+        capabilities: Can,
+        on_exit: Callable[[NodeExit], None],
+    ) -> None:
+        self.capabilities = capabilities
+        self.on_start: Callable[[], None] = lambda: None
+        self._run = run
+        self._links = links
+        links.are_alive = self._are_alive
+        self._disks = disks
+        self._on_exit = on_exit
+        self._processes: dict[str, NodeProcess] = {}
+        self._watching: dict[asyncio.Task[None], None] = {}  # one for each process that runs
+
+    async def start(self, node: str) -> None:
+        running = self._processes.get(node)
+        if running is not None and running.is_alive:
+            return
+        await self._links.set_power(node, is_on=True)
+        process = await launch(self._run.program(node, self._run.spec(node).command))
+        self._processes[node] = process
+        self.on_start()
+        watch = asyncio.create_task(self._watch(node, process))
+        self._watching[watch] = None
+        watch.add_done_callback(self._watching.pop)
+
+    async def _watch(self, node: str, process: NodeProcess) -> None:
+        status = await process.wait()
+        if not process.end_asked:
+            self._on_exit(NodeExit(node=node, exit_code=status.exit_code))
+
+    async def stop(self, node: str, timeout_ms: int = 20000) -> None:
+        await self._process(node).stop(timeout_ms)
+
+    async def kill(self, node: str) -> None:
+        await self._process(node).kill()
+
+    async def power_off(self, node: str) -> None:
+        self._disks.check("power")
+        await self._links.set_power(node, is_on=False)
+        await self._process(node).kill()
+        await self._disks.power(node)
+
+    async def pause(self, node: str) -> None:
+        await self._process(node).pause()
+
+    async def resume(self, node: str) -> None:
+        self._process(node).resume()
+
+    async def status(self, node: str) -> NodeStatus:
+        process = self._processes.get(node)
+        return NodeStatus(state="absent") if process is None else process.status()
+
+    async def run_command(
+        self, node: str, command: Sequence[str], timeout_ms: int = 30000
+    ) -> CommandResult:
+        return await run_to_end(self._run.program(node, command), timeout_ms)
+
+    def started(self) -> tuple[StartedProcess, ...]:
+        """Those that run."""
+        return tuple(
+            StartedProcess(node, process.pid, process.start_ticks)
+            for node, process in self._processes.items()
+            if process.is_alive
+        )
+
+    def _are_alive(self, link: Link) -> bool:
+        return all(self._process(node).is_alive for node in link)
+
+    def _process(self, node: str) -> NodeProcess:
+        if node not in self._processes:
+            raise HarnessError(f"{node} was never started")
+        return self._processes[node]
+
+    async def heal(self) -> None:
+        for process in self._processes.values():
+            if process.paused:
+                process.resume()
+
+    async def forget(self) -> None:
+        """All have ended: wait until that was told."""
+        await asyncio.gather(*self._watching)
+        self._links.forget_power()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(process.kill() for process in self._processes.values()))
+        await asyncio.gather(*self._watching)
+        self._processes.clear()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from shalott.cluster.local.processes import LAUNCHER
+from shalott.cluster.local.nodes import LAUNCHER
 from shalott.cluster.local.relay_messages import (
     Answer,
     Order,

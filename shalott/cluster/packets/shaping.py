@@ -4,6 +4,9 @@ A htb class for each shaped destination, unlimited for the rest; inside it netem
 do than to throttle. Not every kernel has the parts, so a backend tries them (``TRIALS``) in a
 namespace of its own before a run relies on them. ``read_shape`` reads back what the kernel says is
 in force.
+
+The harness and a packet engine tell each other of links in JSON objects, one a line (``Source``,
+``LinkState``).
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -181,3 +185,46 @@ def describe_shaping(tc: frozenset[str], capabilities: frozenset[str]) -> str:
     if "delay" in capabilities:
         return "a packet queue in the receiver's network namespace, since the kernel has no netem"
     return "throttled at most" if "throttle" in tc else "never slowed"
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Who sends to a node, by name, and how that link is shaped."""
+
+    name: str
+    shape: LinkShape
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``shape``: these are the links to ``node``, by the sender's address, and no others; its
+    queue is in the network namespace of ``pid``. ``read``: what is in force on the links to it."""
+
+    number: int
+    do: Literal["shape", "read"]
+    node: str
+    pid: int = 0
+    sources: dict[str, Source] = {}
+
+
+class LinkState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``counts``: by what it was, how many packets met it since the shape was set
+    (fates.py)."""
+
+    shape: LinkShape
+    counts: dict[str, int] = {}
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``error``: why it was not done. ``links``: by the sender's name. ``stall``: the engine did
+    not run between these two times of the monotonic clock, in seconds."""
+
+    number: int | None = None
+    error: str = ""
+    links: dict[str, LinkState] = {}
+    stall: tuple[float, float] | None = None
+
+
+def encode_line(message: object) -> bytes:
+    return msgspec.json.encode(message) + b"\n"
+
+
+decode_answer = msgspec.json.Decoder(Answer).decode

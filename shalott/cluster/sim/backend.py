@@ -13,20 +13,17 @@ from shalott.cluster.cluster import Cluster, Parts, Software
 from shalott.cluster.corruption import FaultAtlas
 from shalott.cluster.nodes import CLIENTS, Endpoint, NodeSpec, Topology
 from shalott.cluster.sim.buggify import ACTIVATION, Buggify
+from shalott.cluster.sim.clocks import SimClocks, set_clock
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
+from shalott.cluster.sim.disks import SimDisks
+from shalott.cluster.sim.files import SimFiles
+from shalott.cluster.sim.links import SimLinks
 from shalott.cluster.sim.loop.clock import NodeClock
 from shalott.cluster.sim.loop.loop import START_NS, SimLoop
 from shalott.cluster.sim.machine import Machine, Program
 from shalott.cluster.sim.network.network import NetworkKnobs, SimNetwork
-from shalott.cluster.sim.sim_nodes import (
-    SimClocks,
-    SimDisks,
-    SimFiles,
-    SimLinks,
-    SimProcesses,
-    Simulation,
-    set_clock,
-)
+from shalott.cluster.sim.nodes import Simulation
+from shalott.cluster.sim.processes import SimProcesses
 from shalott.core.plan import SimPlan
 
 HARNESS = "harness"  # its host

@@ -3,13 +3,17 @@ program that runs on it now.
 
 What the program prints and the events that it emits are kept by the machine, outside of the disk:
 the harness observes through them, and no fault stops that.
+
+What nodes print are the broker's log records, sorted by the process that made them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +23,8 @@ from shalott.broker.base.events import Event
 from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.clock import NodeClock
-from shalott.cluster.sim.loop.loop import SimLoop
+from shalott.cluster.sim.loop.fences import lowered
+from shalott.cluster.sim.loop.loop import START_NS, SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 
 EXIT_KILLED = 128 + 9  # as shells and container engines tell it
@@ -145,3 +150,47 @@ class Machine:
         detail = {"process": "asyncio", "reason": sentence}
         incarnation = 0 if self.process is None else self.process.incarnation
         SimEventLog(self, incarnation, self.process).emit("", "crashed", detail=detail)
+
+
+LOGGER = "shalott.broker"
+
+
+class _MachineOutput(logging.Handler):
+    def __init__(self, loop: SimLoop, machines: Mapping[str, Machine]) -> None:
+        super().__init__()
+        self._loop = loop
+        self._machines = machines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = self._loop.process
+        machine = None if process is None else self._machines.get(process.name)
+        if machine is None:
+            return
+        at_s = (self._loop.now_ns - START_NS) / 1e9
+        with lowered(self._loop):  # formatting a traceback reads source files
+            text = self.format(record)
+        machine.output.append(
+            f"{at_s:12.6f} {process}  {record.levelname[0]} {record.name}: {text}"
+        )
+
+
+@contextlib.contextmanager
+def captured_output(
+    loop: SimLoop, machines: Mapping[str, Machine], *, level: int = logging.INFO
+) -> Iterator[None]:
+    """While it lasts the broker's log goes to the machines' ``output`` and nowhere else.
+
+    A ``level`` above CRITICAL keeps nothing, and costs nearly nothing.
+    """
+    logger = logging.getLogger(LOGGER)
+    handler = _MachineOutput(loop, machines)
+    before = (logger.level, logger.propagate)
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]

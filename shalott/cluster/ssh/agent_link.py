@@ -14,7 +14,7 @@ import itertools
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
@@ -29,10 +29,54 @@ from shalott.core.plan import HostPlan
 log = logging.getLogger("shalott.cluster.ssh")
 
 T = TypeVar("T")
+AgentEvent = Mapping[str, Any]  # a line of JSON
 RETRY_S = 0.25
 SETTLED_WITHIN_S = 30.0
 RENEWALS = 4  # in one lease
 CHUNK = 1 << 16
+
+
+class AgentChannel:
+    """One channel to an agent, with a thread that reads it: ``hear``, ``lost`` and ``failed`` are
+    called in the event loop with the channel and a line, or the reason why no more will come."""
+
+    def __init__(
+        self,
+        channel: paramiko.Channel,
+        hear: Callable[[AgentChannel, bytes], None],
+        lost: Callable[[AgentChannel, str], None],
+        failed: Callable[[AgentChannel, str], None],
+    ) -> None:
+        self._channel = channel
+        self._hear = hear
+        self._lost = lost
+        self._failed = failed
+        self._sending = threading.Lock()
+
+    def start(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
+        threading.Thread(target=self._read, args=(loop,), name=name, daemon=True).start()
+
+    def send(self, line: bytes) -> None:
+        """Blocks."""
+        with self._sending:  # a long line goes in parts
+            self._channel.sendall(line)
+
+    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+        """In a thread: every line goes to the event loop."""
+        channel = self._channel
+        rest, reason, end = b"", "the channel was closed", self._lost
+        try:
+            while data := channel.recv(CHUNK):
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    loop.call_soon_threadsafe(self._hear, self, line)
+            if channel.recv_exit_status() > 0:  # the connection is sound: it was the command
+                said = channel.recv_stderr(CHUNK).decode(errors="replace").strip().splitlines()
+                reason, end = (said or ["it ended"])[-1], self._failed
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            reason = str(error) or type(error).__name__
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the run is over
+            loop.call_soon_threadsafe(end, self, reason)
 
 
 class AgentLink:
@@ -48,7 +92,7 @@ class AgentLink:
         host: HostPlan,
         lease_s: float,
         threads: ThreadPoolExecutor,
-        on_event: Callable[[Mapping[str, object]], None],
+        on_event: Callable[[AgentEvent], None],
     ) -> None:
         self.node = node
         self.host = host
@@ -57,9 +101,8 @@ class AgentLink:
         self._threads = threads
         self._on_event = on_event
         self._attaching = ""
-        self._channel: paramiko.Channel | None = None
+        self._channel: AgentChannel | None = None
         self._calls: dict[Future[Any], None] = {}
-        self._sending = threading.Lock()
         self._serial = itertools.count(1)
         self._pending: dict[str, tuple[bytes, asyncio.Future[Any]]] = {}
         self._heard = 0  # the last event's number
@@ -140,7 +183,7 @@ class AgentLink:
 
     # -- inside
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task: asyncio.Task[None] = asyncio.create_task(work)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
@@ -153,36 +196,17 @@ class AgentLink:
         def attach() -> None:
             channel = connection.session(command)
             channel.sendall(first)
-            self._channel = channel
-            name = f"ssh-{self.node}"
-            threading.Thread(
-                target=self._read, args=(loop, channel), name=name, daemon=True
-            ).start()
+            self._channel = AgentChannel(channel, self._hear, self._lost, self._failed)
+            self._channel.start(loop, f"ssh-{self.node}")
 
         await self.in_thread(attach)
 
-    def _read(self, loop: asyncio.AbstractEventLoop, channel: paramiko.Channel) -> None:
-        """In a thread: every line goes to the event loop."""
-        rest, reason, end = b"", "the channel was closed", self._lost
-        try:
-            while data := channel.recv(CHUNK):
-                *lines, rest = (rest + data).split(b"\n")
-                for line in lines:
-                    loop.call_soon_threadsafe(self._hear, channel, line)
-            if channel.recv_exit_status() > 0:  # the connection is sound: it was the command
-                said = channel.recv_stderr(CHUNK).decode(errors="replace").strip().splitlines()
-                reason, end = (said or ["it ended"])[-1], self._failed
-        except (OSError, EOFError, paramiko.SSHException) as error:
-            reason = str(error) or type(error).__name__
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the run is over
-            loop.call_soon_threadsafe(end, channel, reason)
-
-    def _failed(self, channel: paramiko.Channel, reason: str) -> None:
+    def _failed(self, channel: AgentChannel, reason: str) -> None:
         """The agent's command failed, as it would again."""
         if channel is self._channel:
             self._give_up(f"its agent can't be run: {reason}")
 
-    def _hear(self, channel: paramiko.Channel, line: bytes) -> None:
+    def _hear(self, channel: AgentChannel, line: bytes) -> None:
         if channel is not self._channel:
             return
         try:
@@ -211,22 +235,18 @@ class AgentLink:
         if channel is None:
             return
         try:
-            await self.in_thread(lambda: self._send_whole(channel, line))
+            await self.in_thread(lambda: channel.send(line))
         except (OSError, EOFError, paramiko.SSHException) as error:
             self._lost(channel, str(error) or type(error).__name__)
 
-    def _send_whole(self, channel: paramiko.Channel, line: bytes) -> None:
-        with self._sending:  # a long line goes in parts
-            channel.sendall(line)
-
-    def _lost(self, channel: paramiko.Channel, reason: str) -> None:
+    def _lost(self, channel: AgentChannel, reason: str) -> None:
         if channel is not self._channel or self._over or self._is_recovering:
             return
         self._channel = None
         if self._is_closing:
             self._finish("it was ended")
             return
-        log.warning("the connection to %s (%s) is lost: %s", self.node, self._title, reason)
+        log.warning("the connection to %s (%s) is lost: %s", self.node, title_of(self.host), reason)
         self._is_recovering = True
         self._spawn(self._recover(reason))
 
@@ -259,7 +279,7 @@ class AgentLink:
     async def _ask_again(self) -> None:
         hello = {"id": f"hello-{next(self._serial)}", "do": "hello", "heard": self._heard}
         await self._send(json.dumps(hello).encode() + b"\n")
-        log.warning("%s (%s) is reached again", self.node, self._title)
+        log.warning("%s (%s) is reached again", self.node, title_of(self.host))
         for line, answered in list(self._pending.values()):
             if not answered.done():
                 await self._send(line)
@@ -278,12 +298,8 @@ class AgentLink:
                 self._lost(channel, f"it did not answer for {interval_s:g} s")
             await asyncio.gather(asking, return_exceptions=True)
 
-    @property
-    def _title(self) -> str:
-        return title_of(self.host)
-
     def _give_up(self, reason: str) -> None:
-        self._finish(f"{self.node} ({self._title}) is lost to the harness: {reason}")
+        self._finish(f"{self.node} ({title_of(self.host)}) is lost to the harness: {reason}")
 
     def _finish(self, sentence: str) -> None:
         if self._over:

@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from shalott.cluster.capabilities import DISKS, RESOURCES
 from shalott.cluster.cluster import Cluster, Parts, Software, together
@@ -21,16 +20,26 @@ from shalott.cluster.disks.mounting import names_rule_for
 from shalott.cluster.disks.node_disks import NodeDisks
 from shalott.cluster.nodes import Endpoint, NodeExit, NodeSpec, Topology
 from shalott.cluster.owner import this_process
-from shalott.cluster.ssh.agent_link import AgentLink
+from shalott.cluster.ssh.agent_link import AgentEvent, AgentLink
 from shalott.cluster.ssh.clocks import HostClocks, check_libraries
 from shalott.cluster.ssh.facts import CLOCKS, capabilities_of, look, probe_hosts, refuse_unfit
+from shalott.cluster.ssh.files import HostFiles
 from shalott.cluster.ssh.forwarding import Forwards
-from shalott.cluster.ssh.host_links import HostLinks
-from shalott.cluster.ssh.host_nodes import HostFiles, HostNodes, HostProcesses, HostResources
 from shalott.cluster.ssh.inventory import resolve
-from shalott.cluster.ssh.programs import check_program, command_line, entry_of, search_path
+from shalott.cluster.ssh.links import HostLinks
+from shalott.cluster.ssh.nodes import HostNodes
+from shalott.cluster.ssh.processes import HostProcesses
+from shalott.cluster.ssh.resources import HostResources
 from shalott.cluster.ssh.sweep import agent_command, end_run, sweep_host
-from shalott.cluster.ssh.upload import put_agent, put_broker, put_disk_program
+from shalott.cluster.ssh.upload import (
+    check_program,
+    command_line,
+    entry_of,
+    put_agent,
+    put_broker,
+    put_disk_program,
+    search_path,
+)
 from shalott.core.errors import HarnessError
 from shalott.core.json_value import JsonObject
 from shalott.core.plan import SshPlan
@@ -156,7 +165,7 @@ class SshHosts:
             settings,
         )
 
-    def _told(self, node: str, event: Mapping[str, Any]) -> None:
+    def _told(self, node: str, event: AgentEvent) -> None:
         """An event of a node's agent."""
         if "stall_s" in event:
             self._links.stalled(event)

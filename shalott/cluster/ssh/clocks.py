@@ -19,9 +19,9 @@ from shalott.cluster.faketime import FILE, GO_MARK, READ, check_program, environ
 from shalott.cluster.nodes import NodeSpec
 from shalott.cluster.ssh.connection import Connection
 from shalott.cluster.ssh.facts import HostFacts
-from shalott.cluster.ssh.host_nodes import HostNodes
 from shalott.cluster.ssh.inventory import title_of
-from shalott.cluster.ssh.programs import search_path
+from shalott.cluster.ssh.nodes import HostNodes
+from shalott.cluster.ssh.upload import search_path
 from shalott.core.errors import UsageError
 from shalott.core.plan import HostPlan
 

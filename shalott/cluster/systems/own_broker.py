@@ -4,19 +4,18 @@ run's clock by their wall clock, and the known bugs that a plan switches on in i
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from shalott.broker.base.errors import ConfigError
 from shalott.broker.base.events import Event
 from shalott.broker.known_bugs import check_bugs, known_bug
+from shalott.cluster.system import EventRow
 from shalott.core.errors import UsageError
 from shalott.core.plan import SystemPlan
 
-EventRow = Mapping[str, Any]  # a row of EVENT_SCHEMA
 log = logging.getLogger("shalott.cluster.systems")
 
 

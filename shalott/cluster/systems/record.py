@@ -48,7 +48,7 @@ class Profile:
     policy: Parameters = field(default_factory=dict)
     policy_for: Callable[[Parameters], Parameters] = lambda parameters: {}
 
-    def settings(self, parameters: Parameters) -> dict[str, Any]:
+    def settings(self, parameters: Parameters) -> dict[str, object]:
         return {**self.policy, **self.policy_for(parameters)}
 
 

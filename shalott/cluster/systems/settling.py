@@ -11,11 +11,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import combinations
-from typing import Any
 
 from tenacity import wait_exponential
 
 from shalott.cluster.cluster import Cluster
+from shalott.cluster.system import Claim, Observation
 from shalott.cluster.systems.record import Parameters
 from shalott.cluster.waiting import ask_until
 from shalott.core.errors import BootFailed, ClientError
@@ -25,8 +25,6 @@ log = logging.getLogger("shalott.cluster.systems")
 POLL_S, LAST_POLL_S = 0.25, 1.0
 ROUNDS = 2  # in a row, and alike: a promotion in between would show
 
-Observation = Mapping[str, Any]  # what a node believes, as ``System.observe`` returns it
-Claim = Mapping[str, Any]  # of one group, within an observation
 Observe = Callable[[str], Awaitable[Observation]]
 
 

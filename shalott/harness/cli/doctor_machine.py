@@ -298,7 +298,7 @@ class ThisMachine:
         return shaping_capabilities() | queue_capabilities()
 
     def disk_obstacle(self) -> str | None:
-        from shalott.cluster.docker.container_nodes import disk_obstacle
+        from shalott.cluster.docker.disks import disk_obstacle
 
         return disk_obstacle()
 

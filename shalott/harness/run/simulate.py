@@ -36,8 +36,7 @@ from shalott.cluster.sim.buggify import fired_in_run
 from shalott.cluster.sim.loop.loop import START_NS, SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.loop.trace import DIGEST_VERSION, Trace
-from shalott.cluster.sim.machine import Machine
-from shalott.cluster.sim.output import captured_output
+from shalott.cluster.sim.machine import Machine, captured_output
 from shalott.cluster.system import InspectsMachines, group_names
 from shalott.cluster.systems.own_broker import event_row
 from shalott.cluster.systems.record import SYSTEMS

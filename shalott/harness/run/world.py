@@ -119,7 +119,7 @@ def nemesis_maker(
 
 def _why_missing(backend: str, missing: Sequence[str]) -> str:
     if "upgrade" in missing:
-        return str(refusal(backend, "upgrade"))
+        return str(refusal(backend, "images"))
     sentence = (
         f"the {backend} backend can't {lacking(missing)} here, which the plan's faults need:"
         " choose another --cluster or --nemesis"

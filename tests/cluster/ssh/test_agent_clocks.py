@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shalott.cluster import faketime
-from shalott.cluster.ssh.agent import clocks
+from shalott.cluster.ssh.agent import clocks, firewall
 from shalott.cluster.ssh.agent import state as states
 from shalott.cluster.ssh.agent.agent_node import Node, NodeError
 from shalott.cluster.ssh.agent.clocks import NodeClock
@@ -49,7 +49,7 @@ class MadeUp:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where states are written, instead of /run."""
     monkeypatch.setattr(states, "state_root", lambda: tmp_path)
-    monkeypatch.setattr(states.firewall, "remove", lambda name: None)
+    monkeypatch.setattr(firewall, "remove", lambda name: None)
     yield tmp_path
 
 

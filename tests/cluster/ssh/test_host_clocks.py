@@ -18,7 +18,7 @@ from shalott.cluster.ssh.agent_link import AgentLink
 from shalott.cluster.ssh.clocks import BOOT_ID, HostClocks
 from shalott.cluster.ssh.connection import Ended
 from shalott.cluster.ssh.facts import HostFacts, capabilities_of
-from shalott.cluster.ssh.host_nodes import HostNodes
+from shalott.cluster.ssh.nodes import HostNodes
 from shalott.core.errors import HarnessError, UsageError
 from shalott.core.plan import HostPlan
 from shalott.harness.cli.doctor import _clock_faults

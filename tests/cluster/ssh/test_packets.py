@@ -18,7 +18,7 @@ from shalott.cluster.nodes import LinkShape, PacketsSeen
 from shalott.cluster.packets.fates import LinkFates, PacketShape
 from shalott.cluster.ssh.agent import queueing
 from shalott.cluster.ssh.backend import SshCluster
-from shalott.cluster.ssh.host_links import HostLinks
+from shalott.cluster.ssh.links import HostLinks
 from shalott.cluster.ssh.sweep import sweep_hosts
 from shalott.core.errors import HarnessError
 from shalott.nemesis.links import LATE_MS, packets_agree, packets_for
@@ -104,7 +104,7 @@ def test_a_connection_survives_all_that_happens_to_its_packets(world: World) -> 
         await ssh(world).links.shape("n1", "n2", shape)
         heard = [await echoes(world.cluster, "n1", "n2", held=True) for _ in range(10)]
         assert any(heard), "late ones time out, but nothing is lost for good"
-        counts = await links_of(ssh(world)).counts("n1", "n2")
+        counts = await links_of(ssh(world)).shapes.counts("n1", "n2")
         if counts:  # the engine's
             assert counts["seen"] >= counts["delayed"] > 0
 

@@ -11,7 +11,7 @@ import pytest
 from shalott.cluster.cluster import Cluster
 from shalott.cluster.docker.backend import DockerCluster
 from shalott.cluster.local.backend import LocalCluster
-from shalott.cluster.system import System
+from shalott.cluster.system import MendsPartitions, System
 from shalott.cluster.systems.rabbit.mirrored import MirroredSystem
 from shalott.cluster.systems.rabbit.rabbitmq import RabbitmqSystem
 from shalott.core.errors import ClientError
@@ -60,6 +60,7 @@ async def live(system: System, cluster: Cluster, collected: Path) -> None:
             while len(await masters(system, cluster, "q1")) < 2:
                 assert not await cluster.links.reach("n1", "n2", 100)
         await cluster.heal()
+        assert isinstance(system, MendsPartitions)
         assert await system.mend_partition(cluster) == ("n1",)
         assert await system.await_settled(cluster, QUEUES, 60000)
         for queue in QUEUES:

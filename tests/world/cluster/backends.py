@@ -15,7 +15,7 @@ import pytest
 
 from shalott.cluster.cluster import Cluster
 from shalott.cluster.docker import clocks as docker_clocks
-from shalott.cluster.docker import container_links as docker_links
+from shalott.cluster.docker import links as docker_links
 from shalott.cluster.docker.backend import DockerCluster, DockerOptions
 from shalott.cluster.local.backend import LocalCluster
 from shalott.cluster.sim.backend import HARNESS, SimCluster

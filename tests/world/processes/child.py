@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shalott.cluster.http import Management
-from shalott.cluster.local.ports import HOST, port_of, reserve_port
+from shalott.cluster.local.backend import HOST, port_of, reserve_port
 from shalott.cluster.nodes import Endpoint
 from shalott.core.errors import ClientError
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from shalott.broker.rabbit.config import NodeConfig, Peer
-from shalott.cluster.local.ports import HOST
+from shalott.cluster.local.backend import HOST
 from shalott.cluster.systems.rabbit.mirrored import to_toml
 from tests.broker.rabbit.amqp.pika_flows import Address
 from tests.world.processes.child import Child, held_ports

@@ -17,7 +17,7 @@ from shalott.broker.rocket.config import (
     StoreConfig,
     SystemName,
 )
-from shalott.cluster.local.ports import HOST
+from shalott.cluster.local.backend import HOST
 from shalott.cluster.systems.rocket.config import PORTS, to_toml
 from shalott.cluster.systems.rocket.layout import SERVICES
 from tests.world.processes.child import Child, held_ports

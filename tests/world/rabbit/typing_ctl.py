@@ -9,7 +9,7 @@ import socket
 from shalott.broker.base.http_client import Asked
 from shalott.broker.rabbit.ctl.session import CtlError
 from shalott.broker.rabbit.ctl.verbs import Outcome, read, run
-from shalott.cluster.local.ports import HOST
+from shalott.cluster.local.backend import HOST
 from tests.world.processes.rabbit import NodeProcess
 
 

@@ -29,7 +29,7 @@ from shalott.broker.rocket.remoting.command import RequestCode
 from shalott.broker.rocket.remoting.java_json import decode_java_json
 from shalott.broker.rocket.remoting.route_data import TopicConfig, TopicConfigs
 from shalott.clients.rocketmq.rocket_client import RocketClient
-from shalott.cluster.local.ports import HOST, port_of, reserve_port
+from shalott.cluster.local.backend import HOST, port_of, reserve_port
 
 ROOT = Path(__file__).parents[3]
 VERSION = "5.3.3"

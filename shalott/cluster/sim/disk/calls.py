@@ -32,7 +32,7 @@ class TimerLoop(Protocol):
     def process(self) -> object: ...
 
     def call_at_ns(
-        self, when_ns: int, callback: Callable[..., Any], *args: Any, process: Any = None
+        self, when_ns: int, callback: Callable[..., object], *args: object, process: Any = None
     ) -> Timer: ...
 
 

@@ -20,9 +20,10 @@ from typing import TypeVar
 
 import msgspec
 
-from shalott.cluster.corruption import FaultAtlas, choose_bit
+from shalott.cluster.corruption import FaultAtlas
 from shalott.cluster.nodes import SOUND_DISK, DiskFaults
 from shalott.cluster.sim.disk.calls import CallLine, TimerLoop
+from shalott.cluster.sim.disk.contents import Handles, Rot, Space, Transfers
 from shalott.cluster.sim.disk.names import Tree, split
 from shalott.cluster.sim.disk.page_cache import PAGE_BYTES, Inode, PowerLoss
 from shalott.cluster.sim.loop.trace import Trace
@@ -32,8 +33,6 @@ T = TypeVar("T")
 
 NS_PER_US = 1_000
 NS_PER_MS = 1_000_000
-SHORT_PROBABILITY = 0.5
-FULL_SLACK_BYTES = 4096  # what still fits, at most, when a disk is made full
 
 
 class DiskKnobs(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,26 +62,18 @@ class SimDisk:
     ) -> None:
         self.node = node
         self.knobs = knobs if knobs is not None else DiskKnobs()
-        self.faults: DiskFaults = SOUND_DISK
-        self.syncs = 0
-        self.sync_watchers: list[Callable[[], None]] = []  # called at every sync
         self._seed = seed
-        self._atlas = atlas
-        if atlas is not None:
-            atlas.attach(self)
         self._tree = Tree()
+        self._space = Space(self.knobs.capacity_bytes)
+        self.handles = Handles(self._space)
+        self.transfers = Transfers(self._space, self.stream("short"))
+        self.rot = Rot(self._tree, atlas, self.stream)
         self._draws: dict[str, Stream] = {}
-        self._name_draws = self._stream("names")
-        self._shorts = self._stream("short")
+        self._name_draws = self.stream("names")
         self._calls = CallLine(loop, node, trace)
-        self._life = 0  # grows when the programs die; their handles are void then
+        self.life = 0  # grows when the programs die; their handles are void then
         self._kills = 0
         self._losses = 0
-        self._rots = 0
-        self._open: dict[int, Inode] = {}
-        self._handles = 0
-        self._used_bytes = 0
-        self._full_at_bytes: int | None = None
 
     # -- Disk --------------------------------------------------------------------------------------
 
@@ -92,38 +83,35 @@ class SimDisk:
             if create and names:
                 self._create(names)
             inode = self._tree.find_file(path)
-            self._handles += 1
-            self._open[self._handles] = inode
-            inode.opens += 1
-            return SimFile(self, path, inode, self._handles, self._life)
+            return SimFile(self, path, inode, self.handles.open(inode), self.life)
 
-        return await self._call(effect, f"open {path} {create=}")
+        return await self.call(effect, f"open {path} {create=}")
 
     async def rename(self, source: str, target: str) -> None:
         def effect() -> None:
             replaced = self._tree.rename(source, target)
             if isinstance(replaced, Inode):
-                self._unlinked(replaced)
+                self.handles.unlinked(replaced)
 
-        await self._call(effect, f"rename {source} to {target}")
+        await self.call(effect, f"rename {source} to {target}")
 
     async def remove(self, path: str) -> None:
         def effect() -> None:
             removed = self._tree.remove(path)
             if isinstance(removed, Inode):
-                self._unlinked(removed)
+                self.handles.unlinked(removed)
 
-        await self._call(effect, f"remove {path}")
+        await self.call(effect, f"remove {path}")
 
     async def sync_dir(self, path: str) -> None:
         def effect() -> None:
             directory = self._tree.find_directory(path)
-            self._count_sync()
+            self.transfers.count_sync()
             if self.faults.fail_sync:
                 raise OSError(errno.EIO, "the disk can't write the directory", path)
             self._tree.sync(directory)
 
-        await self._call(effect, f"sync of directory {path}", syncs=True)
+        await self.call(effect, f"sync of directory {path}", syncs=True)
 
     async def listdir(self, path: str) -> list[str]:
         def effect() -> list[str]:
@@ -132,58 +120,49 @@ class SimDisk:
             except FileNotFoundError:
                 return []
 
-        return await self._call(effect, f"list {path}")
+        return await self.call(effect, f"list {path}")
 
     async def free_bytes(self) -> int:
-        return await self._call(self._room_bytes, "free bytes")
-
-    def _count_sync(self) -> None:
-        self.syncs += 1
-        for tell in tuple(self.sync_watchers):
-            tell()
+        return await self.call(lambda: self._space.room_bytes, "free bytes")
 
     # -- crashes and faults ------------------------------------------------------------------------
 
     def kill(self) -> None:
         """The programs that use the disk died. Their calls under way may have happened or not."""
-        fate = self._stream("kill", self._kills)
+        fate = self.stream("kill", self._kills)
         self._kills += 1
         self._calls.kill(fate)
-        self._life += 1
-        for inode in self._open.values():
-            inode.opens = 0
-            self._free_if_unused(inode)
-        self._open.clear()
+        self.life += 1
+        self.handles.close_all()
 
     def power_loss(self) -> None:
         """The page cache is gone too. What survives of it depends on ``knobs.power_loss``."""
         self.kill()
         number, self._losses = self._losses, self._losses + 1
-        self._tree.lose_power(self.knobs.power_loss, self._stream("power", number, "names"))
-        self._used_bytes = 0
+        self._tree.lose_power(self.knobs.power_loss, self.stream("power", number, "names"))
+        self._space.used_bytes = 0
         for path, inode in self._tree.files():
             inode.linked = True
-            inode.lose_power(self.knobs.power_loss, self._stream("power", number, "file", path))
-            self._used_bytes += len(inode.cached)
+            inode.lose_power(self.knobs.power_loss, self.stream("power", number, "file", path))
+            self._space.used_bytes += len(inode.cached)
 
     def set_faults(self, faults: DiskFaults | None) -> None:
         """From now on, for programs yet to come too. None: a sound disk; rot stays."""
         wanted = SOUND_DISK if faults is None else faults
         rot_bytes = wanted.corrupt_bytes - self.faults.corrupt_bytes
         if wanted.full and not self.faults.full:
-            slack = self._stream("full", self._used_bytes).below(FULL_SLACK_BYTES)
-            self._full_at_bytes = self._used_bytes + slack
+            self._space.fill(self.stream("full", self._space.used_bytes))
         elif not wanted.full:
-            self._full_at_bytes = None
-        self.faults = wanted
+            self._space.restore()
+        self.transfers.faults = wanted
         if rot_bytes > 0:
-            self._rot(rot_bytes)
+            self.rot.spread(rot_bytes)
 
     def wipe(self) -> None:
         """Remove everything, durably. No program may be using the disk."""
         self.kill()
-        self._tree = Tree()
-        self._used_bytes = 0
+        self._tree.clear()
+        self._space.used_bytes = 0
 
     # -- looking at it from outside ----------------------------------------------------------------
 
@@ -197,30 +176,25 @@ class SimDisk:
 
     @property
     def used_bytes(self) -> int:
-        return self._used_bytes
+        return self._space.used_bytes
 
     @property
     def rotten_bytes(self) -> Mapping[str, int]:
         """How many bytes of which files have rotted and not been replaced."""
-        return {
-            path: inode.rotten_bytes for path, inode in self._tree.files() if inode.rotten_bytes
-        }
+        return self.rot.bytes_by_file
 
-    def has_rot(self) -> bool:
-        return bool(self.rotten_bytes)
+    @property
+    def syncs(self) -> int:
+        return self.transfers.syncs
 
-    def has_rot_in(self, path: str) -> bool:
-        return path in self.rotten_bytes
-
-    def holds(self, path: str) -> bool:
-        try:
-            return self._tree.is_durable(path, self._tree.find_file(path))
-        except OSError:
-            return False
+    @property
+    def faults(self) -> DiskFaults:
+        """Those in force."""
+        return self.transfers.faults
 
     # -- calls -------------------------------------------------------------------------------------
 
-    def _call(
+    def call(
         self,
         effect: Callable[[], T],
         what: str,
@@ -243,53 +217,7 @@ class SimDisk:
             latency_ns *= self.knobs.tail_factor
         return latency_ns + round(self.faults.slow_ms * NS_PER_MS)
 
-    # -- bytes -------------------------------------------------------------------------------------
-
-    def _write(self, inode: Inode, data: bytes, offset: int) -> int:
-        taken = self._shortened(len(data))
-        room = self._room_bytes() + len(inode.cached) - offset  # what it overwrites needs none
-        if data and room <= 0:
-            raise OSError(errno.ENOSPC, "no space left on device")
-        taken = min(taken, room)
-        before = len(inode.cached)
-        inode.write(bytes(data[:taken]), offset)
-        self._used_bytes += len(inode.cached) - before
-        return taken
-
-    def _read(self, inode: Inode, size: int, offset: int) -> bytes:
-        found = bytes(inode.cached[offset : offset + size])
-        return found[: self._shortened(len(found))]
-
-    def _shortened(self, size: int) -> int:
-        """How much of a transfer is made; never nothing of something."""
-        if not self.faults.short or size < 2 or self._shorts.random() >= SHORT_PROBABILITY:
-            return size
-        return 1 + self._shorts.below(size - 1)
-
-    def _truncate(self, inode: Inode, size: int) -> None:
-        before = len(inode.cached)
-        inode.truncate(size)
-        self._used_bytes += len(inode.cached) - before
-
-    def _sync(self, inode: Inode) -> None:
-        self._count_sync()
-        if self.faults.fail_sync:
-            inode.fail_sync()
-            raise OSError(errno.EIO, "the disk can't write the file")
-        inode.sync()
-
-    def _close(self, inode: Inode, handle: int) -> None:
-        del self._open[handle]
-        inode.opens -= 1
-        self._free_if_unused(inode)
-
-    # -- space and names ---------------------------------------------------------------------------
-
-    def _room_bytes(self) -> int:
-        limit = self.knobs.capacity_bytes
-        if self._full_at_bytes is not None:
-            limit = min(limit, self._full_at_bytes)
-        return max(0, limit - self._used_bytes)
+    # -- names -------------------------------------------------------------------------------------
 
     def _create(self, names: list[str]) -> None:
         """Make the file and its parents, unless something is there already."""
@@ -301,36 +229,10 @@ class SimDisk:
         """One stream for all the files that ever have this path."""
         found = self._draws.get(path)
         if found is None:
-            found = self._draws[path] = self._stream("file", path)
+            found = self._draws[path] = self.stream("file", path)
         return found
 
-    def _unlinked(self, inode: Inode) -> None:
-        inode.linked = False
-        self._free_if_unused(inode)
-
-    def _free_if_unused(self, inode: Inode) -> None:
-        if not inode.linked and inode.opens == 0:
-            self._used_bytes -= len(inode.cached)
-
-    # -- rot ---------------------------------------------------------------------------------------
-
-    def _rot(self, count: int) -> None:
-        """Flip a bit in each of ``count`` durable bytes, as far as the atlas lets it."""
-        draws = self._stream("rot", self._rots)
-        self._rots += 1
-        candidates = [
-            inode
-            for path, inode in self._tree.files()
-            if inode.durable
-            and self.holds(path)
-            and (self._atlas is None or self._atlas.allows(self, path))
-        ]
-        sizes = [len(inode.durable) for inode in candidates]
-        for _ in range(count if candidates else 0):
-            number, position, bit = choose_bit(sizes, draws)
-            candidates[number].flip(position, bit)
-
-    def _stream(self, *names: str | int) -> Stream:
+    def stream(self, *names: str | int) -> Stream:
         return Stream(self._seed, "disk", self.node, *names)
 
 
@@ -348,7 +250,9 @@ class SimFile:
     async def pread(self, size: int, offset: int) -> bytes:
         disk, inode = self._usable()
         what = f"read {self._path} {size} B at {offset}"
-        return await disk._call(lambda: disk._read(inode, size, offset), what, draws=inode.draws)
+        return await disk.call(
+            lambda: disk.transfers.read(inode, size, offset), what, draws=inode.draws
+        )
 
     async def pwrite(self, data: bytes, offset: int) -> int:
         disk, inode = self._usable()
@@ -358,10 +262,10 @@ class SimFile:
             reached = fate.below(boundaries + 1)
             if reached:
                 end = (offset // PAGE_BYTES + reached) * PAGE_BYTES
-                disk._write(inode, data[: end - offset], offset)
+                disk.transfers.write(inode, data[: end - offset], offset)
 
-        return await disk._call(
-            lambda: disk._write(inode, data, offset),
+        return await disk.call(
+            lambda: disk.transfers.write(inode, data, offset),
             f"write {self._path} at {offset}",
             content=data,
             draws=inode.draws,
@@ -371,27 +275,27 @@ class SimFile:
     async def truncate(self, size: int) -> None:
         disk, inode = self._usable()
         what = f"truncate {self._path} to {size} B"
-        await disk._call(lambda: disk._truncate(inode, size), what, draws=inode.draws)
+        await disk.call(lambda: disk.transfers.truncate(inode, size), what, draws=inode.draws)
 
     async def size(self) -> int:
         disk, inode = self._usable()
         what = f"size of {self._path}"
-        return await disk._call(lambda: len(inode.cached), what, draws=inode.draws)
+        return await disk.call(lambda: len(inode.cached), what, draws=inode.draws)
 
     async def sync(self) -> None:
         disk, inode = self._usable()
         what = f"sync {self._path}"
-        await disk._call(lambda: disk._sync(inode), what, draws=inode.draws, syncs=True)
+        await disk.call(lambda: disk.transfers.sync(inode), what, draws=inode.draws, syncs=True)
 
     async def close(self) -> None:
         """Closing twice is harmless."""
-        if not self._closed and self._life == self._disk._life:
+        if not self._closed and self._life == self._disk.life:
             self._closed = True
             disk, inode, handle = self._disk, self._inode, self._handle
             what = f"close {self._path}"
-            await disk._call(lambda: disk._close(inode, handle), what, draws=inode.draws)
+            await disk.call(lambda: disk.handles.close(handle), what, draws=inode.draws)
 
     def _usable(self) -> tuple[SimDisk, Inode]:
-        if self._closed or self._life != self._disk._life:
+        if self._closed or self._life != self._disk.life:
             raise OSError(errno.EBADF, "the file is closed")
         return self._disk, self._inode

@@ -55,6 +55,9 @@ class Tree:
     """Paths are relative, with forward slashes; "" is the root, which is always durable."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
         self.root = Directory(0)
         self._directories = 1
         self._unsynced: list[Operation] = []

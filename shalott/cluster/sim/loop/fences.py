@@ -14,10 +14,10 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from shalott.cluster.sim.loop.errors import SimFence
-
 if TYPE_CHECKING:
     from shalott.cluster.sim.loop.processes import SimProcess
+
+from shalott.core.errors import HarnessError
 
 INSTEAD: Mapping[str, str] = {
     "run_in_executor": "simulated programs have no threads: await something of this loop",
@@ -140,3 +140,23 @@ def lowered(loop: RunsProcesses) -> Iterator[None]:
         yield
     finally:
         loop.process = process
+
+
+class SimError(HarnessError):
+    """The simulation can't go on."""
+
+
+class SimDeadlock(SimError):
+    """Nothing is ready to run and no timer is set: everybody waits for ever."""
+
+
+class SimLivelock(SimError):
+    """Callbacks follow callbacks and time does not move."""
+
+
+class SimTimeLimit(SimError):
+    """The virtual deadline was reached."""
+
+
+class SimFence(SimError):
+    """Code in a simulation reached for the real world. The message says what to use instead."""

@@ -22,13 +22,11 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from heapq import heapify, heappop, heappush
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from shalott.cluster.sim.loop.errors import SimDeadlock, SimLivelock, SimTimeLimit
-from shalott.cluster.sim.loop.fences import Fenced, watching
-from shalott.cluster.sim.loop.gathering import pinned
+from shalott.cluster.sim.loop.fences import Fenced, SimDeadlock, SimLivelock, SimTimeLimit, watching
 from shalott.cluster.sim.loop.processes import PROCESS, SimHandle, SimProcess
-from shalott.cluster.sim.loop.tasks import SimFuture, SimTask
+from shalott.cluster.sim.loop.tasks import SimFuture, SimTask, pinned
 from shalott.cluster.sim.loop.trace import CHUNK_WORDS, Trace, describe_callback
 
 T = TypeVar("T")
@@ -112,12 +110,6 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
             return self.now_ns / 1e9
         return process.clock.local_ns(self.now_ns) / 1e9
 
-    def local_seconds(self, process: SimProcess | None, at_ns: int) -> float:
-        """A global time as the loop of ``process`` shows it."""
-        if process is None or process.clock is None:
-            return at_ns / 1e9
-        return process.clock.local_ns(at_ns) / 1e9
-
     def call_at(  # type: ignore[override]
         self,
         when: float,
@@ -157,7 +149,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         """Run the callback at a global time, in the base context of ``process``."""
         seq = self._seq
         self._seq = seq + 1
-        context = _NOBODY if process is None else process.context
+        context = _NO_PROCESS if process is None else process.context
         handle = SimHandle(when_ns, seq, process, callback, args, context, self)
         if when_ns <= self.now_ns:
             self._ready.append(handle)
@@ -323,7 +315,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
                     self.now_ns += cost_ns
                 budget -= 1
                 if budget < 0:
-                    self._livelocked(handle)
+                    raise _livelock(handle, self.now_ns)
             self.process = None
             self.callbacks += CALLBACKS_PER_INSTANT_MAX - budget
             budget = CALLBACKS_PER_INSTANT_MAX
@@ -364,12 +356,6 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
             heapify(alive)
             self._timers = alive
 
-    def _livelocked(self, handle: SimHandle) -> NoReturn:
-        raise SimLivelock(
-            f"{CALLBACKS_PER_INSTANT_MAX} callbacks at t={self.now_ns / 1e9:.3f}s and time does not"
-            f" move; the last was {handle!r}"
-        )
-
     def _callback_failed(self, handle: SimHandle, error: BaseException) -> None:
         if handle.process is None or not handle.process.fenced:
             raise error  # a fault of the simulation itself: it proves nothing any more
@@ -408,4 +394,11 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         gc.collect(0)  # all that the run made is in the youngest generation: nothing was collected
 
 
-_NOBODY = Context()
+def _livelock(last: SimHandle, now_ns: int) -> SimLivelock:
+    return SimLivelock(
+        f"{CALLBACKS_PER_INSTANT_MAX} callbacks at t={now_ns / 1e9:.3f}s and time does not"
+        f" move; the last was {last!r}"
+    )
+
+
+_NO_PROCESS = Context()

@@ -33,8 +33,6 @@ class _Timers(Protocol):
 
     _timers_cancelled: int
 
-    def local_seconds(self, process: SimProcess | None, at_ns: int) -> float: ...
-
 
 class SimHandle(msgspec.Struct, eq=False):
     """A callback that is ready or set for a time. ``seq`` counts the loop's callbacks.
@@ -66,7 +64,9 @@ class SimHandle(msgspec.Struct, eq=False):
             self._loop._timers_cancelled += 1
 
     def when(self) -> float:
-        return self._loop.local_seconds(self.process, self.when_ns)
+        """As the loop of its process shows it."""
+        clock = None if self.process is None else self.process.clock
+        return (self.when_ns if clock is None else clock.local_ns(self.when_ns)) / 1e9
 
 
 class SimProcess:

@@ -1,4 +1,4 @@
-"""Names of simulated sockets, and the errors that a kernel answers with.
+"""Names of simulated hosts and sockets, and the errors that a kernel answers with.
 
 The only module of the simulation that needs ``socket``: for its constants and its error of unknown
 names. It opens none.
@@ -10,7 +10,12 @@ import errno
 import socket
 from collections.abc import Mapping
 
+from shalott.cluster.sim.network.links import Host
+
 Address = tuple[str, int]
+
+ANY = "0.0.0.0"
+LOOPBACK = "127.0.0.1"
 
 # Linux's words; os.strerror depends on the C library and the locale.
 MESSAGES: Mapping[int, str] = {
@@ -55,6 +60,46 @@ class SocketName:
 
     def getsockopt(self, *option: object) -> int:
         return 0
+
+
+class Hosts:
+    """The simulated hosts by name, and by address, which they get in the order of their names'
+    first mention."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Host] = {}
+        self._by_address: dict[str, Host] = {}
+
+    def __getitem__(self, name: str) -> Host:
+        return self._by_name[name]
+
+    def add(self, name: str) -> Host:
+        """The host of that name, which is made if there is none."""
+        host = self._by_name.get(name)
+        if host is None:
+            number = len(self._by_name) + 1
+            host = Host(name, f"10.0.{number >> 8}.{number & 255}")
+            self._by_name[name] = self._by_address[host.address] = host
+        return host
+
+    def at(self, address: str) -> Host:
+        return self._by_address[address]
+
+    def resolve(self, name: str) -> str:
+        if name in (LOOPBACK, "localhost"):
+            return LOOPBACK
+        if name == ANY or name in self._by_address:
+            return name
+        if name in self._by_name:
+            return self._by_name[name].address
+        raise unknown_name()
+
+    def bind_address(self, here: Host, name: str | None) -> str:
+        """Where a program on ``here`` listens that asks for ``name``."""
+        address = self.resolve(name) if name else ANY
+        if address not in (ANY, LOOPBACK, here.address):
+            raise cannot_bind(errno.EADDRNOTAVAIL, (address, 0))
+        return address
 
 
 def os_error(code: int) -> OSError:

@@ -13,15 +13,17 @@ import errno
 from typing import TYPE_CHECKING, Protocol
 
 from shalott.cluster.sim.network.addresses import MESSAGES, Address
+from shalott.cluster.sim.network.links import OPEN
 from shalott.cluster.sim.network.tcp import Network, Socket
 
 if TYPE_CHECKING:
     from shalott.cluster.sim.loop.processes import SimHandle, SimProcess
     from shalott.cluster.sim.network.links import Host, Link
-    from shalott.cluster.sim.network.listening import Listener
+    from shalott.cluster.sim.network.listening import Listener, Ports
 
 SECOND_NS = 1_000_000_000
 SYN_RETRIES = 6
+NO_LISTENER = "nobody"  # the trace's word
 
 
 class DialledNetwork(Network, Protocol):
@@ -29,9 +31,8 @@ class DialledNetwork(Network, Protocol):
 
     def link(self, source: Host, destination: Host) -> Link: ...
 
-    def listener(self, host: Host, address: Address) -> Listener | None: ...
-
-    def remember(self, one: Socket) -> None: ...
+    @property
+    def ports(self) -> Ports: ...
 
 
 class Dial:
@@ -90,7 +91,7 @@ class Dial:
         """At the other host's kernel."""
         if self._out.blocks:
             return
-        listener = self._network.listener(self._host, self._remote)
+        listener = self._network.ports.listener(self._host, self._remote)
         self._tell("SYN", listener)
         if listener is not None and listener.is_full:
             return
@@ -113,13 +114,19 @@ class Dial:
             listener.pending += 1
         else:
             server.closed = True
-            self._network.forget(server)
-        client.send_open()
+            self._network.sockets.forget(server)
+        client.lane.send_sign(OPEN)  # the third step of the handshake
         self.connected.set_result(client)
 
     def _tell(self, what: str, listener: Listener | None) -> None:
         """Note in the trace what arrived, and whether a program listens."""
-        met = "nobody" if listener is None else "a full backlog" if listener.is_full else "listener"
+        met = (
+            NO_LISTENER
+            if listener is None
+            else "a full backlog"
+            if listener.is_full
+            else "listener"
+        )
         way = f"{self._out.source}:{self._local[1]} -> {self._host}:{self._remote[1]}"
         self._loop.trace.event(self._loop.now_ns, f"{way} {what}, {met}")
 
@@ -129,8 +136,8 @@ class Dial:
         server = Socket(network, listener.process, remote, local, self._back, self._out)
         client.peer, server.peer = server, client
         server.listener = listener
-        network.remember(client)
-        network.remember(server)
+        network.sockets.remember(client)
+        network.sockets.remember(server)
         return client, server
 
     def _end(self, code: int) -> None:

@@ -63,22 +63,98 @@ class End(Protocol):
     def vanish(self) -> None: ...
 
 
+class Acks:
+    """The acks that travel with a lane. ``held``: bytes that its sender has read and its peer does
+    not know of, for the way is blocked."""
+
+    __slots__ = ("_held_since_ns", "_lane", "_loop", "_timer", "held")
+
+    def __init__(self, loop: SimLoop, lane: Lane) -> None:
+        self._loop = loop
+        self._lane = lane
+        self.held = 0
+        self._held_since_ns = 0
+        self._timer: SimHandle | None = None
+
+    def send(self, size: int) -> None:
+        """The sender has read so many bytes of its peer's."""
+        peer = self._lane.sender.peer
+        if self._lane.link.blocks:
+            if not self.held:
+                self._held_since_ns = self._loop.now_ns
+                peer.lane.retries.expect()
+            self.held += size
+        elif self.held:
+            self.held += size
+            self._release()
+        else:
+            peer.acked(size)
+
+    def blocked(self) -> None:
+        self._timer = _cancelled(self._timer)
+
+    def unblocked(self) -> None:
+        """Try again at the next timeout."""
+        if self.held:
+            link = self._lane.link
+            at_ns = next_backoff(self._held_since_ns, self._loop.now_ns, link.rto_ns)
+            self._timer = self._loop.call_at_ns(at_ns, self._release)
+
+    def drop(self) -> None:
+        self.held = 0
+        self._timer = _cancelled(self._timer)
+
+    def _release(self) -> None:
+        self._timer = _cancelled(self._timer)
+        size, self.held = self.held, 0
+        peer = self._lane.sender.peer
+        peer.lane.retries.stop()
+        peer.acked(size)
+
+
+class Retries:
+    """How long a lane's kernel goes on to send again: while segments, or their acks, are held."""
+
+    __slots__ = ("_lane", "_loop", "_timer")
+
+    def __init__(self, loop: SimLoop, lane: Lane) -> None:
+        self._loop = loop
+        self._lane = lane
+        self._timer: SimHandle | None = None
+
+    def expect(self) -> None:
+        """A timeout runs: something is not acked."""
+        if self._timer is None:
+            at_ns = self._loop.now_ns + give_up_after_ns(self._lane.link.rto_ns)
+            self._timer = self._loop.call_at_ns(at_ns, self._give_up)
+
+    def stop(self) -> None:
+        """Unless something is still held."""
+        if not self._lane.held and not self._lane.sender.peer.lane.acks.held:
+            self.cancel()
+
+    def cancel(self) -> None:
+        self._timer = _cancelled(self._timer)
+
+    def _give_up(self) -> None:
+        self._timer = None
+        self._lane.gave_up()
+
+
 class Lane:
     """What ``sender`` sends over ``link``, and the acks that travel with it."""
 
     __slots__ = (
-        "_ack_timer",
-        "_acks_held_since_ns",
         "_fresh",
         "_fresh_ns",
-        "_give_up_timer",
-        "_held",
         "_held_since_ns",
         "_last_arrival_ns",
         "_loop",
         "_release_timer",
-        "holds_acks",
+        "acks",
+        "held",
         "link",
+        "retries",
         "sender",
         "wire",
     )
@@ -88,21 +164,19 @@ class Lane:
         self.link = link
         self.sender = sender
         self.wire: deque[Segment] = deque()  # under way, or parked at a paused receiver
-        self._held: deque[Segment] = deque()
+        self.held: deque[Segment] = deque()
         self._held_since_ns = 0
         self._last_arrival_ns = 0
         self._fresh: Segment | None = None  # the last one, if bytes may be added to it
         self._fresh_ns = 0
-        self.holds_acks = 0  # bytes that the sender has read and its peer does not know of
-        self._acks_held_since_ns = 0
+        self.acks = Acks(loop, self)
+        self.retries = Retries(loop, self)
         self._release_timer: SimHandle | None = None
-        self._ack_timer: SimHandle | None = None
-        self._give_up_timer: SimHandle | None = None
 
     @property
     def is_finished(self) -> bool:
         """Whether nothing will come of it any more."""
-        return self.sender.closed and not self.wire and not self._held and not self.holds_acks
+        return self.sender.closed and not self.wire and not self.held and not self.acks.held
 
     # -- sending -----------------------------------------------------------------------------------
 
@@ -123,7 +197,7 @@ class Lane:
             return
         self._fresh = fresh = Segment(DATA, [data], len(data), now_ns, now_ns)
         self._fresh_ns = now_ns
-        if self.link.blocks or self._held:
+        if self.link.blocks or self.held:
             self._hold(fresh)
         else:
             self._transmit(fresh)
@@ -134,7 +208,7 @@ class Lane:
         self._submit(Segment(kind, [], 0, now_ns, now_ns))
 
     def _submit(self, segment: Segment) -> None:
-        if self.link.blocks or self._held:
+        if self.link.blocks or self.held:
             self._hold(segment)
         else:
             self._transmit(segment)
@@ -149,42 +223,18 @@ class Lane:
         process = None if peer.closed else peer.process
         segment.handle = self._loop.call_at_ns(arrival_ns, peer.arrive, segment, process=process)
 
-    # -- acks --------------------------------------------------------------------------------------
-
-    def send_ack(self, size: int) -> None:
-        """The sender has read so many bytes of its peer's."""
-        if self.link.blocks:
-            if not self.holds_acks:
-                self._acks_held_since_ns = self._loop.now_ns
-                self.sender.peer.lane.expect_give_up()
-            self.holds_acks += size
-        elif self.holds_acks:
-            self.holds_acks += size
-            self._release_acks()
-        else:
-            self.sender.peer.acked(size)
-
-    def _release_acks(self) -> None:
-        self._ack_timer = _cancelled(self._ack_timer)
-        size, self.holds_acks = self.holds_acks, 0
-        self.sender.peer.lane.stop_giving_up()
-        self.sender.peer.acked(size)
-
     # -- links that break --------------------------------------------------------------------------
 
     def blocked(self) -> None:
         """Nothing arrives any more: what is under way comes back into the kernel."""
         self._release_timer = _cancelled(self._release_timer)
-        self._ack_timer = _cancelled(self._ack_timer)
+        self.acks.blocked()
         self.recall_under_way()
 
     def unblocked(self) -> None:
         """Try again at the next timeout."""
-        now_ns = self._loop.now_ns
         self.schedule_release()
-        if self.holds_acks:
-            at_ns = next_backoff(self._acks_held_since_ns, now_ns, self.link.rto_ns)
-            self._ack_timer = self._loop.call_at_ns(at_ns, self._release_acks)
+        self.acks.unblocked()
 
     def reshaped(self) -> None:
         """What has not yet left for the last time is sent over the link as it is now."""
@@ -210,7 +260,7 @@ class Lane:
         self._fresh = None
         recalled = [self.wire.pop() for _ in range(count)][::-1]
         self._last_arrival_ns = self.wire[-1].arrival_ns if self.wire else 0
-        behind, self._held = self._held, deque()
+        behind, self.held = self.held, deque()
         for segment in recalled:
             assert segment.handle is not None
             segment.handle.cancel()
@@ -220,26 +270,26 @@ class Lane:
         self._held_since_ns = since_ns
 
     def _hold(self, segment: Segment) -> None:
-        if not self._held:
+        if not self.held:
             self._held_since_ns = self._loop.now_ns
-            self.expect_give_up()
-        elif segment.kind == DATA and self._held[-1].kind == DATA:
-            self._held[-1].chunks.extend(segment.chunks)
-            self._held[-1].size += segment.size
+            self.retries.expect()
+        elif segment.kind == DATA and self.held[-1].kind == DATA:
+            self.held[-1].chunks.extend(segment.chunks)
+            self.held[-1].size += segment.size
             self._fresh = None
             return
-        self._held.append(segment)
+        self.held.append(segment)
 
     def schedule_release(self) -> None:
-        if self._held and self._release_timer is None:
+        if self.held and self._release_timer is None:
             at_ns = next_backoff(self._held_since_ns, self._loop.now_ns, self.link.rto_ns)
             self._release_timer = self._loop.call_at_ns(at_ns, self._release)
 
     def _release(self) -> None:
         self._release_timer = None
         self._fresh = None
-        held, self._held = self._held, deque()
-        self.stop_giving_up()
+        held, self.held = self.held, deque()
+        self.retries.stop()
         for segment in held:
             self._transmit(segment)
 
@@ -247,16 +297,12 @@ class Lane:
 
     def drop_held(self) -> None:
         """The kernel forgets what it had to send."""
-        for segment in self._held:
+        for segment in self.held:
             self._dropped(segment)
-        self._held.clear()
+        self.held.clear()
         self._fresh = None
         self._release_timer = _cancelled(self._release_timer)
-        self._give_up_timer = _cancelled(self._give_up_timer)
-
-    def drop_acks(self) -> None:
-        self.holds_acks = 0
-        self._ack_timer = _cancelled(self._ack_timer)
+        self.retries.cancel()
 
     def drop_under_way(self) -> None:
         """What has not arrived never will."""
@@ -293,18 +339,7 @@ class Lane:
         if segment.kind == OPEN:
             self.sender.peer.never_accepted()
 
-    def expect_give_up(self) -> None:
-        """A timeout runs: something is not acked."""
-        if self._give_up_timer is None:
-            at_ns = self._loop.now_ns + give_up_after_ns(self.link.rto_ns)
-            self._give_up_timer = self._loop.call_at_ns(at_ns, self._give_up)
-
-    def stop_giving_up(self) -> None:
-        if not self._held and not self.sender.peer.lane.holds_acks:
-            self._give_up_timer = _cancelled(self._give_up_timer)
-
-    def _give_up(self) -> None:
-        self._give_up_timer = None
+    def gave_up(self) -> None:
         self.drop_held()
         self.sender.gave_up()
 

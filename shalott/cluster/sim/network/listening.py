@@ -8,15 +8,19 @@ it had not accepted is reset.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+import errno
+from typing import TYPE_CHECKING
 
-from shalott.cluster.sim.network.addresses import Address, SocketName
+from shalott.cluster.sim.network.addresses import ANY, Address, SocketName, cannot_bind
+from shalott.cluster.sim.network.links import Host
 from shalott.cluster.sim.network.tcp import Socket
 from shalott.cluster.sim.network.transport import ProtocolFactory, SimTransport
 
 if TYPE_CHECKING:
     from shalott.cluster.sim.loop.loop import SimLoop
     from shalott.cluster.sim.loop.processes import SimProcess
+
+FIRST_PORT, LAST_PORT = 32_768, 60_999  # Linux: ip_local_port_range
 
 
 class Listener:
@@ -48,16 +52,65 @@ class Listener:
             socket.died(resets=True)
 
 
-class HasPorts(Protocol):
-    def unbind(self, listener: Listener) -> None: ...
+class Ports:
+    """The bound ports of all hosts."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[tuple[str, int], list[Listener]] = {}  # by host and port
+
+    def open(self, host: Host, listener: Listener) -> None:
+        self._listeners.setdefault((host.name, listener.address[1]), []).append(listener)
+
+    def unbind(self, listener: Listener) -> None:
+        listener.listening = False
+        for key, listeners in list(self._listeners.items()):
+            if listener in listeners:
+                listeners.remove(listener)
+                if not listeners:
+                    del self._listeners[key]
+
+    def unbind_host(self, name: str) -> None:
+        for (owner, _), listeners in list(self._listeners.items()):
+            if owner == name:
+                for listener in list(listeners):
+                    self.unbind(listener)
+
+    def unbind_process(self, process: SimProcess) -> None:
+        for listeners in list(self._listeners.values()):
+            for listener in [one for one in listeners if one.process is process]:
+                self.unbind(listener)
+
+    def listener(self, host: Host, address: Address) -> Listener | None:
+        """The one that accepts connections to ``address``."""
+        for one in self._listeners.get((host.name, address[1]), ()):
+            if one.listening and one.address[0] in (ANY, address[0]):
+                return one
+        return None
+
+    def bind(self, here: Host, address: str, port: int) -> Address:
+        """Raises OSError if the port is in use; 0 stands for a free one."""
+        if port == 0:
+            return address, self.free(here)
+        for other in self._listeners.get((here.name, port), ()):
+            if ANY in (address, other.address[0]) or address == other.address[0]:
+                raise cannot_bind(errno.EADDRINUSE, (address, port))
+        return address, port
+
+    def free(self, host: Host) -> int:
+        """The host's next port that no listener has."""
+        while True:
+            port = host.next_port
+            host.next_port = FIRST_PORT if port >= LAST_PORT else port + 1
+            if (host.name, port) not in self._listeners:
+                return port
 
 
 class SimServer(asyncio.AbstractServer):
     """What ``create_server`` returns."""
 
-    def __init__(self, loop: SimLoop, network: HasPorts, factory: ProtocolFactory) -> None:
+    def __init__(self, loop: SimLoop, ports: Ports, factory: ProtocolFactory) -> None:
         self._loop = loop
-        self._network = network
+        self._ports = ports
         self._factory = factory
         self._listeners: list[Listener] | None = []
         self._active = 0
@@ -89,7 +142,7 @@ class SimServer(asyncio.AbstractServer):
         if listeners is None:
             return
         for listener in listeners:
-            self._network.unbind(listener)
+            self._ports.unbind(listener)
         self._serving = False
         if self._forever is not None and not self._forever.done():
             self._forever.cancel()

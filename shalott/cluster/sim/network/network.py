@@ -9,16 +9,15 @@ and peers learn of it only from the reset that they get when it is back.
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from shalott.cluster.nodes import LinkShape
-from shalott.cluster.sim.network.addresses import Address, cannot_bind, stream_info, unknown_name
+from shalott.cluster.sim.network.addresses import ANY, LOOPBACK, Hosts, stream_info
 from shalott.cluster.sim.network.connecting import Dial
 from shalott.cluster.sim.network.links import MS, Host, Link, NetworkKnobs
-from shalott.cluster.sim.network.listening import Listener, SimServer
-from shalott.cluster.sim.network.tcp import Socket
+from shalott.cluster.sim.network.listening import Listener, Ports, SimServer
+from shalott.cluster.sim.network.tcp import Sockets
 from shalott.cluster.sim.network.transport import ProtocolFactory, SimTransport
 from shalott.core.rng import draw_float, stream_key
 
@@ -26,10 +25,7 @@ if TYPE_CHECKING:
     from shalott.cluster.sim.loop.loop import SimLoop
     from shalott.cluster.sim.loop.processes import SimProcess
 
-ANY = "0.0.0.0"
-LOOPBACK = "127.0.0.1"
-NOBODYS_HOST = "localhost"
-FIRST_PORT, LAST_PORT = 32_768, 60_999  # Linux: ip_local_port_range
+NO_PROCESS_HOST = "localhost"
 
 __all__ = ["NetworkKnobs", "SimNetwork"]
 
@@ -46,20 +42,15 @@ class SimNetwork:
         self._kill_key = stream_key(seed, "network", "kill")
         # Of connections from a host to a port: another host that they come from.
         self.dial_from: dict[tuple[str, int], str] = {}
-        self._numbers = 0
-        self._hosts: dict[str, Host] = {}
-        self._addresses: dict[str, Host] = {}
+        self.ports = Ports()
+        self.sockets = Sockets()
+        self._hosts = Hosts()
         self._links: dict[tuple[str, str], Link] = {}
-        self._listeners: dict[tuple[str, int], list[Listener]] = {}  # by host and port
-        self._sockets: dict[SimProcess | None, dict[int, Socket]] = {}
 
     # -- hosts -------------------------------------------------------------------------------------
 
     def add_host(self, name: str) -> None:
-        if name not in self._hosts:
-            number = len(self._hosts) + 1
-            host = Host(name, f"10.0.{number >> 8}.{number & 255}")
-            self._hosts[name] = self._addresses[host.address] = host
+        self._hosts.add(name)
 
     def host_up(self, name: str) -> None:
         """Power is back; its kernel answers, with resets to all that is older."""
@@ -82,24 +73,19 @@ class SimNetwork:
             if link.source is host:
                 for lane in link.live():
                     lane.sender.vanish()
-        for (owner, _), listeners in list(self._listeners.items()):
-            if owner == name:
-                for listener in list(listeners):
-                    self.unbind(listener)
+        self.ports.unbind_host(name)
 
     def process_died(self, process: SimProcess, *, reset: bool) -> None:
         """``reset``: its kernel lives and tells the peers. Else no peer hears, as on power loss."""
-        for number, one in list(self._sockets.get(process, {}).items()):
+        for one in self.sockets.of(process):
             if one.transport is not None:
                 one.transport.freeze()
             if reset:
-                one.died(resets=draw_float(self._kill_key, number) < self.knobs.kill_resets)
+                one.died(resets=draw_float(self._kill_key, one.number) < self.knobs.kill_resets)
             else:
                 one.vanish()
-        self._sockets.pop(process, None)
-        for listeners in list(self._listeners.values()):
-            for listener in [one for one in listeners if one.process is process]:
-                self.unbind(listener)
+        self.sockets.forget_process(process)
+        self.ports.unbind_process(process)
 
     def _links_of(self, host: Host) -> list[Link]:
         return [one for one in self._links.values() if host in (one.source, one.destination)]
@@ -147,17 +133,17 @@ class SimNetwork:
         self, protocol_factory: ProtocolFactory, host: str | None, port: int
     ) -> tuple[SimTransport, asyncio.BaseProtocol]:
         process, source = self.loop.process, self._dialling_from(int(port))
-        address = self._resolve(host or LOOPBACK)
+        address = self._hosts.resolve(host or LOOPBACK)
         if address == ANY:
             address = LOOPBACK
-        destination = source if address == LOOPBACK else self._addresses[address]
+        destination = source if address == LOOPBACK else self._hosts.at(address)
         local = LOOPBACK if address == LOOPBACK else source.address
         dial = Dial(
             self,
             process,
             source,
             destination,
-            (local, self._free_port(source)),
+            (local, self.ports.free(source)),
             (address, int(port)),
         )
         kernel = await dial.run()
@@ -186,14 +172,14 @@ class SimNetwork:
     ) -> SimServer:
         here = self._here()
         hosts = [host] if host is None or isinstance(host, str) else list(host)
-        addresses = [self._bind_address(here, one) for one in hosts]
-        server = SimServer(self.loop, self, protocol_factory)
+        addresses = [self._hosts.bind_address(here, one) for one in hosts]
+        server = SimServer(self.loop, self.ports, protocol_factory)
         try:
             for address in dict.fromkeys(addresses):
                 listener = Listener(
-                    server, self._bind(here, address, int(port)), self.loop.process, backlog
+                    server, self.ports.bind(here, address, int(port)), self.loop.process, backlog
                 )
-                self._listeners.setdefault((here.name, listener.address[1]), []).append(listener)
+                self.ports.open(here, listener)
                 server.add(listener)
         except OSError:
             server.close()
@@ -204,7 +190,7 @@ class SimNetwork:
         return server
 
     async def getaddrinfo(self, host: str | None, port: int) -> list[tuple[object, ...]]:
-        address = self._resolve(LOOPBACK if host is None else host)
+        address = self._hosts.resolve(LOOPBACK if host is None else host)
         return [stream_info((address, port))]
 
     def _dialling_from(self, port: int) -> Host:
@@ -214,45 +200,9 @@ class SimNetwork:
 
     def _here(self) -> Host:
         process = self.loop.process
-        name = NOBODYS_HOST if process is None else process.name
-        self.add_host(name)
-        return self._hosts[name]
+        return self._hosts.add(NO_PROCESS_HOST if process is None else process.name)
 
-    def _resolve(self, name: str) -> str:
-        if name in (LOOPBACK, "localhost"):
-            return LOOPBACK
-        if name == ANY or name in self._addresses:
-            return name
-        if name in self._hosts:
-            return self._hosts[name].address
-        raise unknown_name()
-
-    def _bind_address(self, here: Host, name: str | None) -> str:
-        address = self._resolve(name) if name else ANY
-        if address not in (ANY, LOOPBACK, here.address):
-            raise cannot_bind(errno.EADDRNOTAVAIL, (address, 0))
-        return address
-
-    def _bind(self, here: Host, address: str, port: int) -> Address:
-        if port == 0:
-            return address, self._free_port(here)
-        for other in self._listeners.get((here.name, port), ()):
-            if ANY in (address, other.address[0]) or address == other.address[0]:
-                raise cannot_bind(errno.EADDRINUSE, (address, port))
-        return address, port
-
-    def _free_port(self, host: Host) -> int:
-        while True:
-            port = host.next_port
-            host.next_port = FIRST_PORT if port >= LAST_PORT else port + 1
-            if (host.name, port) not in self._listeners:
-                return port
-
-    # -- for sockets, dials and servers ------------------------------------------------------------
-
-    def next_number(self) -> int:
-        self._numbers += 1
-        return self._numbers
+    # -- for dials ---------------------------------------------------------------------------------
 
     def link(self, source: Host, destination: Host) -> Link:
         key = (source.name, destination.name)
@@ -261,32 +211,6 @@ class SimNetwork:
             link = self._links[key] = Link(self._seed, source, destination, self.knobs)
         return link
 
-    def listener(self, host: Host, address: Address) -> Listener | None:
-        """Who accepts connections to ``address``."""
-        for one in self._listeners.get((host.name, address[1]), ()):
-            if one.listening and one.address[0] in (ANY, address[0]):
-                return one
-        return None
-
-    def unbind(self, listener: Listener) -> None:
-        listener.listening = False
-        for key, listeners in list(self._listeners.items()):
-            if listener in listeners:
-                listeners.remove(listener)
-                if not listeners:
-                    del self._listeners[key]
-
-    def remember(self, one: Socket) -> None:
-        self._sockets.setdefault(one.process, {})[one.number] = one
-
-    def forget(self, one: Socket) -> None:
-        """No program has it any more."""
-        self._sockets.get(one.process, {}).pop(one.number, None)
-
     def close(self) -> None:
-        """The simulation is over: no transport calls anybody any more."""
-        for sockets in self._sockets.values():
-            for one in sockets.values():
-                if one.transport is not None:
-                    one.transport.freeze()
-        self._sockets.clear()
+        """The simulation is over."""
+        self.sockets.close()

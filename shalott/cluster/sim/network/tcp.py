@@ -45,9 +45,8 @@ class Network(Protocol):
     segments: int
     bytes: int
 
-    def next_number(self) -> int: ...
-
-    def forget(self, one: Socket) -> None: ...
+    @property
+    def sockets(self) -> Sockets: ...
 
 
 class Reader(Protocol):
@@ -115,7 +114,7 @@ class Socket:
         back: Link,
     ) -> None:
         self._network = network
-        self.number = network.next_number()
+        self.number = network.sockets.next_number()
         self.process = process
         self.local = local
         self.remote = remote
@@ -154,10 +153,6 @@ class Socket:
         self.lane.send(data)
         return size
 
-    def send_open(self) -> None:
-        """The third step of the handshake."""
-        self.lane.send_sign(OPEN)
-
     def shutdown(self) -> None:
         """No more bytes from here."""
         if not self._fin_sent and not self._reset_sent and self.error is None:
@@ -192,8 +187,8 @@ class Socket:
             self.reset()
         elif self.reading and not self.inbox:
             lane = self.lane
-            if lane.link.blocks or lane.holds_acks:
-                lane.send_ack(segment.size)
+            if lane.link.blocks or lane.acks.held:
+                lane.acks.send(segment.size)
             else:
                 self.peer.acked(segment.size)
             self.transport.receive(payload)  # type: ignore[union-attr]
@@ -235,10 +230,6 @@ class Socket:
             transport.receive_sign(RESET)  # a writer that waits is woken by the error
         else:
             self._notify(RESET)
-
-    def taken(self, size: int) -> None:
-        """The program has read so many bytes of the inbox."""
-        self.lane.send_ack(size)
 
     def acked(self, size: int) -> None:
         """The peer has read so many bytes; there is room for more."""
@@ -283,7 +274,7 @@ class Socket:
         self._forget()
         self.lane.drop_held()
         self.lane.drop_under_way()
-        self.lane.drop_acks()
+        self.lane.acks.drop()
         self.peer._is_alone()
 
     def _is_alone(self) -> None:
@@ -292,7 +283,7 @@ class Socket:
         lane = self.lane
         lane.recall_under_way()
         lane.drop_wire()
-        lane.stop_giving_up()
+        lane.retries.stop()
         if not lane.link.blocks:
             lane.schedule_release()
         if not self.closed:
@@ -304,7 +295,7 @@ class Socket:
         self.reading = False
         self.inbox.clear()
         self.peer.lane.outlive_reader()
-        self._network.forget(self)
+        self._network.sockets.forget(self)
 
     def gave_up(self) -> None:
         """The kernel has sent its last retransmission."""
@@ -316,3 +307,36 @@ class Socket:
     def _time_out(self) -> None:
         if not self.closed and self.error is None:
             self._fail(errno.ETIMEDOUT)
+
+
+class Sockets:
+    """All that programs have, by process."""
+
+    def __init__(self) -> None:
+        self._numbers = 0
+        self._by_process: dict[SimProcess | None, dict[int, Socket]] = {}
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def remember(self, one: Socket) -> None:
+        self._by_process.setdefault(one.process, {})[one.number] = one
+
+    def forget(self, one: Socket) -> None:
+        """No program has it any more."""
+        self._by_process.get(one.process, {}).pop(one.number, None)
+
+    def of(self, process: SimProcess) -> list[Socket]:
+        return list(self._by_process.get(process, {}).values())
+
+    def forget_process(self, process: SimProcess) -> None:
+        self._by_process.pop(process, None)
+
+    def close(self) -> None:
+        """The simulation is over: no transport calls its program any more."""
+        for sockets in self._by_process.values():
+            for one in sockets.values():
+                if one.transport is not None:
+                    one.transport.freeze()
+        self._by_process.clear()

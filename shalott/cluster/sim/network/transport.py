@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from shalott.cluster.sim.network.addresses import SocketName
@@ -35,21 +35,117 @@ class Server(Protocol):
     def detach(self) -> None: ...
 
 
+class Program:
+    """The protocol that a transport calls, and the marks at which it is told to pause writing."""
+
+    __slots__ = ("_loop", "_paused", "_transport", "high_water", "low_water", "protocol")
+
+    def __init__(
+        self, loop: SimLoop, transport: asyncio.Transport, protocol: asyncio.BaseProtocol
+    ) -> None:
+        self._loop = loop
+        self._transport = transport
+        self.protocol: Any = protocol
+        self._paused = False
+        self.set_marks(None, None)
+
+    def set_marks(self, high: int | None, low: int | None) -> None:
+        if high is None:
+            high = HIGH_WATER_BYTES if low is None else 4 * low
+        if low is None:
+            low = high // 4
+        if not high >= low >= 0:
+            raise ValueError(f"high ({high!r}) must be >= low ({low!r}) must be >= 0")
+        self.high_water = high
+        self.low_water = low
+
+    def pause_if_above(self, size: int) -> None:
+        if size > self.high_water and not self._paused:
+            self._paused = True
+            self._call("pause_writing")
+
+    def resume_if_below(self, size: int) -> None:
+        if self._paused and size <= self.low_water:
+            self._paused = False
+            self._call("resume_writing")
+
+    def _call(self, method: str) -> None:
+        try:
+            getattr(self.protocol, method)()
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self._report(error, f"protocol.{method}() failed")
+
+    def failed(self, error: BaseException, message: str) -> None:
+        """Its own errors are reported; those of its connection are not."""
+        if not isinstance(error, OSError):
+            self._report(error, message)
+
+    def _report(self, error: BaseException, message: str) -> None:
+        self._loop.call_exception_handler(
+            {
+                "message": message,
+                "exception": error,
+                "transport": self._transport,
+                "protocol": self.protocol,
+            }
+        )
+
+
+class InboxReader:
+    """Hands a socket's inbox to its transport, one read call at a time."""
+
+    __slots__ = ("_draining", "_loop", "_socket", "_transport")
+
+    def __init__(self, loop: SimLoop, socket: Socket, transport: SimTransport) -> None:
+        self._loop = loop
+        self._socket = socket
+        self._transport = transport
+        self._draining = False
+
+    def start(self) -> None:
+        if not self._transport.is_reading():
+            return
+        self._socket.reading = True
+        if self._socket.inbox and not self._draining:
+            self._draining = True
+            self._loop.call_soon(self._read)
+
+    def _read(self) -> None:
+        """One read call: all the bytes that wait, or the sign that is next."""
+        self._draining = False
+        inbox = self._socket.inbox
+        if not self._socket.reading or not inbox:
+            return
+        first = inbox.popleft()
+        if isinstance(first, int):
+            self._transport.receive_sign(first)
+        else:
+            chunks, size = [first], len(first)
+            while inbox and isinstance(inbox[0], bytes) and size < READ_BYTES_MAX:
+                chunks.append(inbox[0])
+                size += len(inbox[0])
+                inbox.popleft()
+            self._socket.lane.acks.send(size)
+            self._transport.receive(b"".join(chunks))
+        if self._socket.reading and inbox and not self._draining:
+            self._draining = True
+            self._loop.call_soon(self._read)
+
+
 class SimTransport(asyncio.Transport):
     """``waiter`` is set when ``connection_made`` has been called."""
 
     __slots__ = (
         "_closing",
         "_connected",
-        "_draining",
         "_eof",
-        "_high_water",
         "_loop",
         "_lost",
-        "_low_water",
         "_paused",
-        "_protocol",
-        "_protocol_paused",
+        "_program",
+        "_reader",
         "_server",
         "_socket",
         "buffered",
@@ -73,21 +169,19 @@ class SimTransport(asyncio.Transport):
         )
         self._loop = loop
         self._socket = socket
-        self._protocol: Any = protocol
         self._server = server
         self.buffered = bytearray()  # what the kernel did not take
         self._closing = False
         self._lost = 0  # connection_lost is due or called; then counts writes in vain
         self._eof = False
         self._paused = False
-        self._protocol_paused = False
-        self._draining = False
-        self.set_write_buffer_limits()
+        self._program = Program(loop, self, protocol)
+        self._reader = InboxReader(loop, socket, self)
         socket.transport = self
         if server is not None:
             server.attach()
         loop.call_soon(protocol.connection_made, self)
-        loop.call_soon(self._start_reading)
+        loop.call_soon(self._reader.start)
         if waiter is not None:
             loop.call_soon(_set_unless_done, waiter)
 
@@ -98,10 +192,10 @@ class SimTransport(asyncio.Transport):
     # -- asked by the program ----------------------------------------------------------------------
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._protocol = protocol
+        self._program.protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        protocol: asyncio.BaseProtocol = self._protocol
+        protocol: asyncio.BaseProtocol = self._program.protocol
         return protocol
 
     def is_closing(self) -> bool:
@@ -119,7 +213,7 @@ class SimTransport(asyncio.Transport):
         if self._closing or not self._paused:
             return
         self._paused = False
-        self._start_reading()
+        self._reader.start()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if type(data) is not bytes and not isinstance(data, bytes | bytearray | memoryview):
@@ -147,10 +241,7 @@ class SimTransport(asyncio.Transport):
                 return
             data = data[sent:]
         self.buffered += data
-        self._maybe_pause_protocol()
-
-    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        self.write(b"".join(list_of_data))
+        self._program.pause_if_above(len(self.buffered))
 
     def can_write_eof(self) -> bool:
         return True
@@ -166,18 +257,11 @@ class SimTransport(asyncio.Transport):
         return len(self.buffered)
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        return self._low_water, self._high_water
+        return self._program.low_water, self._program.high_water
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        if high is None:
-            high = HIGH_WATER_BYTES if low is None else 4 * low
-        if low is None:
-            low = high // 4
-        if not high >= low >= 0:
-            raise ValueError(f"high ({high!r}) must be >= low ({low!r}) must be >= 0")
-        self._high_water = high
-        self._low_water = low
-        self._maybe_pause_protocol()
+        self._program.set_marks(high, low)
+        self._program.pause_if_above(len(self.buffered))
 
     def close(self) -> None:
         """Send what is buffered, then close."""
@@ -199,7 +283,7 @@ class SimTransport(asyncio.Transport):
         """Bytes for the program."""
         if self._lost:
             return
-        protocol = self._protocol
+        protocol = self._program.protocol
         try:
             if isinstance(protocol, asyncio.BufferedProtocol):
                 _fill(protocol, payload)
@@ -208,7 +292,8 @@ class SimTransport(asyncio.Transport):
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as error:
-            self._fatal(error, "Fatal error: protocol.data_received() call failed.")
+            self._program.failed(error, "Fatal error: protocol.data_received() call failed.")
+            self._force_close(error)
 
     def receive_sign(self, sign: int) -> None:
         """The peer's end of file, or the connection's death."""
@@ -218,11 +303,12 @@ class SimTransport(asyncio.Transport):
             self._force_close(self._socket.error)
             return
         try:
-            keep_open = self._protocol.eof_received()
+            keep_open = self._program.protocol.eof_received()
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as error:
-            self._fatal(error, "Fatal error: protocol.eof_received() call failed.")
+            self._program.failed(error, "Fatal error: protocol.eof_received() call failed.")
+            self._force_close(error)
             return
         if keep_open:
             self._socket.reading = False
@@ -235,7 +321,7 @@ class SimTransport(asyncio.Transport):
             return
         sent = self._socket.send(bytes(self.buffered[: self._socket.room]))
         del self.buffered[:sent]
-        self._maybe_resume_protocol()
+        self._program.resume_if_below(len(self.buffered))
         if not self.buffered:
             if self._closing:
                 self._lost += 1
@@ -251,68 +337,6 @@ class SimTransport(asyncio.Transport):
 
     # -- within ------------------------------------------------------------------------------------
 
-    def _start_reading(self) -> None:
-        if not self.is_reading():
-            return
-        self._socket.reading = True
-        if self._socket.inbox and not self._draining:
-            self._draining = True
-            self._loop.call_soon(self._read_inbox)
-
-    def _read_inbox(self) -> None:
-        """One read call: all the bytes that wait, or the sign that is next."""
-        self._draining = False
-        inbox = self._socket.inbox
-        if not self._socket.reading or not inbox:
-            return
-        first = inbox.popleft()
-        if isinstance(first, int):
-            self.receive_sign(first)
-        else:
-            chunks, size = [first], len(first)
-            while inbox and isinstance(inbox[0], bytes) and size < READ_BYTES_MAX:
-                chunks.append(inbox[0])
-                size += len(inbox[0])
-                inbox.popleft()
-            self._socket.taken(size)
-            self.receive(b"".join(chunks))
-        if self._socket.reading and inbox and not self._draining:
-            self._draining = True
-            self._loop.call_soon(self._read_inbox)
-
-    def _maybe_pause_protocol(self) -> None:
-        if len(self.buffered) > self._high_water and not self._protocol_paused:
-            self._protocol_paused = True
-            self._call_protocol("pause_writing")
-
-    def _maybe_resume_protocol(self) -> None:
-        if self._protocol_paused and len(self.buffered) <= self._low_water:
-            self._protocol_paused = False
-            self._call_protocol("resume_writing")
-
-    def _call_protocol(self, method: str) -> None:
-        try:
-            getattr(self._protocol, method)()
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            self._report(error, f"protocol.{method}() failed")
-
-    def _fatal(self, error: BaseException, message: str) -> None:
-        if not isinstance(error, OSError):
-            self._report(error, message)
-        self._force_close(error)
-
-    def _report(self, error: BaseException, message: str) -> None:
-        self._loop.call_exception_handler(
-            {
-                "message": message,
-                "exception": error,
-                "transport": self,
-                "protocol": self._protocol,
-            }
-        )
-
     def _force_close(self, error: BaseException | None) -> None:
         if self._lost:
             return
@@ -324,10 +348,10 @@ class SimTransport(asyncio.Transport):
 
     def _connection_lost(self, error: BaseException | None) -> None:
         try:
-            self._protocol.connection_lost(error)
+            self._program.protocol.connection_lost(error)
         finally:
             self._socket.close()
-            self._protocol = None
+            self._program.protocol = None
             server, self._server = self._server, None
             if server is not None:
                 server.detach()

@@ -15,12 +15,12 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from shalott.cluster.ssh.agent.launching import Program, can_isolate, give_to, launch
 from shalott.cluster.ssh.agent.state import (
     MARK,
     MARKED_DIRECTORY,
+    Request,
     State,
     end_processes,
     has_stopped,
@@ -92,7 +92,7 @@ class Node:
 
     # -- what the harness asks for
 
-    def prepare(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    def prepare(self, asked: Request) -> Mapping[str, object]:
         """Write the node's files. Raises NodeError: one of its ports is taken."""
         for port in asked["ports"]:
             _check_free(int(port))
@@ -195,7 +195,7 @@ class Node:
             return ""
         return "\n".join(self._output.read_text(errors="replace").splitlines()[-lines:])
 
-    async def run_beside(self, command: Sequence[str], timeout_s: float) -> Mapping[str, Any]:
+    async def run_beside(self, command: Sequence[str], timeout_s: float) -> Request:
         """As ``run_command``, with the very environment of the node's first process."""
         if self.pid is None:
             raise NodeError("it does not run, so its clock can't be seen")

@@ -12,14 +12,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from shalott.cluster.ssh.agent.agent_node import Node, NodeError
 from shalott.cluster.ssh.agent.host_clock import HOST_CLOCK, HostClock
-from shalott.cluster.ssh.agent.state import State, read_states, write_state
+from shalott.cluster.ssh.agent.state import Request, State, read_states, write_state
 
 FILE = "clock"  # in the configuration directory, as in cluster/faketime.py
 WIDTH = 40  # of the file's text: it is overwritten in place, never shorter for a moment
@@ -50,7 +49,7 @@ class NodeClock:
         self._put: Callable[[float], None] = self._write_file
         self._next: asyncio.TimerHandle | None = None
 
-    def set(self, request: Mapping[str, Any]) -> None:
+    def set(self, request: Request) -> None:
         """``way``: "library" or "host"; zeros restore it. Raises NodeError, OSError."""
         self._stop()
         offset_ms, drift_ppm = request["offset_ms"], request["drift_ppm"]

@@ -15,13 +15,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from shalott.cluster.packets.engine import serve
 from shalott.cluster.packets.queue import PacketQueue
 from shalott.cluster.ssh.agent import queueing
 from shalott.cluster.ssh.agent.agent_node import NodeError
-from shalott.cluster.ssh.agent.state import State, place_of, start_ticks, write_state
+from shalott.cluster.ssh.agent.state import Request, State, place_of, start_ticks, write_state
 
 ANSWER_MAX = 1 << 24
 ERRORS_MAX = 500
@@ -39,7 +38,7 @@ class Packets:
         self._numbers = itertools.count(1)
         self._lock: asyncio.Lock | None = None  # made inside the loop
 
-    async def shape(self, request: Mapping[str, Any]) -> None:
+    async def shape(self, request: Request) -> None:
         """The links to this host are so from now on, and no others are shaped. Raises NodeError,
         FirewallError."""
         if self._lock is None:
@@ -62,7 +61,7 @@ class Packets:
             return {}
         return dict((await self._ask("read", node, {}))["links"])
 
-    async def _ask(self, do: str, node: str, sources: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _ask(self, do: str, node: str, sources: Mapping[str, object]) -> Request:
         assert self._engine is not None and self._engine.stdin is not None
         if self._reading is None or self._reading.done():
             raise self._ended()

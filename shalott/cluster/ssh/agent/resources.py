@@ -13,13 +13,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from shalott.cluster.cgroups import Groups, own_groups
 from shalott.cluster.kernel_limits import FILLER, Lack, Life, Limits, Lives
 from shalott.cluster.ssh.agent.agent_node import Node, NodeError
 from shalott.cluster.ssh.agent.state import (
     MARK,
+    Request,
     State,
     place_of,
     write_state,
@@ -72,7 +72,7 @@ class Resources:
             raise NodeError(f"no /tmp of the node's own can be made: {done.stderr.strip()}")
         return str(tmp)
 
-    async def set(self, lack: Mapping[str, Any]) -> None:
+    async def set(self, lack: Request) -> None:
         """From now on, over all of the node's lives. Raises NodeError."""
         if self._groups is None:
             raise NodeError("the node was not started to be short of anything")

@@ -29,7 +29,7 @@ MARKED_DIRECTORY = ".shalott-run"  # in a run's directory: to be removed as a wh
 GONE_WITHIN_S = 5.0
 POLL_S = 0.01
 
-Request = Mapping[str, Any]  # what the harness asked for, a line of JSON
+Request = Mapping[str, Any]  # what the harness asks for, or what it is told: a line of JSON
 
 
 @dataclass

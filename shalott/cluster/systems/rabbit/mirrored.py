@@ -23,7 +23,7 @@ import msgspec
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.cluster.cluster import Cluster
 from shalott.cluster.nodes import NodeSpec, Topology
-from shalott.cluster.system import members_of
+from shalott.cluster.system import EventRow, Observation, members_of
 from shalott.cluster.systems import settling
 from shalott.cluster.systems.management import (
     DEFAULT_VHOST,
@@ -35,9 +35,9 @@ from shalott.cluster.systems.management import (
     queue_path,
     set_up,
 )
-from shalott.cluster.systems.own_broker import EventRow, event_row, read_event_file
+from shalott.cluster.systems.own_broker import event_row, read_event_file
 from shalott.cluster.systems.rabbit.parameters import MirroredParameters
-from shalott.cluster.systems.settling import Observation, await_nodes
+from shalott.cluster.systems.settling import await_nodes
 from shalott.core.errors import Definite, UsageError
 from shalott.core.json_value import JsonObject
 from shalott.core.parameters import make_parameters
@@ -122,16 +122,15 @@ class MirroredSystem:
         await set_up(cluster, self._vhost, self._plan.policy)
         for i, queue in enumerate(queues):
             node = cluster.nodes[i % len(cluster.nodes)]
-            await put(cluster, node, queue_path(queue, self._vhost), self._definition())
+            await put(cluster, node, queue_path(queue, self._vhost), _definition(self._durable))
 
     async def declare_queue(self, cluster: Cluster, node: str, queue: str) -> None:
-        await management(cluster, node).put(queue_path(queue, self._vhost), self._definition())
+        await management(cluster, node).put(
+            queue_path(queue, self._vhost), _definition(self._durable)
+        )
 
     async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
         await delete_queue(cluster, node, queue, timeout_ms, self._vhost)
-
-    def _definition(self) -> JsonObject:
-        return {"durable": self._durable, "auto_delete": False, "arguments": {}}
 
     async def observe(self, cluster: Cluster, node: str) -> Observation:
         answer = await management(cluster, node).get("/api/shalott/claims")
@@ -224,6 +223,10 @@ class MirroredSystem:
             for event in read_event_file(directory / "events.jsonl")
         ]
         return sorted(rows, key=lambda row: int(row["run_ns"]))
+
+
+def _definition(durable: bool) -> JsonObject:
+    return {"durable": durable, "auto_delete": False, "arguments": {}}
 
 
 def _member_path(node: str) -> str:

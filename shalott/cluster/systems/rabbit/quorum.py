@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from shalott.cluster.system import Claim
 from shalott.cluster.systems.record import Parameters
-from shalott.cluster.systems.settling import Claim
 from shalott.core.errors import UsageError
 from shalott.core.json_value import JsonObject
 from shalott.core.plan import Plan

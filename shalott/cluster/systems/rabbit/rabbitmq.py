@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 
 from shalott.cluster.cluster import Cluster
 from shalott.cluster.nodes import NodeSpec, Topology
-from shalott.cluster.system import members_of
+from shalott.cluster.system import Claim, EventRow, Observation, members_of
 from shalott.cluster.systems import settling
 from shalott.cluster.systems.management import (
     RABBIT_PORTS,
@@ -25,12 +25,12 @@ from shalott.cluster.systems.management import (
     queue_path,
     set_up,
 )
-from shalott.cluster.systems.own_broker import EventRow, event_row
+from shalott.cluster.systems.own_broker import event_row
 from shalott.cluster.systems.rabbit import quorum
 from shalott.cluster.systems.rabbit.parameters import OriginalParameters
 from shalott.cluster.systems.rabbit.rabbitmq_log import read_log
 from shalott.cluster.systems.record import Parameters
-from shalott.cluster.systems.settling import Claim, Observation, await_nodes
+from shalott.cluster.systems.settling import await_nodes
 from shalott.core.errors import Definite, Indefinite
 from shalott.core.json_value import JsonObject
 from shalott.core.parameters import make_parameters
@@ -79,7 +79,7 @@ class RabbitmqSystem:
                 image=self.image,
                 command=("rabbitmq-server",),
                 files={
-                    "rabbitmq.conf": self._configuration(nodes),
+                    "rabbitmq.conf": _configuration(self._parameters, nodes),
                     "enabled_plugins": "[rabbitmq_management].\n",
                 },
                 environment={
@@ -98,32 +98,6 @@ class RabbitmqSystem:
             for node in nodes
         ]
 
-    def _configuration(self, nodes: Sequence[str]) -> str:
-        seeds = "".join(
-            f"cluster_formation.classic_config.nodes.{i} = {PREFIX}{node}\n"
-            for i, node in enumerate(nodes, start=1)
-        )
-        return (
-            "loopback_users = none\n"
-            "cluster_formation.peer_discovery_backend = classic_config\n"
-            f"{seeds}"
-            f"cluster_partition_handling = {self._parameters.partition_mode}\n"
-            f"net_ticktime = {max(1, round(self._parameters.net_tick_ms / 1000))}\n"
-            "cluster_formation.discovery_retry_limit = 2\n"
-            "cluster_formation.discovery_retry_interval = 300\n"
-            "collect_statistics_interval = 1000\n"
-            "mnesia_table_loading_retry_timeout = 10000\n"
-            "mnesia_table_loading_retry_limit = 3\n"
-            "management.rates_mode = none\n"
-            "log.console = true\n"
-            "log.console.level = info\n"
-            "log.file.level = info\n"
-        )
-
-    @property
-    def _queues(self) -> str:
-        return f"{api_path('queues', self._parameters.vhost)}?disable_stats=true"
-
     async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
         async def why_not(node: str) -> str:
             running, _ = await self._membership(cluster, node)
@@ -134,16 +108,10 @@ class RabbitmqSystem:
 
     async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None:
         vhost = self._parameters.vhost
-        await set_up(cluster, vhost, None if self._quorum else self._mirroring())
+        await set_up(cluster, vhost, None if self._quorum else _mirroring(self._plan.policy))
         for i, queue in enumerate(queues):
             node = cluster.nodes[i % len(cluster.nodes)]
             await put(cluster, node, queue_path(queue, vhost), self._definition(cluster, node))
-
-    def _mirroring(self) -> Parameters:
-        definition = dict(self._plan.policy)
-        if definition.get("ha-mode") == "nodes":
-            definition["ha-params"] = [f"{PREFIX}{node}" for node in definition["ha-params"]]
-        return definition
 
     async def declare_queue(self, cluster: Cluster, node: str, queue: str) -> None:
         path = queue_path(queue, self._parameters.vhost)
@@ -161,19 +129,14 @@ class RabbitmqSystem:
         """As ``System.observe``; ``running`` is empty while the node waits for one that is cut
         off."""
         (running, partitions), queues = await asyncio.gather(
-            self._membership_if_told(cluster, node), management(cluster, node).get(self._queues)
+            _unless_unknown(self._membership(cluster, node)),
+            management(cluster, node).get(_queues_path(self._parameters.vhost)),
         )
         try:
             claims = [claim_of(node, queue, cluster.nodes) for queue in queues]
         except (KeyError, TypeError) as error:
             raise Definite(f"{node} answered with something else than queues") from error
         return {"running": running, "partitions": partitions, "claims": claims}
-
-    async def _membership_if_told(self, cluster: Cluster, node: str) -> tuple[list[str], list[str]]:
-        try:
-            return await self._membership(cluster, node)
-        except Indefinite:
-            return [], []
 
     async def _membership(self, cluster: Cluster, node: str) -> tuple[list[str], list[str]]:
         """(running nodes, nodes from which it is partitioned), as ``node`` sees them."""
@@ -226,18 +189,11 @@ class RabbitmqSystem:
         # All of them stop before one starts: a node that starts must not find its own side again.
         for node in restarted:
             log.info("restarting %s, on the smaller side of a partition", node)
-            await self._control(cluster, node, "stop_app")
-        await asyncio.gather(*(self._control(cluster, node, "start_app") for node in restarted))
+            await _control(cluster, node, "stop_app")
+        await asyncio.gather(*(_control(cluster, node, "start_app") for node in restarted))
         if restarted:
             await self.await_ready(cluster, members_of(cluster, self), RESTART_TIMEOUT_MS)
         return restarted
-
-    async def _control(self, cluster: Cluster, node: str, command: str) -> None:
-        result = await cluster.processes.run_command(node, ["rabbitmqctl", command], CTL_TIMEOUT_MS)
-        if result.exit_code != 0:
-            log.warning("%s: rabbitmqctl %s failed, restarting the node", node, command)
-            await cluster.processes.kill(node)
-            await cluster.processes.start(node)
 
     async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
         return await settling.await_settled(
@@ -267,6 +223,57 @@ class RabbitmqSystem:
             for event in read_log(path)
         ]
         return sorted(rows, key=lambda row: int(row["run_ns"]))
+
+
+def _configuration(parameters: OriginalParameters, nodes: Sequence[str]) -> str:
+    seeds = "".join(
+        f"cluster_formation.classic_config.nodes.{i} = {PREFIX}{node}\n"
+        for i, node in enumerate(nodes, start=1)
+    )
+    return (
+        "loopback_users = none\n"
+        "cluster_formation.peer_discovery_backend = classic_config\n"
+        f"{seeds}"
+        f"cluster_partition_handling = {parameters.partition_mode}\n"
+        f"net_ticktime = {max(1, round(parameters.net_tick_ms / 1000))}\n"
+        "cluster_formation.discovery_retry_limit = 2\n"
+        "cluster_formation.discovery_retry_interval = 300\n"
+        "collect_statistics_interval = 1000\n"
+        "mnesia_table_loading_retry_timeout = 10000\n"
+        "mnesia_table_loading_retry_limit = 3\n"
+        "management.rates_mode = none\n"
+        "log.console = true\n"
+        "log.console.level = info\n"
+        "log.file.level = info\n"
+    )
+
+
+def _queues_path(vhost: str) -> str:
+    return f"{api_path('queues', vhost)}?disable_stats=true"
+
+
+def _mirroring(policy: Parameters) -> Parameters:
+    definition = dict(policy)
+    if definition.get("ha-mode") == "nodes":
+        definition["ha-params"] = [f"{PREFIX}{node}" for node in definition["ha-params"]]
+    return definition
+
+
+async def _unless_unknown(
+    membership: Coroutine[object, object, tuple[list[str], list[str]]],
+) -> tuple[list[str], list[str]]:
+    try:
+        return await membership
+    except Indefinite:
+        return [], []
+
+
+async def _control(cluster: Cluster, node: str, command: str) -> None:
+    result = await cluster.processes.run_command(node, ["rabbitmqctl", command], CTL_TIMEOUT_MS)
+    if result.exit_code != 0:
+        log.warning("%s: rabbitmqctl %s failed, restarting the node", node, command)
+        await cluster.processes.kill(node)
+        await cluster.processes.start(node)
 
 
 def claim_of(node: str, queue: Claim, nodes: Sequence[str]) -> Observation:

@@ -17,10 +17,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from tenacity import retry_if_exception_type, wait_fixed
 
 from shalott.cluster.cluster import Cluster
+from shalott.cluster.system import Claim
 from shalott.cluster.systems.management import RETRY_S, management
 from shalott.cluster.systems.rocket.config import brokers_of
 from shalott.cluster.systems.rocket.rocketmq import RocketmqSystem
-from shalott.cluster.systems.settling import Claim
 from shalott.cluster.waiting import retrying
 from shalott.core.errors import ClientError, Definite, Indefinite
 

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shalott.cluster.systems.settling import Claim, Observation
+from shalott.cluster.system import Claim, Observation
 from shalott.core.errors import ClientError
 from shalott.core.op import NEMESIS, Completion, Invocation
 

@@ -26,9 +26,9 @@ from shalott.broker.rocket.remoting.command import Command, RequestCode, Respons
 from shalott.broker.rocket.remoting.headers import CreateTopic, to_ext
 from shalott.cluster.cluster import Cluster
 from shalott.cluster.nodes import NodeSpec, Topology
-from shalott.cluster.system import members_of
+from shalott.cluster.system import EventRow, Observation, members_of
 from shalott.cluster.systems.management import CONFIGURE_WITHIN_S, RETRY_S, management
-from shalott.cluster.systems.own_broker import EventRow, event_row, read_event_file
+from shalott.cluster.systems.own_broker import event_row, read_event_file
 from shalott.cluster.systems.rocket import replicas, settling
 from shalott.cluster.systems.rocket.config import (
     PORTS,
@@ -36,7 +36,7 @@ from shalott.cluster.systems.rocket.config import (
     node_config,
     to_toml,
 )
-from shalott.cluster.systems.settling import Observation, Observe
+from shalott.cluster.systems.settling import Observe
 from shalott.cluster.waiting import ask_until
 from shalott.core.errors import (
     BootFailed,

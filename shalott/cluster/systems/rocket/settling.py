@@ -17,7 +17,8 @@ import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from shalott.cluster.systems.settling import Claim, Observation, Observe, observe_all
+from shalott.cluster.system import Claim, Observation
+from shalott.cluster.systems.settling import Observe, observe_all
 
 log = logging.getLogger("shalott.cluster.systems")
 

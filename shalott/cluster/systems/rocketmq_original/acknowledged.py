@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from shalott.cluster.systems.own_broker import EventRow
+from shalott.cluster.system import EventRow
 from shalott.core.history import History
 
 MS = 1_000_000

@@ -18,7 +18,7 @@ import msgspec
 from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered, Unreachable
 from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.java_json import decode_java_json
-from shalott.cluster.systems.settling import Claim
+from shalott.cluster.system import Claim
 from shalott.core.errors import Definite, Indefinite
 from shalott.core.errors import Unreachable as NobodyThere
 
@@ -41,7 +41,7 @@ class Admin:
         body: bytes = b"",
         timeout_ms: float = ASK_TIMEOUT_MS,
     ) -> Command:
-        """Any request; what is returned says success."""
+        """One request; what is returned says success."""
         answer = await self._invoke(address, code, fields or {}, body, timeout_ms)
         if answer.code != ResponseCode.SUCCESS:
             raise Definite(f"{address} answered {code} with {answer.code}: {answer.remark}")

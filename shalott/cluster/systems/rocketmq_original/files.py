@@ -18,8 +18,9 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from shalott.cluster.cluster import Cluster
+from shalott.cluster.system import Claim, Observation
 from shalott.cluster.systems.rocket import replicas
-from shalott.cluster.systems.settling import Claim, Observation, Observe
+from shalott.cluster.systems.settling import Observe
 from shalott.core.errors import Definite, HarnessError, Indefinite
 
 if TYPE_CHECKING:

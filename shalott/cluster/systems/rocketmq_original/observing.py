@@ -23,6 +23,7 @@ import msgspec
 from shalott.broker.rocket.remoting.command import RequestCode
 from shalott.cluster.cluster import Cluster
 from shalott.cluster.parts import ReadsDataFiles
+from shalott.cluster.system import Observation
 from shalott.cluster.systems.rocketmq_original.admin import TABLES, Admin, hosts_at
 from shalott.cluster.systems.rocketmq_original.config import CONTROLLERS, GROUP
 from shalott.cluster.systems.rocketmq_original.parameters import (
@@ -32,7 +33,6 @@ from shalott.cluster.systems.rocketmq_original.parameters import (
     replication_of,
     services_of,
 )
-from shalott.cluster.systems.settling import Observation
 from shalott.core.errors import ClientError, Definite, HarnessError
 from shalott.core.plan import SystemPlan
 

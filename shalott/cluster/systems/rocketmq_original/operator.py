@@ -21,11 +21,11 @@ from tenacity import retry_if_exception_type, wait_fixed
 
 from shalott.broker.rocket.remoting.command import RequestCode
 from shalott.cluster.cluster import Cluster
+from shalott.cluster.system import Claim
 from shalott.cluster.systems.rocket import master_slave as own_operator
 from shalott.cluster.systems.rocketmq_original.config import CLUSTER, GROUP
 from shalott.cluster.systems.rocketmq_original.parameters import nodes_with
 from shalott.cluster.systems.rocketmq_original.system import RocketmqOriginal
-from shalott.cluster.systems.settling import Claim
 from shalott.cluster.waiting import ask_until, retrying
 from shalott.core.errors import ClientError, Definite, HarnessError, Indefinite
 

@@ -18,7 +18,7 @@ from tenacity import wait_fixed
 from shalott.broker.rocket.remoting.command import RequestCode
 from shalott.cluster.cluster import Cluster
 from shalott.cluster.nodes import NodeSpec, Topology
-from shalott.cluster.system import members_of
+from shalott.cluster.system import EventRow, Observation, members_of
 from shalott.cluster.systems.rocket import settling
 from shalott.cluster.systems.rocketmq_original import files
 from shalott.cluster.systems.rocketmq_original.acknowledged import acknowledged_events
@@ -40,7 +40,7 @@ from shalott.cluster.systems.rocketmq_original.parameters import (
     replication_of,
     services_of,
 )
-from shalott.cluster.systems.settling import Observation, Observe
+from shalott.cluster.systems.settling import Observe
 from shalott.cluster.waiting import ask_until
 from shalott.core.errors import BootFailed, ClientError, Definite, Indefinite
 from shalott.core.history import History
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from shalott.core.history import Recorder
 
 from shalott.broker.base.events import Event
-from shalott.cluster.systems.own_broker import EventRow, event_row
+from shalott.cluster.systems.own_broker import event_row
 from shalott.cluster.systems.rocketmq_original.broker_log import BrokerLog
 from shalott.cluster.systems.rocketmq_original.config import GROUP
 from shalott.cluster.systems.rocketmq_original.controller_log import ControllerLog, complete_sets

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pika
 import pytest
 
-from shalott.cluster.local.ports import HOST
+from shalott.cluster.local.backend import HOST
 from tests.world.processes.rabbit import NodeProcess, running_nodes
 from tests.world.rabbit.typing_ctl import said, typed
 from tests.world.waiting import until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pika
 import pytest
 
-from shalott.cluster.local.ports import HOST
+from shalott.cluster.local.backend import HOST
 from tests.broker.rabbit.amqp.pika_flows import Address, connected, queue
 from tests.world.processes.rabbit import NodeProcess
 from tests.world.rabbit.typing_ctl import said, typed

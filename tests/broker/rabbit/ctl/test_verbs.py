@@ -13,7 +13,7 @@ from pathlib import Path
 import pika
 import pytest
 
-from shalott.cluster.local.ports import HOST
+from shalott.cluster.local.backend import HOST
 from tests.broker.rabbit.amqp.pika_flows import Address, connected, publish, queue
 from tests.end_to_end.runs import shalott
 from tests.world.processes.rabbit import NodeProcess

@@ -19,7 +19,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from shalott.broker.base.events import EVENTS_FILE, Event
-from shalott.cluster.local.ports import HOST
+from shalott.cluster.local.backend import HOST
 from tests.broker.rabbit.amqp.pika_flows import (
     PERSISTENT,
     closes_channel,

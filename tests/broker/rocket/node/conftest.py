@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from shalott.broker.rocket.config import RocketConfig, RocketPeer
-from shalott.cluster.local.ports import HOST, port_of, reserve_port
+from shalott.cluster.local.backend import HOST, port_of, reserve_port
 from tests.world.processes.rocket import rocket_nodes
 from tests.world.rocket import original
 from tests.world.rocket.original import JAVA, OURS, Both, topics_of

@@ -17,7 +17,7 @@ from shalott.broker.base.events import EVENTS_FILE, Event
 from shalott.broker.rocket.config import BrokerConfig, RocketConfig, parse_address
 from shalott.broker.rocket.remoting.client import RemotingClient
 from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
-from shalott.cluster.local.ports import HOST, port_of, reserve_port
+from shalott.cluster.local.backend import HOST, port_of, reserve_port
 from shalott.cluster.systems.rocket.config import to_toml
 from tests.world.processes.child import ENDS_S, ROOT
 from tests.world.processes.rocket import RocketProcess, rocket_nodes, running_rocket_nodes

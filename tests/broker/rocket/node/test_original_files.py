@@ -21,7 +21,7 @@ from shalott.broker.rocket.config import StoreConfig, parse_address
 from shalott.broker.rocket.dledger.ledger import Ledger
 from shalott.clients.rocketmq.rocket_client import Queue, RocketClient, RocketError
 from shalott.clients.rocketmq.stored_messages import decode_messages
-from shalott.cluster.local.ports import HOST, port_of, reserve_port
+from shalott.cluster.local.backend import HOST, port_of, reserve_port
 from tests.world.env import Events
 from tests.world.rocket import original
 from tests.world.rocket.original import JAVA, QUEUE_UNITS, SEGMENT_BYTES, Both

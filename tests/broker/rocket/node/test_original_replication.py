@@ -20,7 +20,7 @@ from shalott.broker.rocket.remoting.command import RequestCode
 from shalott.broker.rocket.remoting.java_json import decode_java_json
 from shalott.broker.rocket.remoting.route_data import TopicConfigs
 from shalott.clients.rocketmq.rocket_client import Queue, RocketClient, RocketError
-from shalott.cluster.local.ports import HOST, port_of, reserve_port
+from shalott.cluster.local.backend import HOST, port_of, reserve_port
 from shalott.core.errors import ClientError
 from tests.world.processes.rocket import RocketProcess, rocket_nodes
 from tests.world.rocket import original

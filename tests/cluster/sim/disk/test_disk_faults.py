@@ -99,7 +99,7 @@ def test_the_atlas_keeps_rot_on_a_minority_of_nodes_and_copies() -> None:
                 await stored(disk, "two copies", bytes(5000))
         for disk in disks:
             disk.set_faults(rot)
-        assert [disk.has_rot() for disk in disks] == [True, True, False, False, False]
+        assert [disk.rot.has_rot() for disk in disks] == [True, True, False, False, False]
         assert [dict(disk.rotten_bytes) for disk in disks[:2]] == [{"metadata": 50}] * 2
         disks[0].wipe()  # and is sound again: another one may rot
         await stored(disks[0], "metadata", bytes(500))
@@ -107,15 +107,15 @@ def test_the_atlas_keeps_rot_on_a_minority_of_nodes_and_copies() -> None:
         for disk in disks:
             disk.set_faults(None)
             disk.set_faults(rot)
-        assert [disk.has_rot() for disk in disks] == [True, True, False, False, False]
+        assert [disk.rot.has_rot() for disk in disks] == [True, True, False, False, False]
         # A rotten copy that was replaced is none.
         await disks[1].remove("metadata")
         disks[4].set_faults(None)
         disks[4].set_faults(rot)
-        assert not disks[4].has_rot(), "two of the four copies that are left would be too many"
+        assert not disks[4].rot.has_rot(), "two of the four copies that are left would be too many"
         await stored(disks[1], "metadata", bytes(500))
         disks[4].set_faults(None)
         disks[4].set_faults(rot)
-        assert disks[4].has_rot()
+        assert disks[4].rot.has_rot()
 
     loop.run(body(), SimProcess("harness"))

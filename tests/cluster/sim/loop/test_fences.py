@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shalott.cluster.sim.loop.errors import SimFence
+from shalott.cluster.sim.loop.fences import SimFence
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 

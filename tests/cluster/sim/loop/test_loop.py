@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shalott.cluster.sim.loop.clock import NodeClock
-from shalott.cluster.sim.loop.errors import SimDeadlock, SimLivelock, SimTimeLimit
+from shalott.cluster.sim.loop.fences import SimDeadlock, SimLivelock, SimTimeLimit
 from shalott.cluster.sim.loop.loop import START_NS, SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 

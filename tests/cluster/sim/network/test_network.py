@@ -8,7 +8,7 @@ import errno
 import pytest
 
 from shalott.cluster.nodes import LinkShape
-from shalott.cluster.sim.loop.errors import SimDeadlock
+from shalott.cluster.sim.loop.fences import SimDeadlock
 from shalott.cluster.sim.network.network import NetworkKnobs
 from tests.world.network.hosts import World
 

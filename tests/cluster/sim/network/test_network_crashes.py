@@ -160,7 +160,7 @@ def test_a_full_backlog_answers_no_more() -> None:
         server.state = "paused"
         dials = [asyncio.create_task(fetch()) for _ in range(5)]
         await asyncio.sleep(10)
-        connected = world.network._sockets[world.loop.process]
+        connected = world.network.sockets.of(world.loop.process)
         assert len(connected) == 3  # backlog + 1, as Linux
         world.loop.resume(server)
         assert await asyncio.gather(*dials) == [b""] * 5

@@ -11,7 +11,6 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -19,9 +18,10 @@ from shalott.cluster.capabilities import WORLDS, Can
 from shalott.cluster.cut_counts import LinkCounts
 from shalott.cluster.nodes import CLIENTS, Link, LinkShape, PacketsSeen
 from shalott.cluster.packets.fates import REORDER_HOLD_MS
-from shalott.cluster.packets.messages import LinkState, Source
 from shalott.cluster.packets.shaping import (
     UNSHAPED,
+    LinkState,
+    Source,
     join_shapes,
     kinds_of_shape,
     listing_script,
@@ -29,8 +29,9 @@ from shalott.cluster.packets.shaping import (
     read_shape,
     split_shape,
 )
+from shalott.cluster.ssh.agent_link import AgentEvent
 from shalott.cluster.ssh.facts import HostFacts
-from shalott.cluster.ssh.host_nodes import HostNodes
+from shalott.cluster.ssh.nodes import HostNodes
 from shalott.cluster.stalls import Stall
 from shalott.core.errors import BootFailed, HarnessError
 
@@ -38,6 +39,94 @@ log = logging.getLogger("shalott.cluster.ssh")
 
 PROBE_FIRST_MS = 3000  # at boot, when no address is resolved yet
 ANSWER_S = 5.0  # of the sender of a probe, beyond the probe's own time
+
+
+class HostShapes:
+    """The shapes in force: by the senders' kernels where these have netem, else by the receivers'
+    packet engines. ``seed``: of what becomes of single packets."""
+
+    def __init__(self, run: HostNodes, seed: int) -> None:
+        self._run = run
+        self._addresses = run.addresses
+        self._agent = run.agent
+        self._facts = run.facts
+        self._seed = seed
+        self._devices: dict[Link, str] = {}
+        self._shapes: dict[Link, LinkShape] = {}  # by the sender's kernel
+        self._queued: dict[Link, LinkShape] = {}  # by the receiver's engine
+
+    def forget(self) -> None:
+        for each in (self._devices, self._shapes, self._queued):
+            each.clear()
+
+    async def heal(self) -> None:
+        shaped = dict.fromkeys((a, self._devices[a, b]) for a, b in self._shapes)
+        queued = dict.fromkeys(b for _, b in self._queued)
+        self._shapes.clear()
+        self._queued.clear()
+        await asyncio.gather(
+            *(self._apply_shapes(*each) for each in shaped),
+            *(self._apply_queue(node) for node in queued),
+        )
+
+    async def set(self, link: Link, shape: LinkShape) -> None:
+        source, destination = link
+        by_tc, by_engine = split_shape(shape, frozenset(self._facts[source].shapes))
+        if self._put(self._shapes, link, by_tc):
+            await self._apply_shapes(source, await self._device(source, destination))
+        if self._put(self._queued, link, by_engine):
+            await self._apply_queue(destination)
+
+    @staticmethod
+    def _put(shapes: dict[Link, LinkShape], link: Link, shape: LinkShape) -> bool:
+        """Whether there is anything to be done."""
+        if shape == UNSHAPED:
+            return shapes.pop(link, None) is not None
+        shapes[link] = shape
+        return True
+
+    async def read(self, source: str, destination: str) -> LinkShape:
+        """What is in force, from the sender's kernel and the receiver's engine."""
+        by_tc = UNSHAPED
+        if self._facts[source].shapes:
+            script = listing_script(await self._device(source, destination))
+            listing = await self._agent(source).call("run_script", script=script)
+            by_tc = read_shape(listing, self._addresses[destination])
+        links = await self._agent(destination).call("packet_links", node=destination)
+        by_engine = msgspec.convert(links.get(source, {"shape": {}}), LinkState).shape
+        return join_shapes(by_tc, by_engine)
+
+    async def counts(self, source: str, destination: str) -> Mapping[str, int]:
+        """What the packets of a link met since its shape was set, if an engine makes it."""
+        links = await self._agent(destination).call("packet_links", node=destination)
+        return msgspec.convert(links.get(source, {"shape": {}}), LinkState).counts
+
+    async def _apply_shapes(self, source: str, device: str) -> None:
+        shapes = {
+            self._addresses[b]: shape
+            for (a, b), shape in self._shapes.items()
+            if a == source and self._devices[a, b] == device
+        }
+        script = qdisc_script(shapes, device)
+        await self._agent(source).call("shape", device=device, script=script, shaped=bool(shapes))
+
+    async def _apply_queue(self, node: str) -> None:
+        sources = {
+            self._addresses[a]: msgspec.to_builtins(Source(a, shape))
+            for (a, b), shape in self._queued.items()
+            if b == node
+        }
+        way = self._facts[node].queue
+        await self._agent(node).call(
+            "packets", node=node, sources=sources, way=way, seed=self._seed
+        )
+
+    async def _device(self, source: str, destination: str) -> str:
+        if (source, destination) not in self._devices:
+            address = self._addresses[destination]
+            found = await self._agent(source).call("routes", addresses=[address])
+            self._devices[source, destination] = found[address]
+        return self._devices[source, destination]
 
 
 class HostLinks:
@@ -50,14 +139,11 @@ class HostLinks:
         self._addresses = run.addresses
         self._agent = run.agent
         self._facts = run.facts
-        self._seed = seed
         self._is_open = False
         self._counts = LinkCounts()
         self._dropped: dict[str, tuple[str, ...]] = {}  # by destination, as its firewall has it
-        self._devices: dict[Link, str] = {}
-        self._shapes: dict[Link, LinkShape] = {}  # by the sender's kernel
-        self._queued: dict[Link, LinkShape] = {}  # by the receiver's engine
         self._lock = asyncio.Lock()  # one change of the whole set at a time
+        self.shapes = HostShapes(run, seed)
         self._tell: Callable[[Stall], None] = _log_stall
 
     def open(self) -> None:
@@ -67,8 +153,8 @@ class HostLinks:
     async def close(self) -> None:
         """The agents undo what there is."""
         self._is_open = False
-        for each in (self._dropped, self._devices, self._shapes, self._queued):
-            each.clear()
+        self._dropped.clear()
+        self.shapes.forget()
         self._counts.clear()
 
     async def heal(self) -> None:
@@ -76,14 +162,7 @@ class HostLinks:
         if self._is_open:
             await self._apply_cuts()
         async with self._lock:
-            shaped = dict.fromkeys((a, self._devices[a, b]) for a, b in self._shapes)
-            queued = dict.fromkeys(b for _, b in self._queued)
-            self._shapes.clear()
-            self._queued.clear()
-            await asyncio.gather(
-                *(self._apply_shapes(*each) for each in shaped),
-                *(self._apply_queue(node) for node in queued),
-            )
+            await self.shapes.heal()
         if "cut-clients" in self.capabilities and self._is_open:
             await self.set_client_cuts((), ())
 
@@ -148,66 +227,14 @@ class HostLinks:
         for name in kinds_of_shape(shape):
             if name not in self.capabilities:
                 raise HarnessError(f"the hosts' kernels lack {name} for links between nodes")
-        link = (source, destination)
         if ":" in self._addresses[destination] + self._addresses[source]:
             raise HarnessError("links are shaped between addresses of IPv4 only")
-        by_tc, by_engine = split_shape(shape, frozenset(self._facts[source].shapes))
         async with self._lock:
-            if self._put(self._shapes, link, by_tc):
-                await self._apply_shapes(source, await self._device(source, destination))
-            if self._put(self._queued, link, by_engine):
-                await self._apply_queue(destination)
-
-    @staticmethod
-    def _put(shapes: dict[Link, LinkShape], link: Link, shape: LinkShape) -> bool:
-        """Whether there is anything to be done."""
-        if shape == UNSHAPED:
-            return shapes.pop(link, None) is not None
-        shapes[link] = shape
-        return True
+            await self.shapes.set((source, destination), shape)
 
     async def shape_of(self, source: str, destination: str) -> LinkShape:
         """As it is in force: read from the sender's kernel and from the receiver's engine."""
-        by_tc = UNSHAPED
-        if self._facts[source].shapes:
-            script = listing_script(await self._device(source, destination))
-            listing = await self._agent(source).call("run_script", script=script)
-            by_tc = read_shape(listing, self._addresses[destination])
-        links = await self._agent(destination).call("packet_links", node=destination)
-        by_engine = msgspec.convert(links.get(source, {"shape": {}}), LinkState).shape
-        return join_shapes(by_tc, by_engine)
-
-    async def counts(self, source: str, destination: str) -> Mapping[str, int]:
-        """What the packets of a link met since its shape was set, if an engine makes it."""
-        links = await self._agent(destination).call("packet_links", node=destination)
-        return msgspec.convert(links.get(source, {"shape": {}}), LinkState).counts
-
-    async def _apply_shapes(self, source: str, device: str) -> None:
-        shapes = {
-            self._addresses[b]: shape
-            for (a, b), shape in self._shapes.items()
-            if a == source and self._devices[a, b] == device
-        }
-        script = qdisc_script(shapes, device)
-        await self._agent(source).call("shape", device=device, script=script, shaped=bool(shapes))
-
-    async def _apply_queue(self, node: str) -> None:
-        sources = {
-            self._addresses[a]: msgspec.to_builtins(Source(a, shape))
-            for (a, b), shape in self._queued.items()
-            if b == node
-        }
-        way = self._facts[node].queue
-        await self._agent(node).call(
-            "packets", node=node, sources=sources, way=way, seed=self._seed
-        )
-
-    async def _device(self, source: str, destination: str) -> str:
-        if (source, destination) not in self._devices:
-            address = self._addresses[destination]
-            found = await self._agent(source).call("routes", addresses=[address])
-            self._devices[source, destination] = found[address]
-        return self._devices[source, destination]
+        return await self.shapes.read(source, destination)
 
     # -- proofs
     # --------------------------------------------------------------------------------------------
@@ -267,7 +294,7 @@ class HostLinks:
         """See ``CarriesTraffic``: of the hosts' packet engines."""
         self._tell = tell
 
-    def stalled(self, event: Mapping[str, Any]) -> None:
+    def stalled(self, event: AgentEvent) -> None:
         """An agent tells of it when it is over."""
         now_s = time.monotonic()
         self._tell(Stall("relays", now_s - event["stall_s"], now_s))

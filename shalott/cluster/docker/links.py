@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from shalott.cluster.capabilities import CLIENT_CUTS, CUTS, Can
 from shalott.cluster.cut_counts import LinkCounts
-from shalott.cluster.docker.container_nodes import ContainerNodes
 from shalott.cluster.docker.firewall import (
     NO_CLIENT_DROPS,
     BridgeFirewall,
@@ -24,10 +23,16 @@ from shalott.cluster.docker.firewall import (
     Firewall,
 )
 from shalott.cluster.docker.names import table_name
-from shalott.cluster.docker.namespaces import can_enter, datagram_arrives, run_in_namespace
+from shalott.cluster.docker.namespaces import (
+    can_enter,
+    datagram_arrives,
+    has_program,
+    is_root,
+    run_in_namespace,
+)
+from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.docker.packets import PacketShaper, queue_capabilities, shaping_capabilities
 from shalott.cluster.docker.probes import datagram_arrives_by_exec, measure
-from shalott.cluster.docker.programs import has_program, is_root
 from shalott.cluster.nodes import CLIENTS, Link, LinkShape, PacketsSeen
 from shalott.cluster.packets.shaping import (
     UNSHAPED,

@@ -1,0 +1,71 @@
+"""The links between simulated machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shalott.cluster.capabilities import WORLDS, refusal
+from shalott.cluster.nodes import (
+    CLIENTS,
+    Link,
+    LinkShape,
+)
+from shalott.cluster.sim.nodes import SimPart, Simulation
+from shalott.core.errors import HarnessError
+
+
+class SimLinks(SimPart):
+    """See ``Links`` and ``CutsClients``."""
+
+    capabilities = WORLDS["sim"]["links"]
+
+    def __init__(self, sim: Simulation) -> None:
+        super().__init__(sim)
+        self._uneven: dict[Link, None] = {}  # links that had more than delay, rate and loss
+
+    async def cut(self, links: Sequence[Link]) -> None:
+        self._sim.tell(f"cut {' '.join(map('->'.join, links))}")
+        self._sim.network.cut(links)
+
+    async def mend(self, links: Sequence[Link]) -> None:
+        self._sim.tell(f"mend {' '.join(map('->'.join, links))}")
+        self._sim.network.mend(links)
+
+    async def shape(self, source: str, destination: str, shape: LinkShape) -> None:
+        """Raises MissingCapability for what happens to single packets."""
+        if shape.duplicate or shape.reorder or shape.corrupt:
+            raise refusal("sim", "packets")
+        delay_ms, rate_bytes_s, loss = shape.delay_ms, shape.rate_bytes_s, shape.loss
+        words = f"{delay_ms=} {rate_bytes_s=} {loss=}"
+        plain = LinkShape(delay_ms=delay_ms, rate_bytes_s=rate_bytes_s, loss=loss)
+        if shape != plain or (source, destination) in self._uneven:
+            self._uneven[source, destination] = None
+            words = str(shape)
+        self._sim.tell(f"shape {source}->{destination} {words}")
+        self._sim.network.shape(source, destination, shape)
+
+    async def shape_of(self, source: str, destination: str) -> LinkShape:
+        return self._sim.network.shape_of(source, destination)
+
+    async def reach(self, source: str, destination: str, timeout_ms: int = 1000) -> bool:
+        machines = self._sim.machines
+        both = machines[source].is_alive and machines[destination].is_alive
+        return both and self._sim.network.reachable(source, destination)
+
+    async def set_client_cuts(self, links: Sequence[Link], ports: Sequence[str]) -> None:
+        network = self._sim.network
+        if not network.dial_from:
+            raise HarnessError("the simulation was not told that clients will be cut off")
+        self._sim.tell(f"cut clients {' '.join(map('->'.join, links))}")
+        before = await self.client_cuts()
+        network.mend([link for link in before if link not in links])
+        network.cut([link for link in links if link not in before])
+
+    async def client_cuts(self) -> Sequence[Link]:
+        nodes = self._sim.machines
+        ways = [link for node in nodes for link in ((CLIENTS, node), (node, CLIENTS))]
+        return sorted(link for link in ways if self._sim.network.is_cut(*link))
+
+    async def heal(self) -> None:
+        self._sim.tell("heal")
+        self._sim.network.heal()

@@ -1,0 +1,126 @@
+"""What a fault waits for before it fires: its time, a settled cluster, its trigger."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from shalott.cluster.cluster import Cluster
+from shalott.cluster.system import System
+from shalott.core.history import Recorder
+from shalott.core.op import NEMESIS, Completion, Invocation
+from shalott.core.plan import FaultAction, Trigger
+from shalott.nemesis.context import FAILURES
+from shalott.nemesis.trigger_words import trigger_text
+from shalott.nemesis.triggers import TriggerWatch
+
+log = logging.getLogger("shalott.nemesis")
+
+T = TypeVar("T")
+
+
+class Skipped(Exception):
+    """A fault that is not made, with the reason."""
+
+
+class LoadTime:
+    """The time of a run's load: what waits for it stops waiting when the load is over."""
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self.over = asyncio.Event()
+        self._now_ns = now_ns
+        self._origin_ns = 0
+
+    def start(self) -> None:
+        self._origin_ns = self._now_ns()
+
+    def elapsed_ms(self) -> float:
+        return (self._now_ns() - self._origin_ns) / 1e6
+
+    async def wait_ms(self, time_ms: float) -> bool:
+        """Whether that time passed; false if the load was over first."""
+        try:
+            async with asyncio.timeout(max(0.0, time_ms) / 1000):
+                await self.over.wait()
+        except TimeoutError:
+            return not self.over.is_set()
+        return False
+
+    async def unless_over(self, awaitable: Coroutine[object, object, T]) -> tuple[bool, T | None]:
+        """Whether it ended before the load, and its result."""
+        task = asyncio.create_task(awaitable)
+        over = asyncio.create_task(self.over.wait())
+        try:
+            await asyncio.wait((task, over), return_when=asyncio.FIRST_COMPLETED)
+            return (True, task.result()) if task.done() else (False, None)
+        finally:
+            for pending in (task, over):
+                pending.cancel()
+            await asyncio.gather(task, over, return_exceptions=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What must be so before a fault of one run fires."""
+
+    cluster: Cluster
+    system: System
+    recorder: Recorder
+    time: LoadTime
+    triggers: TriggerWatch
+    queues: tuple[str, ...]
+    settle_wait_ms: int
+    time_limit_ms: int
+
+    async def await_settled(self, action: FaultAction) -> None:
+        """Raise Skipped unless the cluster has synchronised, and there is still time."""
+        ended, settled = await self.time.unless_over(
+            self.system.await_settled(self.cluster, self.queues, self.settle_wait_ms)
+        )
+        if not ended:
+            raise Skipped("the load is over")
+        if not settled:
+            raise Skipped(
+                f"the cluster had not synchronised within {self.settle_wait_ms} ms; another loss "
+                "of a node would have been ours"
+            )
+        if self.time.elapsed_ms() + action.duration_ms > self.time_limit_ms:
+            raise Skipped("synchronising took so long that no time is left for it")
+
+    async def await_trigger(self, action: FaultAction, when: Trigger) -> FaultAction:
+        """The action with the time when its trigger fired; Skipped if it did not. The row of the
+        history begins with the waiting."""
+        text = trigger_text(when)
+        extra: dict[str, object] = {
+            "fault": action.id,
+            "waits_for": text,
+            "within_ms": when.within_ms,
+        }
+        index = self.recorder.invoke(NEMESIS, when.node, Invocation(f="trigger", extra=extra))
+        why, fired = f"its trigger ({text}) had not fired when the load was over", None
+        try:
+            ended, fired = await self.time.unless_over(self.triggers.wait(when))
+            if ended:
+                why = f"its trigger ({text}) did not fire within {when.within_ms} ms"
+        except FAILURES as error:
+            why = f"its trigger ({text}) can't be waited for: {error}"
+        if fired is None:
+            self.recorder.complete(
+                index, Completion(type="info", error=why, extra={**extra, "fired": False})
+            )
+            raise Skipped(why)
+        seen = {"by": fired.node, "seen": fired.what, "noticed_by": fired.noticed_by}
+        extra |= {"fired": True, **seen, "late_ms_at_most": fired.late_ms}
+        fired_ms = int(self.time.elapsed_ms())
+        self.recorder.complete(index, Completion(type="ok", extra=extra))
+        log.info("fault %d: %s", action.id, fired.what)
+        if not await self.time.wait_ms(when.delay_ms):
+            raise Skipped("the load was over before the trigger's delay was")
+        return msgspec.structs.replace(
+            action, when=msgspec.structs.replace(when, fired_ms=fired_ms)
+        )

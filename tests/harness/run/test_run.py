@@ -20,6 +20,7 @@ from shalott.harness.run.run import Outcome, RunContext, run
 from shalott.harness.run.store import RunDirectory, Store
 from tests.checkers.runs.test_extra_checkers import PLUG_IN
 from tests.plug_ins import PlugIns, plug_ins
+from tests.world.clock.turns import turns
 from tests.world.harness.memory import MemorySystem, MemoryWorld, Trap, kill_n2, memory_plan
 
 pytestmark = pytest.mark.unit
@@ -209,7 +210,7 @@ def test_a_node_that_dies_of_a_healed_fault_is_started_once_more(
             memory.service.down["n2"] = True
             memory.cluster.on_exit(NodeExit(node="n2", exit_code=70))
             for _ in range(100):
-                await asyncio.sleep(0)
+                await turns()
         return not memory.service.down["n2"]
 
     monkeypatch.setattr(MemorySystem, "await_settled", die_and_settle)

@@ -24,6 +24,7 @@ from shalott.broker.rabbit.storage import lazy_sync
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
 from shalott.broker.rabbit.storage.lazy_sync import LazySyncDisk
 from shalott.broker.rabbit.storage.memory import MemoryMonitor
+from tests.world.clock.turns import turns
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.env import NoEvents
 from tests.world.rabbit.metadata import World
@@ -133,7 +134,7 @@ def test_our_03_the_sync_comes_in_the_end(monkeypatch: pytest.MonkeyPatch) -> No
         disk.fault = lambda operation, path: synced.set() if operation == "sync" else None
         await queue.index.wait_durable(queue.publish(persistent(1)))
         await asyncio.wait_for(synced.wait(), 5)
-        await asyncio.sleep(0)
+        await turns()
         dark = await BackingQueue.recover(disk.after_power_loss(lambda: False), "q")
         assert dark.messages.depth == 1
         await queue.abandon()

@@ -25,6 +25,7 @@ from shalott.core.message_body import encode_body
 from shalott.core.op import Invocation
 from shalott.core.recording import loop_clock_ns
 from shalott.core.subscription import Settling, Subscription
+from tests.world.clock.turns import turns
 from tests.world.rabbit.scripted_server import FakeServer, Session, fake_server
 
 pytestmark = pytest.mark.unit
@@ -142,8 +143,8 @@ async def later(seconds: float) -> None:
     real = loop.time
     began = real()
     loop.time = lambda: jumped_to + (real() - began)  # type: ignore[method-assign]
-    await asyncio.sleep(0)  # the loop looks at what is due,
-    await asyncio.sleep(0)  # it has run,
+    await turns()  # the loop looks at what is due,
+    await turns()  # it has run,
     await asyncio.sleep(0.01)  # and what it sent has been read
 
 

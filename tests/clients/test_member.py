@@ -10,6 +10,7 @@ import pytest
 from shalott.broker.rocket.processor.clients import LOCK_EXPIRES_MS
 from shalott.broker.rocket.remoting.command import RequestCode
 from shalott.checkers.groups.group_rules import Group
+from tests.world.clock.turns import passes
 from tests.world.rocket.members import Groups, with_groups
 
 pytestmark = pytest.mark.unit
@@ -155,7 +156,7 @@ def test_an_orderly_queue_is_one_members_one_message_at_a_time() -> None:
         await groups.until(lambda: len(groups.owners()) == QUEUES)
         await send_many(groups, 20)
         groups.join(ORDERLY)
-        await groups.passes(15)
+        await passes(15)
         rows = groups.rows("deliver")
         assert overlaps(rows) == 0
         for key in ("t/0", "t/1"):
@@ -190,10 +191,10 @@ def test_a_dead_members_lock_keeps_the_queue_until_it_expires() -> None:
         await first.end("died")
         await groups.send(1)
         groups.join(ORDERLY)
-        await groups.passes(LOCK_EXPIRES_MS / 1000 - 5)
+        await passes(LOCK_EXPIRES_MS / 1000 - 5)
         assert groups.delivered() == []
         assert {row["extra"]["held"] for row in groups.rows("lock")} == {True, False}
-        await groups.passes(7)
+        await passes(7)
         assert groups.delivered() == [1]
 
     with_groups(test)
@@ -222,7 +223,7 @@ def test_a_queue_whose_lock_is_anothers_is_given_up() -> None:
             lambda: "lock-lost" in [row["extra"].get("ended") for row in groups.rows("assignment")]
         )
         await groups.send(1)
-        await groups.passes(2)
+        await passes(2)
         assert groups.delivered() == []
 
     with_groups(test)
@@ -246,7 +247,7 @@ def test_every_member_of_a_broadcast_gets_everything_and_tells_the_broker_nothin
         groups.join(EVERYBODY)
         await send_many(groups, 6)
         await groups.until(lambda: len(groups.delivered(outcome="success")) == 12)
-        await groups.passes(1)
+        await passes(1)
         assert Counter(groups.delivered()) == dict.fromkeys(range(6), 2)
         assert groups.rows("commit") == [] and groups.committed("b") is None
         assert groups.members[0].stands_at("t/0") == 3
@@ -305,7 +306,7 @@ def test_a_broker_that_is_silent_changes_nothing_and_is_told_as_unknown() -> Non
         await groups.until(lambda: len(groups.delivered(outcome="success")) == 4)
         await groups.world.server.stop()
         await groups.until(lambda: "fail" in [row["type"] for row in groups.rows("commit")])
-        await groups.passes(2)
+        await passes(2)
         assert len(groups.rows("assignment")) == 3
 
     with_groups(test)

@@ -10,6 +10,7 @@ import pytest
 from shalott.broker.rocket.config import parse_address
 from shalott.broker.rocket.remoting.command import RequestCode, ResponseCode, response
 from shalott.clients.rocketmq.rocket_client import NotSent, Queue, Refused, RocketClient, Unknown
+from tests.world.clock.turns import passes
 from tests.world.rocket.scripted_broker import BROKER, NAME_SERVER, World, in_world, pull_answer
 
 pytestmark = pytest.mark.unit
@@ -143,7 +144,7 @@ def test_how_a_send_can_fail() -> None:
 def test_a_pull_waits_for_the_first_message() -> None:
     async def test(world: World, client: RocketClient) -> None:
         waiting = asyncio.create_task(client.pull(BROKER, QUEUE, 0, wait_ms=20_000))
-        await asyncio.sleep(10)
+        await passes(10)
         assert not waiting.done()
         await client.send(BROKER, QUEUE, b"one", unique_key="K1")
         assert [message.body for message in (await waiting).messages] == [b"one"]

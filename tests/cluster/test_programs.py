@@ -11,6 +11,7 @@ import pytest
 from shalott.cluster.docker.namespaces import run_program
 from shalott.cluster.owner import process_state
 from shalott.cluster.waiting import wait_until
+from tests.world.clock.turns import turns
 
 pytestmark = pytest.mark.unit
 
@@ -78,8 +79,7 @@ def test_a_cancelled_caller_waits_for_the_end_of_one_that_can_not_be_signalled_a
         assert await wait_until(lambda: bool(started), 5, 0.001)
         for _ in range(cancels):
             running.cancel()
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
+            await turns(2)
         await asyncio.wait([running], timeout=5)
         assert running.done() and running.cancelled()
         assert started[0].returncode is not None

@@ -19,6 +19,7 @@ from shalott.cluster.waiting import wait_until
 from shalott.core.errors import ClientError, HarnessError
 from tests.cluster.test_clocks import run_faults
 from tests.nemesis.test_settings import of_kind
+from tests.world.clock.turns import answered
 from tests.world.cluster.backends import READY_MS, fresh_run_id
 from tests.world.cluster.fake_system import NODES, FakeSystem, answers, management, starts
 from tests.world.harness.nemesis import MemoryRecorder
@@ -53,11 +54,10 @@ async def use(cluster: DockerCluster, what: str) -> tuple[int, Any]:
 
 
 async def await_shortage(cluster: DockerCluster, shortage: Shortage) -> None:
-    async with asyncio.timeout(10):
-        while True:
-            if await cluster.resources.seen("n1") == shortage:
-                return
-            await asyncio.sleep(0.01)
+    async def is_seen() -> bool:
+        return await cluster.resources.seen("n1") == shortage
+
+    await answered(is_seen, f"{shortage} is seen", within_s=10)
 
 
 @pytest.mark.docker

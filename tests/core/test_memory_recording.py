@@ -19,8 +19,10 @@ from shalott.core.rng import Stream
 from shalott.harness.run.run import Outcome, RunContext, run
 from shalott.harness.run.store import Store
 from tests.core.test_recording import Ticks
+from tests.harness.conftest import nothing_stays_offered
 from tests.world.harness.memory import MemoryWorld, kill_n2, memory_plan
 
+__all__ = ["nothing_stays_offered"]
 pytestmark = pytest.mark.unit
 
 KINDS: Sequence[OpType] = ("ok", "fail", "info")

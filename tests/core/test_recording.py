@@ -18,6 +18,7 @@ from shalott.core.history import HISTORY_SCHEMA, events_table, read_history, wri
 from shalott.core.memory_recording import MemoryRecorder
 from shalott.core.op import Completion, Invocation
 from shalott.core.recording import HistoryWriter, recover
+from tests.world.clock.turns import turns
 
 pytestmark = pytest.mark.unit
 
@@ -179,7 +180,7 @@ async def main():
     while True:
         index = writer.invoke(0, "n1", Invocation(f="enqueue", value=1))
         writer.complete(index, Completion(type="ok"))
-        await asyncio.sleep(0)
+        await turns()
 
 asyncio.run(main())
 """
@@ -209,7 +210,7 @@ def test_a_full_disk_stops_the_flusher_with_a_clear_error(tmp_path: Path) -> Non
         while not flusher.done():
             index = writer.invoke(0, "n1", Invocation(f="enqueue", value=1))
             writer.complete(index, Completion(type="ok"))
-            await asyncio.sleep(0)
+            await turns()
         await flusher
 
     with pytest.raises(StoreError, match="No space left on device.*free some space"):

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkers.linearizability.chromium import Chromium, Page
 from tests.tidy.sources import ROOT
+from tests.world.chromium import Chromium, Page
 
 pytestmark = pytest.mark.browser
 

@@ -16,6 +16,7 @@ from shalott.nemesis.partitions import touching
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.settings import add_disks, add_shapes
 from tests.nemesis.test_runner import LONG_MS, Scene, fault, partition, within
+from tests.world.clock.turns import passes
 from tests.world.harness.nemesis import NODES
 
 pytestmark = pytest.mark.unit
@@ -183,7 +184,7 @@ def test_a_strobe_sets_the_clock_to_and_fro_until_it_ends() -> None:
         row = s.fault()
         assert row["proved_effective"] is True and row["proved_healed"] is True
         calls = s.cluster.calls.count("set_clock n2")
-        await asyncio.sleep(0.1)
+        await passes(0.1)
         assert s.cluster.calls.count("set_clock n2") == calls, "nothing strobes any more"
 
     within(10, scene())

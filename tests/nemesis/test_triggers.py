@@ -22,6 +22,7 @@ from shalott.nemesis.trigger_words import parse_trigger, trigger_text, with_trig
 from shalott.nemesis.triggers import Matcher
 from shalott.nemesis.weaker import weaker_actions
 from tests.world.clock import virtual
+from tests.world.clock.turns import passes
 from tests.world.harness.nemesis import NODES, FakeCluster, FakeSystem, MemoryRecorder, make_plan
 
 pytestmark = pytest.mark.unit
@@ -136,7 +137,7 @@ def test_a_kill_waits_until_a_node_that_is_asked_becomes_master() -> None:
         s = Scene(Trigger(kind="observed", what="master", node="n2"))
         s.system.claims["n3"] = MASTER  # somebody else is, and n2 is not yet
         run = asyncio.create_task(s.runner.run())
-        await asyncio.sleep(0.25)
+        await passes(0.25)
         assert s.cluster.calls == [] and "complete_ns" not in s.row()
         s.system.claims["n2"] = MASTER
         await run
@@ -173,7 +174,7 @@ def test_a_load_that_ends_first_skips_the_fault_with_its_reason() -> None:
     async def scene() -> None:
         s = Scene(Trigger(kind="observed", what="shrinks", within_ms=60_000))
         run = asyncio.create_task(s.runner.run())
-        await asyncio.sleep(0.05)
+        await passes(0.05)
         run.cancel()
         await s.runner.heal()
         assert "complete_ns" in s.row()
@@ -187,9 +188,9 @@ def test_a_set_that_shrinks_is_noticed_and_one_that_grows_is_not() -> None:
         s = Scene(Trigger(kind="observed", what="shrinks", delay_ms=5))
         s.system.claims["n1"] = [{**MASTER[0], "synchronised": ["n3"]}]
         run = asyncio.create_task(s.runner.run())
-        await asyncio.sleep(0.15)
+        await passes(0.15)
         s.system.claims["n1"] = MASTER
-        await asyncio.sleep(0.25)
+        await passes(0.25)
         assert s.cluster.calls == []
         s.system.claims["n1"] = [{**MASTER[0], "synchronised": ["n2"]}]
         await run
@@ -218,7 +219,7 @@ def test_events_are_heard_at_once_where_the_world_tells_them() -> None:
             Trigger(kind="event", what="promoted", count=2, role="master"), cluster, WritingSystem()
         )
         run = asyncio.create_task(s.runner.run())
-        await asyncio.sleep(0.02)
+        await passes(0.02)
         assert cluster.tell is not None
         for role in ("master", "mirror", "master"):
             assert "complete_ns" not in s.row()
@@ -239,11 +240,11 @@ def test_a_file_of_events_is_followed_from_where_it_is_line_by_line() -> None:
         cluster.written["n3"] = line(kind="sync_started", group="q1") + b'{"torn'
         s = Scene(Trigger(kind="event", what="sync_started", node="n3"), cluster, WritingSystem())
         run = asyncio.create_task(s.runner.run())
-        await asyncio.sleep(0.15)
+        await passes(0.15)
         assert cluster.calls == [], "what was written before the waiting is old"
         cluster.written["n3"] += b' by a kill\n{"kind": "sync_started", '
         cluster.written["n2"] += line(kind="sync_started", group="q1")
-        await asyncio.sleep(0.15)
+        await passes(0.15)
         assert cluster.calls == [], "half a line, and another node"
         cluster.written["n3"] += b'"group": "q1"}\n'
         await run
@@ -262,9 +263,9 @@ def test_a_node_that_is_down_is_followed_from_its_return() -> None:
         s = Scene(Trigger(kind="event", what="promoted"), cluster, WritingSystem())
         s.cluster.states["n3"] = "exited"
         run = asyncio.create_task(s.runner.run())
-        await asyncio.sleep(0.12)
+        await passes(0.12)
         s.cluster.states["n3"] = "running"
-        await asyncio.sleep(0.12)
+        await passes(0.12)
         assert cluster.calls == [], "what was written in its last life is old"
         cluster.written["n3"] += line(kind="promoted", group="q1")
         await run
@@ -280,7 +281,7 @@ def test_syncs_of_a_disk_are_awaited_of_any_node_or_of_one(node: str, fires: boo
         cluster = FollowedCluster()
         s = Scene(Trigger(kind="syncs", count=3, node=node, within_ms=500), cluster)
         run = asyncio.create_task(s.runner.run())
-        await asyncio.sleep(0.02)
+        await passes(0.02)
         assert cluster.asked_syncs == [(each, 3) for each in ([node] if node else NODES)]
         cluster.syncs.set()
         await run

@@ -14,9 +14,9 @@ from shalott.checkers.history.concurrent import NEVER, from_rows
 from shalott.checkers.linearizability.explain import explain
 from shalott.checkers.linearizability.timeline import write_timeline
 from shalott.checkers.models import make_model
-from tests.checkers.linearizability.chromium import Chromium, Page
 from tests.checkers.linearizability.test_explain import CASES
 from tests.checkers.linearizability.timelines import made_up, register_history
+from tests.world.chromium import Chromium, Page
 
 pytestmark = pytest.mark.browser
 

@@ -11,6 +11,7 @@ import pytest
 from shalott.clients.amqp_libraries.library import Outgoing
 from shalott.clients.amqp_libraries.pika_library import PikaPublisher
 from shalott.core.errors import Definite, Indefinite
+from tests.world.clock.turns import turns
 
 pytestmark = pytest.mark.unit
 
@@ -49,7 +50,7 @@ def test_what_its_waiter_was_cancelled_from_is_not_sent_later() -> None:
     async def main() -> None:
         publisher = Publisher()
         waiting = asyncio.create_task(publisher.do(MESSAGE, 60))
-        await asyncio.sleep(0)
+        await turns()
         waiting.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await waiting

@@ -10,6 +10,7 @@ import pytest
 from shalott.clients.amqp_libraries.library import Settler
 from shalott.clients.amqp_libraries.library_client import Hosts
 from shalott.core.subscription import PLAIN, Settling, Verdict
+from tests.world.clock.turns import turns
 
 pytestmark = pytest.mark.unit
 
@@ -95,7 +96,7 @@ def test_nothing_is_said_of_a_channel_that_is_over() -> None:
         said.settler.delivered(1, "q")
         said.settler.over()
         said.settler.delivered(2, "q")
-        await asyncio.sleep(0)
+        await turns()
         assert said.verdicts == [] and not said.settler.unsettled
 
     played(PLAIN, act)
@@ -113,10 +114,10 @@ def test_next_client_of_a_thread_takes_over_what_its_predecessor_left() -> None:
         hosts: Hosts[_Host] = Hosts()
         host = _Host()
         hosts.park(2, host)
-        await asyncio.sleep(0)
+        await turns()
         assert hosts.take(1) is None
         assert hosts.take(2) is host and hosts.take(2) is None
-        await asyncio.sleep(0)
+        await turns()
         assert not host.closed
 
     asyncio.run(act())
@@ -127,7 +128,7 @@ def test_what_nobody_takes_over_is_closed_with_the_run() -> None:
 
     async def act() -> None:
         Hosts[_Host]().park(2, host)
-        await asyncio.sleep(0)  # it begins to wait; the end of the run cancels that
+        await turns()  # it begins to wait; the end of the run cancels that
 
     asyncio.run(act())
     assert host.closed

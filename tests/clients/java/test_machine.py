@@ -21,6 +21,7 @@ from shalott.clients.java.machine import JavaMachine
 from shalott.core.client import ClientRows
 from shalott.core.errors import Unreachable, UsageError
 from shalott.core.memory_recording import MemoryRecorder
+from tests.world.clock.turns import turns
 
 pytestmark = pytest.mark.local
 
@@ -150,7 +151,7 @@ def test_who_waits_no_longer_leaves_the_machine_to_others(fake: JavaClient) -> N
         first = asyncio.create_task(
             machine.acquire("one", one.said.put_nowait, one.ended.put_nowait, None)
         )
-        await asyncio.sleep(0)
+        await turns()
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
         await machine.acquire("two", two.said.put_nowait, two.ended.put_nowait, None)

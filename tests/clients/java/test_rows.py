@@ -23,6 +23,7 @@ from shalott.clients.rocketmq.stored_messages import encode_properties
 from shalott.core.client import ClientRows
 from shalott.core.memory_recording import MemoryRecorder
 from shalott.core.message_body import encode_body
+from tests.world.clock.turns import turns
 from tests.world.rocket.stored_messages import stored_message
 
 pytestmark = pytest.mark.unit
@@ -105,7 +106,7 @@ def test_commit_of_a_member_that_dies_is_unknown() -> None:
     async def commit() -> None:
         member.commits(12)
         member.wire.end("died")
-        await asyncio.sleep(0)
+        await turns()
 
     asyncio.run(commit())
     (row,) = member.rows("commit")

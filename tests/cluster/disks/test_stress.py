@@ -3,7 +3,6 @@ knows what may be found. And without any fault, the file system behaves as any o
 
 from __future__ import annotations
 
-import asyncio
 import mmap
 import os
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ import pytest
 from shalott.cluster.disks.control import FaultDisk
 from shalott.cluster.disks.mounting import DiskOptions, NamesRule
 from shalott.core.rng import Stream
+from tests.world.clock.turns import answered
 from tests.world.disk.legality import PATHS, Model, is_legal
 from tests.world.disk.mounted_disk import MountWorld
 from tests.world.disk.stressed import act_and_die, draw, models_of
@@ -67,13 +67,12 @@ def counts_room(mount: MountWorld, disk: FaultDisk) -> bool:
     files = {path.stat().st_ino: path.stat().st_size for path in files_of(mount.root)}
 
     async def agrees() -> bool:
-        for _ in range(200):
-            if (await disk.status()).used_bytes == sum(files.values()):
-                return True
-            await asyncio.sleep(0.01)
-        return False
+        return (await disk.status()).used_bytes == sum(files.values())
 
-    return mount.run(agrees())
+    try:
+        return mount.run(answered(agrees, within_s=2))
+    except AssertionError:
+        return False
 
 
 def files_of(root: Path) -> list[Path]:

@@ -21,6 +21,7 @@ from shalott.cluster.nodes import DiskFaults, NodeExit
 from shalott.cluster.ssh.backend import SshCluster, SshOptions
 from shalott.cluster.ssh.sweep import sweep_hosts
 from shalott.core.errors import HarnessError
+from tests.world.clock.turns import answered, turns, until
 from tests.world.cluster.backends import HOSTS, READY_MS, fresh_run_id
 from tests.world.cluster.fake_system import NODES, FakeSystem
 from tests.world.cluster.ssh_hosts import Hosts, ssh_hosts
@@ -62,9 +63,11 @@ def with_faults(hosts: Hosts, then: Callable[[SshCluster], Awaitable[None]]) -> 
 async def is_clean(hosts: Hosts, names: str, within_s: float) -> float:
     """Wait until nothing of a run is left on the hosts; how many seconds that took."""
     began = time.monotonic()
-    while left := await asyncio.to_thread(hosts.leftovers, list(names)):
-        assert time.monotonic() - began < within_s, left
-        await asyncio.sleep(0.05)
+
+    async def are_clean() -> bool:
+        return not await asyncio.to_thread(hosts.leftovers, list(names))
+
+    await answered(are_clean, f"the hosts {names} are clean", step_s=0.05, within_s=within_s)
     return time.monotonic() - began
 
 
@@ -80,7 +83,7 @@ def test_hosts_between_which_no_datagram_passes_are_refused(hosts: Hosts) -> Non
     hosts.run("a", "nft add rule inet own in ip protocol udp drop")
     try:
         with pytest.raises(HarnessError, match="datagrams don't pass from n2 to n1, n3 to n1: "):
-            with_faults(hosts, lambda cluster: asyncio.sleep(0))
+            with_faults(hosts, lambda cluster: turns())
     finally:
         hosts.run("a", "nft delete table inet own")
     assert hosts.leftovers() == []
@@ -148,10 +151,7 @@ def test_a_host_that_can_not_be_reached_undoes_everything_by_itself(hosts: Hosts
             hosts.reboot("b")
 
     async def is_clean_without_sshd(hosts: Hosts) -> None:
-        deadline = time.monotonic() + LATE_S
-        while hosts.processes("b"):
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.05)
+        await until(lambda: not hosts.processes("b"), "no process", step_s=0.05, within_s=LATE_S)
         assert "shalott" not in hosts.run("b", "nft list tables")
 
     with_faults(hosts, check)

@@ -29,6 +29,7 @@ from tests.cluster.ssh.test_lost import LATE_S, LEASE_S, agents, is_clean
 from tests.cluster.test_clocks import run_faults
 from tests.cluster.test_resources import KINDS
 from tests.nemesis.test_settings import of_kind
+from tests.world.clock.turns import answered
 from tests.world.cluster.backends import HOSTS, READY_MS, fresh_run_id
 from tests.world.cluster.fake_system import NODES, FakeSystem, answers, management, starts
 from tests.world.cluster.ssh_hosts import Hosts, ssh_hosts
@@ -78,11 +79,10 @@ async def use(cluster: SshCluster, what: str) -> tuple[int, object]:
 
 
 async def await_shortage(cluster: SshCluster, shortage: Shortage) -> None:
-    async with asyncio.timeout(10):
-        while True:
-            if await cluster.resources.seen("n1") == shortage:
-                return
-            await asyncio.sleep(0.01)
+    async def is_seen() -> bool:
+        return await cluster.resources.seen("n1") == shortage
+
+    await answered(is_seen, f"{shortage} is seen", within_s=10)
 
 
 @pytest.mark.local

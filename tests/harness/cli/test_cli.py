@@ -28,7 +28,7 @@ MEMORY = (
     "test", "--workload", "memory", "--system", "memory", "--nemesis", "none", "--seed", "5",
     "--rate", "1000",
 )  # fmt: skip
-SHORT = ("--time-limit", "1s", "--min-acked", "1")
+SHORT = ("--time-limit", "500ms", "--min-acked", "1")
 """Long enough for an operation, whatever else the machine does."""
 ROOT = Path(__file__).parents[3]
 
@@ -200,7 +200,7 @@ def test_a_valid_run_says_so_where_the_report_is_and_how_to_repeat_it(
     assert f"Report: store/memory-upstream-memory/{latest(tmp_path).name}/report.html" in lines
     assert lines[-1] == (
         "Repeat: shalott test --workload memory --system memory --cluster memory --rate 1000"
-        " --time-limit 1s --nemesis none --min-acked 1 --seed 5"
+        " --time-limit 500ms --nemesis none --min-acked 1 --seed 5"
     )
     assert "this is a test" in done.stderr
     assert "load" in done.stderr  # the plain progress

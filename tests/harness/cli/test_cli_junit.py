@@ -25,7 +25,7 @@ MEMORY = (
     "--rate", "1000", "--junit", "out.xml",
 )  # fmt: skip
 ROOT = Path(__file__).parents[3]
-SHORT = ("--time-limit", "1s", "--min-acked", "1")
+SHORT = ("--time-limit", "500ms", "--min-acked", "1")
 """Long enough for an operation, whatever else the machine does."""
 
 

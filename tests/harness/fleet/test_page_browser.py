@@ -1,24 +1,14 @@
-"""The page of a fleet report in a real browser: on a phone, in the dark, by keys, on paper.
-
-With SHALOTT_PICTURES=DIRECTORY the pictures of docs/how-to/report-on-many-runs.md are made
-(scripts/pictures), of the store that SHALOTT_REPORTED_STORE names if it names one.
-"""
+"""The page of a fleet report in a real browser: on a phone, in the dark, by keys, on paper."""
 
 from __future__ import annotations
 
-import io
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from shalott.harness.fleet.index_page import Leads, Source, render_page
-from shalott.harness.fleet.page_builder import page_writer
-from shalott.spark_analysis.findings import Wanted
-from shalott.spark_analysis.report import run_report
-from tests.checkers.linearizability.chromium import Chromium, Page
+from tests.world.chromium import Chromium, Page
 from tests.world.harness.fleet_page import S, fault, gap, line, made, overlap, page_data, tables
 from tests.world.waiting import until
 
@@ -95,19 +85,3 @@ def test_on_paper_the_tables_are_whole(page: Page) -> None:
     wide = "[...document.querySelectorAll('.table')].filter(e => e.scrollWidth > 1040).length"
     assert page.ask(wide) == 0
     page.send("Emulation.setEmulatedMedia", media="")
-
-
-def test_what_the_document_shows(page: Page, tmp_path: Path) -> None:
-    """Of a store of simulated runs, where one was made for the pictures."""
-    folder, store = os.environ.get("SHALOTT_PICTURES"), os.environ.get("SHALOTT_REPORTED_STORE")
-    if not folder or not store:
-        pytest.skip("no pictures are wanted")
-    run_report(store, tmp_path, Console(file=io.StringIO()), Wanted(engine="local"), page_writer(8))
-    for name, size, is_dark in (
-        ("fleet-report.png", DESKTOP, False), ("fleet-report-dark.png", DESKTOP, True),
-        ("fleet-report-phone.png", PHONE, False),
-    ):  # fmt: skip
-        page.dark(is_dark)
-        page.resize(*size)
-        show(page, tmp_path / "index.html")
-        page.screenshot(Path(folder, name))

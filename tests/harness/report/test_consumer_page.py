@@ -18,9 +18,9 @@ from shalott.harness.report.consumer_section import (
 )
 from shalott.harness.report.report_page import render_report
 from tests.checkers.histories import Story
-from tests.checkers.linearizability.chromium import Chromium
 from tests.harness.report.consumer_histories import END_S, consume_run, group_run, large_run
 from tests.harness.report.test_report import META, Page
+from tests.world.chromium import Chromium
 from tests.world.harness.report_run import S, example_history, example_plan
 
 

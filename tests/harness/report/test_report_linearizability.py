@@ -20,8 +20,8 @@ from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.report_page import render_report
 from shalott.harness.report.results import read_results, render_results
 from shalott.harness.report.shown_anomalies import OTHERS_MAX, object_timelines
-from tests.checkers.linearizability.chromium import Chromium
 from tests.harness.report.test_report import Page
+from tests.world.chromium import Chromium
 from tests.world.harness.report_run import S, example_history, example_plan
 
 META = ReportMeta(command="shalott test --seed 7", started_wall_ns=1_700_000_000 * S)

@@ -26,6 +26,7 @@ from shalott.core.op import Completion, Invocation
 from shalott.core.queue_generator import queue_mix
 from shalott.core.recording import HistoryWriter, recover
 from shalott.harness.run.stage import Interpreter
+from tests.world.clock.turns import turns
 
 pytestmark = pytest.mark.unit
 
@@ -209,7 +210,7 @@ class Held:
 def test_an_operation_that_hurries_when_the_client_has_lost_its_hold(tmp_path: Path) -> None:
     class LosingClient(ScriptedClient):
         async def until_lost(self) -> None:
-            await asyncio.sleep(0)
+            await turns()
 
     async def main() -> None:
         record = HistoryWriter(tmp_path / "history.jsonl")

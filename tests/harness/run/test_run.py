@@ -10,16 +10,21 @@ import msgspec
 import pytest
 
 from shalott.cluster.nodes import NodeExit
+from shalott.cluster.sim.loop.loop import SimLoop
+from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.core.doors import load_module
 from shalott.core.errors import BootFailed, Definite, HarnessError, Indefinite
 from shalott.core.op import Invocation
 from shalott.core.plan import Plan
+from shalott.core.recording import HistoryWriter, record_to_file
 from shalott.harness.report.results import read_results
 from shalott.harness.run import stage
 from shalott.harness.run.run import Outcome, RunContext, run
 from shalott.harness.run.store import RunDirectory, Store
 from tests.checkers.runs.test_extra_checkers import PLUG_IN
 from tests.plug_ins import PlugIns, plug_ins
+from tests.world.clock.latency import sim
+from tests.world.clock.turns import turns
 from tests.world.harness.memory import MemorySystem, MemoryWorld, Trap, kill_n2, memory_plan
 
 pytestmark = pytest.mark.unit
@@ -28,7 +33,7 @@ __all__ = ["plug_ins"]
 
 
 class Runner:
-    """Runs plans in a world in memory and keeps what there is to look at."""
+    """Runs plans in a world in memory, in virtual time, and keeps what there is to look at."""
 
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store = store
@@ -40,6 +45,9 @@ class Runner:
     ) -> Outcome:
         memory.offer()
         self.directory = self.store.create(plan.name)
+        loop = SimLoop()
+        if memory.make_recorder is record_to_file:
+            memory.make_recorder = lambda path: HistoryWriter(path, clock_ns=virtual_ns)
 
         async def main() -> Outcome:
             assert self.directory is not None
@@ -54,7 +62,11 @@ class Runner:
                 interrupt=interrupt,
             )
 
-        return asyncio.run(main())
+        return loop.run(main(), SimProcess("harness", fenced=False))
+
+
+def virtual_ns() -> int:
+    return sim().now_ns
 
 
 @pytest.fixture
@@ -209,7 +221,7 @@ def test_a_node_that_dies_of_a_healed_fault_is_started_once_more(
             memory.service.down["n2"] = True
             memory.cluster.on_exit(NodeExit(node="n2", exit_code=70))
             for _ in range(100):
-                await asyncio.sleep(0)
+                await turns()
         return not memory.service.down["n2"]
 
     monkeypatch.setattr(MemorySystem, "await_settled", die_and_settle)
@@ -364,11 +376,10 @@ def test_a_run_cancelled_from_outside_still_ends_in_order(
 
 
 def test_a_full_disk_stops_the_run_and_keeps_what_was_recorded(runs: Runner) -> None:
-    from shalott.core.recording import HistoryWriter
     from tests.core.test_recording import FullDisk
 
     def small_disk(path: Path) -> HistoryWriter:
-        return HistoryWriter(path, write=FullDisk(room=20_000))
+        return HistoryWriter(path, clock_ns=virtual_ns, write=FullDisk(room=20_000))
 
     memory = MemoryWorld(make_recorder=small_disk)
     outcome = runs(memory, memory_plan(time_limit_ms=20_000))

@@ -1,7 +1,6 @@
 """The pages of a store in a real browser: by keys, on a phone, in the dark, and while a run grows.
 
-With SHALOTT_PICTURES=DIRECTORY the pictures of docs/how-to/browse-a-store.md are made
-(scripts/pictures), of the store that SHALOTT_PICTURED_STORE names if it names one.
+With SHALOTT_PICTURES=DIRECTORY a few states of docs/how-to/browse-a-store.md are pictured there.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import pytest
 import uvicorn
 
 from shalott.harness.serve.app import build_app
-from tests.checkers.linearizability.chromium import Chromium, Page
+from tests.world.chromium import Chromium, Page
 from tests.world.harness.served_store import GREEN, LIVE, RED, make_store, recorded
 from tests.world.waiting import until
 
@@ -225,32 +224,3 @@ def test_a_live_run_is_followed_to_its_end(chromium: Chromium, store: Path, addr
         assert page.ask("document.querySelector('#state a').getAttribute('href')").startswith(
             "/run"
         )
-
-
-@pytest.mark.parametrize(
-    ("name", "place"),
-    [
-        ("serve-runs.png", ""),
-        ("serve-night.png", "night"),
-        ("serve-night-dark.png", "night"),
-        ("serve-run.png", f"run?run={RED}"),
-        ("serve-findings.png", "findings"),
-    ],
-)
-def test_what_the_document_shows(chromium: Chromium, address: str, name: str, place: str) -> None:
-    """Of the store that SHALOTT_PICTURED_STORE names, where one was made for the pictures."""
-    with opened(chromium, address) as page:
-        large = os.environ.get("SHALOTT_PICTURED_STORE")
-        if not large or "run?" in place:
-            draw(page, address, name, place)
-            return
-        with serving(Path(large)) as there:
-            draw(page, there, name, place)
-        page.requests = [url for url in page.requests if not url.startswith(there)]
-
-
-def draw(page: Page, address: str, name: str, place: str) -> None:
-    page.dark(name.endswith("dark.png"))
-    show(page, address, place)
-    assert text_of(page, "h1")
-    picture(page, name, 820)

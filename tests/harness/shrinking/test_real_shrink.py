@@ -20,7 +20,7 @@ from shalott.harness.shrinking.real_shrink import ShrinkRequest, ShrinkSummary, 
 from tests.world.harness.inline_pool import Backwards
 from tests.world.harness.toy_real import BROKEN, FAILS, PASSES, STARVED, ScriptedRuns, script
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 
 @pytest.fixture(autouse=True)

@@ -41,6 +41,7 @@ from shalott.core.rng import stream_key
 from shalott.harness.run.world import World
 from shalott.workloads.queue import QueueParameters
 from shalott.workloads.record import WORKLOADS, Workload, WorkloadRecord
+from tests.world.clock.turns import turns
 
 NODES = ("n1", "n2", "n3")
 QUEUES = ("q.1",)
@@ -115,7 +116,7 @@ class MemoryClient:
             raise Unreachable(f"{self._node} is down")
 
     async def invoke(self, invocation: Invocation) -> Completion:
-        await asyncio.sleep(0)
+        await turns()
         if self._service.down.get(self._node):
             raise Indefinite("the connection was lost")
         if invocation.f == "enqueue":

@@ -9,6 +9,7 @@ from typing import Any
 from shalott.cluster.sim.loop.loop import START_NS, SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.network.network import NetworkKnobs, SimNetwork
+from tests.world.clock.turns import turns
 
 PORT = 5000
 HOSTS = ("a", "b", "c")
@@ -121,7 +122,7 @@ class Joined:
         await asyncio.get_running_loop().create_server(lambda: self.far, None, PORT)
 
     async def _dial(self, to: str) -> None:
-        await asyncio.sleep(0)
+        await turns()
         await asyncio.get_running_loop().create_connection(lambda: self.near, to, PORT)
 
     def _one_made(self) -> None:

@@ -7,7 +7,6 @@ broker/rabbit/amqp/services.py) but neither replicate nor store anything.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from shalott.broker.rabbit.metadata.records import TABLES, BindingRow, QueueRow,
 from shalott.broker.rabbit.processes.messages import Done, Down, Failed, Message, Pid
 from shalott.broker.rabbit.processes.process import Process
 from shalott.broker.rabbit.processes.runtime import Caller, Runtime
+from tests.world.clock.turns import turns
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class MemoryMetadata:
         self._tables[table].pop(key, None)
 
     async def transact(self, body: Callable[[Transaction], T], *, timeout_ms: float = 30000) -> T:
-        await asyncio.sleep(0)
+        await turns()
         if self.broken is not None:
             raise self.broken
         return body(MemoryTransaction(self))
@@ -366,7 +366,7 @@ class MemoryQueues:
         exclusive_owner: Pid | None,
         arguments: Mapping[str, Any],
     ) -> QueueRow:
-        await asyncio.sleep(0)
+        await turns()
         existing = self.lookup(vhost, name)
         if existing is not None:
             return existing
@@ -391,7 +391,7 @@ class MemoryQueues:
             self._metadata.put("durable_queue", row.key, row)
 
     async def remove(self, row: QueueRow) -> int:
-        await asyncio.sleep(0)
+        await turns()
         current = self.lookup(row.vhost, row.name)
         if current is None:
             return 0

@@ -17,6 +17,7 @@ from shalott.broker.rabbit.metadata.server import MetadataServer
 from shalott.broker.rabbit.metadata.tables import StoredRow, Tables
 from shalott.broker.rabbit.processes.messages import MESSAGES, Codec
 from shalott.broker.raft.journal_log import JournalLog
+from tests.world.clock.turns import until
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.env import NoEvents
 from tests.world.rabbit.switchboard import Switchboard
@@ -117,9 +118,7 @@ class World:
         await self.until(lambda: all(len(s.members) == 3 for s in self.servers.values()))
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
-            while not condition():  # noqa: ASYNC110 - conditions on plain attributes
-                await asyncio.sleep(0.001)
+        await until(condition, step_s=0.001, within_s=5)
 
     async def kill(self, node: str) -> None:
         """End the server process and cut its links; its journal stays."""

@@ -22,6 +22,7 @@ from shalott.broker.rabbit.metadata.records import exchange_key
 from shalott.broker.rabbit.processes import messages as process_messages
 from shalott.broker.rabbit.processes.messages import Codec
 from shalott.broker.rabbit.processes.runtime import Runtime
+from tests.world.clock.turns import until
 from tests.world.env import NoEvents, UnwantedDisk
 from tests.world.rabbit.doubles import MemoryMetadata, MemoryQueue, MemoryQueues, MirrorDouble
 
@@ -139,13 +140,7 @@ class NodeThread:
 
     def until(self, condition: Callable[[World], bool], *, timeout_s: float = 10) -> None:
         """Wait until ``condition`` holds inside the node."""
-
-        async def work() -> None:
-            async with asyncio.timeout(timeout_s):
-                while not condition(self.world):  # noqa: ASYNC110
-                    await asyncio.sleep(0.005)
-
-        self.run(work())
+        self.run(until(lambda: condition(self.world), step_s=0.005, within_s=timeout_s))
 
     async def _start(self) -> None:
         self.world = build_world(heartbeat_s=self._heartbeat_s)

@@ -10,7 +10,6 @@ or always the same (``Steady``).
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
@@ -45,6 +44,8 @@ from shalott.broker.rabbit.supervision.supervisor import QueueSupervisor
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from tests.world.clock.latency import Latency, Steady, sim
+from tests.world.clock.turns import passes, turns
+from tests.world.clock.turns import until as until_it_holds
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.env import Event, Events, LoopClock
 
@@ -60,11 +61,7 @@ def run(test: Coroutine[Any, Any, T]) -> T:
 
 async def until(condition: Callable[[], Any], what: str = "") -> None:
     """Give the others turns until ``condition`` holds."""
-    deadline = sim().time() + DEADLINE_S
-    while not condition():
-        if sim().time() > deadline:
-            raise AssertionError(f"never happened: {what or condition}")
-        await asyncio.sleep(0.001)
+    await until_it_holds(condition, what, step_s=0.001, within_s=DEADLINE_S)
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -134,14 +131,14 @@ class NodeMetadata:
                 return result
             changes = transaction.changes()
             latency = self.node.cluster.latency
-            await asyncio.sleep(latency.draw_s())
+            await passes(latency.draw_s())
             if not self.store.leader.conflicts(changes):
                 version = self.store.leader.version + 1
                 rows = self.store.leader.apply(version, changes)
                 everywhere_ns = self.store.commit(rows, latency)
-                await asyncio.sleep((everywhere_ns - sim().now_ns) / 1e9 + latency.draw_s())
+                await passes((everywhere_ns - sim().now_ns) / 1e9 + latency.draw_s())
                 return result
-            await asyncio.sleep(latency.draw_s())
+            await passes(latency.draw_s())
 
     def take(self, rows: list[StoredRow]) -> None:
         for row in self.tables.store(rows):
@@ -397,7 +394,7 @@ class Cluster:
     async def __aenter__(self) -> Cluster:
         for name in self.names:
             self.boot(name)
-        await asyncio.sleep(0)
+        await turns()
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -453,7 +450,7 @@ class Cluster:
         node = self.nodes[name]
         assert node.supervisor is not None
         await node.supervisor.children.stop_all(5000)
-        await asyncio.sleep(0.01)
+        await passes(0.01)
         if self.nodes.get(name) is node:
             self._end(node, None)
 

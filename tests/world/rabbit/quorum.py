@@ -35,6 +35,7 @@ from shalott.broker.raft.journal_log import JournalLog
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.core.rng import Stream
+from tests.world.clock.turns import passes
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.env import LoopClock, NoEvents
 from tests.world.rabbit.metadata import MemoryJournal, run_now
@@ -62,7 +63,7 @@ class SlowJournal(MemoryJournal):
         self.watch: Callable[[], None] = lambda: None
 
     async def _sync(self, keep: Callable[[], None]) -> None:
-        await asyncio.sleep(self._rng.between(0.0001, 0.004))
+        await passes(self._rng.between(0.0001, 0.004))
         keep()
         self.watch()
 
@@ -350,7 +351,7 @@ class World:
     async def dial(self) -> None:
         """Link who can be linked and is not, for ever."""
         while True:
-            await asyncio.sleep(DIAL_MS / 1000)
+            await passes(DIAL_MS / 1000)
             self.watch()
             for pair in self.pairs:
                 if self._can_link(pair) and pair not in self._dialling:

@@ -3,7 +3,6 @@ disks and a simulated network that can be cut; asked as the management API is.""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
@@ -23,6 +22,7 @@ from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.network.network import NetworkKnobs, SimNetwork
 from shalott.core.rng import Stream
+from tests.world.clock.turns import answered
 from tests.world.env import NoEvents
 from tests.world.rabbit.asking import GUEST
 
@@ -102,9 +102,7 @@ class WholeNodes:
         return self.nodes[self.names[0]].env.rng.getrandbits(63)
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            while not await holds():  # noqa: ASYNC110 - nodes are asked
-                await asyncio.sleep(AGAIN_S)
+        await answered(holds, step_s=AGAIN_S, within_s=DEADLINE_S)
 
     def isolate(self, name: str) -> None:
         """Nothing passes between this node and the others until ``network.heal``."""

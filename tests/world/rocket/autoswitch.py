@@ -245,8 +245,3 @@ class Group:
 
     def seen(self, kind: str) -> list[Event]:
         return [event for event in self.events if event.kind == kind]
-
-
-async def expired(seconds: float) -> None:
-    """Let virtual time pass."""
-    await asyncio.sleep(seconds)

@@ -30,7 +30,7 @@ from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.network.network import SimNetwork
-from tests.world.clock.turns import until
+from tests.world.clock.turns import passes, until
 from tests.world.env import Event, Events, LoopClock
 
 T = TypeVar("T")
@@ -211,8 +211,8 @@ class World:
             try:
                 return await ask(*arguments)
             except (NotLeader, NoController, OutcomeUnknown, Unreachable, Unanswered):
-                assert self.loop.time() < deadline, "no controller answers"
-                await asyncio.sleep(0.05)
+                assert self.loop.time() < deadline, "nobody answers"
+                await passes(0.05)
 
     async def master(self) -> Master:
         """As the present leader tells it."""
@@ -272,7 +272,7 @@ class Broker:
         self._beating = [
             asyncio.create_task(self._beat(controller)) for controller in self.client.controllers
         ]
-        await asyncio.sleep(2 * HEARTBEAT_MS / 1000)
+        await passes(2 * HEARTBEAT_MS / 1000)
 
     async def _notified(self, command: Command, caller: Caller) -> None:
         info = cm.from_ext(command.ext, cm.MasterInfo)
@@ -293,7 +293,7 @@ class Broker:
                 await self.client.heartbeat(controller, heartbeat)
             except BrokerError:
                 pass
-            await asyncio.sleep(HEARTBEAT_MS / 1000)
+            await passes(HEARTBEAT_MS / 1000)
 
     async def elect(self, **more: Any) -> Any:
         return await self.client.elect_master(CLUSTER, GROUP, self.broker_id, **more)

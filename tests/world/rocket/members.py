@@ -22,6 +22,7 @@ from shalott.clients.rocketmq.member import Member
 from shalott.core.client import ClientRows
 from shalott.core.memory_recording import MemoryRecorder
 from shalott.core.message_body import encode_body as encode_value
+from tests.world.clock.turns import until
 from tests.world.clock.virtual import HOST
 from tests.world.rocket.broker import World, in_world
 
@@ -100,13 +101,7 @@ class Groups:
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Let the loop's time, which is virtual, pass until it is so."""
-        async with asyncio.timeout(60):
-            while not condition():
-                await self.passes(0.05)
-
-    async def passes(self, seconds: float) -> None:
-        """Let so much of it pass: for what must not happen meanwhile."""
-        await asyncio.sleep(seconds)
+        await until(condition, step_s=0.05, within_s=60)
 
     def committed(self, group: str, topic: str = "t", queue: int = 0) -> int | None:
         return self.world.broker.tables.offset(group, topic, queue)

@@ -20,7 +20,7 @@ import pytest
 
 from shalott.broker.base.http_client import Asked
 from tests.broker.rabbit.amqp.pika_flows import PERSISTENT, connected
-from tests.checkers.linearizability.chromium import Chromium, Page
+from tests.world.chromium import Chromium, Page
 from tests.world.processes.rabbit import NodeProcess, nodes
 from tests.world.waiting import until
 

@@ -11,6 +11,7 @@ import pytest
 
 from shalott.broker.rabbit.metadata.partitions import NAME, PartitionHandler
 from shalott.broker.rabbit.processes.process import Process
+from tests.world.clock.turns import turns
 from tests.world.rabbit.metadata import NODES, World
 from tests.world.rabbit.switchboard import Listener
 
@@ -76,7 +77,7 @@ def run(
             world.board.runtimes[node].spawn(control.handler, name=NAME)
             world.servers[node].on_lost = partial(control.restart, wait_for_go=False)
             handlers.append(control.handler)
-        await asyncio.sleep(0)
+        await turns()
         try:
             await world.boot()
             await body(world, controls)

@@ -32,6 +32,7 @@ from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.loop.trace import Trace
 from shalott.core.rng import Stream
+from tests.world.clock.turns import passes, until
 from tests.world.rabbit.quorum import NET_TICK_MS, Life, World
 from tests.world.rabbit.quorum_ledger import KEYS, Attempt, Key, record_of
 
@@ -91,7 +92,7 @@ async def read(world: World, life: Life, key: Key) -> None:
 
 async def be_client(world: World, life: Life, rng: Stream) -> None:
     while True:
-        await asyncio.sleep(rng.between(0.01, 0.15))
+        await passes(rng.between(0.01, 0.15))
         if rng.below(3) == 0:
             await read(world, life, rng.choice(KEYS))
         else:
@@ -116,13 +117,13 @@ class Exploration:
         dialling = asyncio.create_task(world.dial())
         for node in world.nodes:
             self.start(node)
-        await asyncio.sleep(self.rng.between(0.1, 1.5))
+        await passes(self.rng.between(0.1, 1.5))
         for _ in range(STEPS):
             self.step()
             world.ledger.note_settled(world.lives.values())
             if world.ledger.broken:
                 break
-            await asyncio.sleep(self.rng.choice((0.005, 0.03, 0.1, 0.3, 0.8)))
+            await passes(self.rng.choice((0.005, 0.03, 0.1, 0.3, 0.8)))
         else:
             await self.mended()
         dialling.cancel()
@@ -204,8 +205,7 @@ class Exploration:
         for life in lives:
             while not await write(world, life, KEYS[:1], 1000):
                 pass
-        while not self.is_agreed(lives):  # noqa: ASYNC110 - of plain attributes
-            await asyncio.sleep(0.02)
+        await until(lambda: self.is_agreed(lives), "they agree", step_s=0.02)
 
     def is_agreed(self, lives: list[Life]) -> bool:
         """Members alike; the rows too, but for those on their way."""

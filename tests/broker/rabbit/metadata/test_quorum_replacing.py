@@ -20,6 +20,7 @@ from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from tests.broker.rabbit.metadata.test_quorum_model import Exploration
+from tests.world.clock.turns import passes
 from tests.world.rabbit.quorum import Life
 
 pytestmark = pytest.mark.explore
@@ -71,7 +72,7 @@ class Replacing(Exploration):
         """As long as it takes: of a request without an answer it is unknown whether it was done."""
         is_in = not self.tells
         while not is_in:
-            await asyncio.sleep(0.05)
+            await passes(0.05)
             is_in = await self.ask(lambda tx: membership.admit(tx, node))
 
     async def ask(self, body: Callable[[Transaction], Any]) -> bool:

@@ -15,6 +15,7 @@ from shalott.broker.base.errors import BrokerError
 from shalott.broker.rabbit.amqp import queue_protocol as qp
 from shalott.broker.rabbit.replica.mirror import Mirror
 from tests.world.clock.latency import Latency
+from tests.world.clock.turns import passes
 from tests.world.rabbit.queues import Cluster, TestChannel, run, until
 
 pytestmark = pytest.mark.explore
@@ -41,7 +42,7 @@ async def client(cluster: Cluster, ledger: Ledger, rng: random.Random, stop: asy
     while not stop.is_set():
         nodes = [node for node in cluster.nodes.values() if node.is_up]
         if not nodes:
-            await asyncio.sleep(0.002)
+            await passes(0.002)
             continue
         node = rng.choice(nodes)
         channel = node.channel()
@@ -57,19 +58,19 @@ async def use(
 ) -> None:
     row = cluster.nodes[name].row("q") if name in cluster.nodes else None
     if row is None or row.pid is None:
-        await asyncio.sleep(0.002)
+        await passes(0.002)
         return
     if rng.random() < 0.7:
         for _ in range(rng.randrange(1, 10)):
             channel.publish("q", b"%d" % ledger.sent)
             ledger.sent += 1
-        await asyncio.sleep(0.01)
+        await passes(0.01)
         return
     try:
         async with asyncio.timeout(0.5):
             got = await channel.get("q")
     except (BrokerError, TimeoutError, AssertionError):
-        await asyncio.sleep(0.002)
+        await passes(0.002)
         return
     if got is not None:
         ledger.got[got.content.body] = None
@@ -88,7 +89,7 @@ def has_master(cluster: Cluster) -> bool:
 
 async def torment(cluster: Cluster, rng: random.Random, steps: int, down_max: int) -> None:
     for _ in range(steps):
-        await asyncio.sleep(rng.random() * 0.15)
+        await passes(rng.random() * 0.15)
         down = [name for name in cluster.names if name not in cluster.nodes]
         draw = rng.random()
         if down_max == 1:
@@ -142,7 +143,7 @@ async def run_chaos(seed: int, down_max: int, steps: int = 8) -> None:
             if name not in cluster.nodes:
                 cluster.boot(name)
         await until(lambda: cluster.master("q") and len(cluster.mirrors("q")) == 2, f"{seed}")
-        await asyncio.sleep(0.2)
+        await passes(0.2)
         stop.set()
         await asyncio.gather(*clients)
         await until(
@@ -282,5 +283,5 @@ async def operate(
     elif draw < 0.98:
         request = qp.Consume(channel.pid, f"t{number}", rng.random() < 0.5, False, 2)
         await channel.ask("q", request)
-        await asyncio.sleep(0.01)
+        await passes(0.01)
         await channel.ask("q", qp.CancelConsumer(channel.pid, f"t{number}"))

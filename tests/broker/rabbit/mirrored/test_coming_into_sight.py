@@ -7,11 +7,11 @@ their tables may show each the other at different times.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
+from tests.world.clock.turns import passes
 from tests.world.rabbit.queues import Cluster, run, until
 
 pytestmark = pytest.mark.unit
@@ -66,13 +66,13 @@ def test_a_node_that_the_masters_node_sees_late_gets_its_mirror(order: str) -> N
             await cluster["a"].channel().publish_all("q", [b"1", b"2"])
             await start_apart(cluster, "b", "c")
             await until(lambda: is_mirrored_on(cluster, "a"))
-            await asyncio.sleep(SETTLED_S)
+            await passes(SETTLED_S)
             assert cluster["c"].role("q") == "none"
             link(cluster, "b", "c")
             for first, second in (("b", "c"), ("c", "b")):
                 if order.startswith(first):
                     count_in(cluster, first, second)
-                    await asyncio.sleep(0 if "=" in order else SETTLED_S)
+                    await passes(0 if "=" in order else SETTLED_S)
                     count_in(cluster, second, first)
             await until(lambda: is_mirrored_on(cluster, "ac"), "c has its mirror")
             assert cluster.master("q") == "b"
@@ -89,7 +89,7 @@ def test_a_node_that_came_up_between_a_masters_death_and_the_promotion_gets_its_
             await cluster.kill("c")
             cluster.cuts["b", "c"] = None
             cluster.boot("c")
-            await asyncio.sleep(0.01)
+            await passes(0.01)
             row = cluster["c"].row("q")
             assert row is not None and row.pid is not None and row.pid.node == "a", (
                 "no promotion yet"
@@ -118,7 +118,7 @@ def test_a_node_comes_back_into_sight_again_and_again() -> None:
                         )
                     )
                 cluster.cuts["b", "c"] = None
-                await asyncio.sleep(SETTLED_S)
+                await passes(SETTLED_S)
                 assert cluster["c"].role("q") == "none"
                 link(cluster, "b", "c")
                 count_in(cluster, "c", "b")
@@ -154,7 +154,7 @@ def test_a_mirror_that_comes_before_the_ring_has_taken_its_master_in_is_synchron
             states, ring.gm.member.publishers.states = ring.gm.member.publishers.states, None
             ring.depth_requested = False
             await cluster.set_policy(SAFE)
-            await asyncio.sleep(SETTLED_S)
+            await passes(SETTLED_S)
             assert not cluster["b"].is_synchronised("q")
             ring.gm.member.publishers.states = states
             channel.publish("q", b"2")  # or by the next thing that it hears

@@ -3,12 +3,11 @@ after a promotion."""
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from shalott.broker.rabbit.amqp import queue_protocol as qp
 from shalott.broker.rabbit.processes.messages import Done, Pid
+from tests.world.clock.turns import passes
 from tests.world.rabbit.queues import Cluster, TestChannel, run, until
 
 pytestmark = pytest.mark.unit
@@ -52,7 +51,7 @@ def test_what_a_former_consumer_of_that_tag_holds_does_not_count_for_the_new_one
             await channel.ask("q", consume(channel, "t", 1))
             await until(lambda: bodies(channel) == [b"0", b"1"], "two")
             channel.settle("q", [channel.deliveries[0].ack_id])
-            await asyncio.sleep(0.1)
+            await passes(0.1)
             assert bodies(channel) == [b"0", b"1"]  # it still holds one
             channel.settle("q", [channel.deliveries[1].ack_id])
             await until(lambda: bodies(channel) == [b"0", b"1", b"2"], "three")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from shalott.broker.rabbit.amqp import queue_protocol as qp
 from shalott.broker.rabbit.mirrored.storage import QueueStorage
 from tests.world.clock.latency import sim
+from tests.world.clock.turns import passes
 from tests.world.rabbit.queues import Cluster, TestChannel, run, until
 
 pytestmark = pytest.mark.unit
@@ -128,7 +128,7 @@ def test_a_confirm_waits_for_the_sync_timer_and_no_longer(interval_ms: int) -> N
             channel = node.channel()
             began = sim().time()
             channel.publish("q", b"first")
-            await asyncio.sleep(0.01)
+            await passes(0.01)
             if interval_ms:
                 assert (await inspected(channel))["q"]["sync_timer_ref"] is True
                 assert (await inspected(channel))["q"]["msg_id_to_channel"] == 1

@@ -17,6 +17,7 @@ from shalott.broker.rabbit.queue_process import starting
 from shalott.broker.rabbit.queue_process.process import QueueProcess
 from shalott.broker.rabbit.replica.instructions import ProcessDeath
 from tests.world.clock.latency import Latency
+from tests.world.clock.turns import passes
 from tests.world.rabbit.queues import Cluster, TestNode, run, until
 
 pytestmark = pytest.mark.unit
@@ -78,7 +79,7 @@ def test_01_a_master_crashes_where_its_peers_supervisor_is_not_up(on: bool) -> N
             cluster.boot("b", supervisor=False)
             watch(cluster.boot("a"), crashes)
             await until(lambda: len(crashes) == 6 if on else cluster["a"].role("q") == "master")
-            await asyncio.sleep(0.1)
+            await passes(0.1)
             assert len(crashes) == (6 if on else 0), "after five restarts it is left alone"
             assert all("NoProcess" in reason for _, reason in crashes)
             cluster["b"].start_supervisor()
@@ -196,10 +197,10 @@ def test_08_a_master_has_no_clause_for_another_one_that_is_recorded(on: bool) ->
             old = process_of(cluster, "a")
             await record_master(cluster, "a", "b")
             if on:
-                await asyncio.sleep(0.05)
+                await passes(0.05)
                 assert process_of(cluster, "a") is old and old.role is not None
                 await cluster.kill("c")
-                await asyncio.sleep(0.2)
+                await passes(0.2)
                 old.shell.broadcast(
                     ProcessDeath()
                 )  # the ring is lazy: a death is news with the traffic
@@ -208,7 +209,7 @@ def test_08_a_master_has_no_clause_for_another_one_that_is_recorded(on: bool) ->
             else:
                 await until(lambda: cluster["a"].process("q") not in (None, old))
                 await cluster.kill("c")
-                await asyncio.sleep(0.2)
+                await passes(0.2)
                 assert crashes == []
 
     run(scenario())
@@ -331,7 +332,7 @@ def test_13_a_mirror_that_outlives_its_masters_stop_blocks_the_next(on: bool) ->
             watch(cluster.boot("a"), crashes)
             await until(lambda: cluster["a"].role("q") == "master")
             if on:
-                await asyncio.sleep(0.2)
+                await passes(0.2)
                 assert process_of(cluster, "b") is zombie
                 assert cluster["b"].runtime.is_alive(zombie.pid)
             else:
@@ -350,7 +351,7 @@ def test_stop_process_and_update_mirroring_reach_who_is_in_the_row() -> None:
             await mirrored_queue(cluster)
             mirror = process_of(cluster, "b")
             cluster["a"].runtime.send(mirror.pid, UpdateMirroring())
-            await asyncio.sleep(0.02)
+            await passes(0.02)
             assert process_of(cluster, "b") is mirror
             cluster["a"].runtime.send(mirror.pid, StopProcess("shutdown"))
             await until(lambda: cluster["b"].process("q") not in (None, mirror))

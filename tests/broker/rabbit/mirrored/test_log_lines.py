@@ -24,6 +24,7 @@ from shalott.broker.rabbit.processes.runtime import Runtime
 from shalott.broker.rabbit.queue_process import starting
 from tests.broker.rabbit.mirrored.test_known_bugs_masters import AUTO, Late, mirrored_queue
 from tests.world.clock.latency import sim
+from tests.world.clock.turns import passes
 from tests.world.rabbit.queues import CODEC, Cluster, run, until
 
 pytestmark = pytest.mark.unit
@@ -122,7 +123,7 @@ async def the_ten_steps(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> No
     await until(lambda: cluster["b"].role("q") == "master")
     late.may_go.set()
     await until(lambda: any(e.node == "b" for e in cluster.events_of("demoted")))
-    await asyncio.sleep(0.2)
+    await passes(0.2)
 
 
 async def declared_under_the_policy(cluster: Cluster) -> None:
@@ -165,7 +166,7 @@ def test_after_it_nobody_serves_the_queue_until_somebody_acts(
         async with Cluster("ab", bugs=BUGS) as cluster:
             await mirrored_queue(cluster)
             await the_ten_steps(cluster, monkeypatch)
-            await asyncio.sleep(60)
+            await passes(60)
             row = cluster["b"].row("q")
             assert row is not None and row.pid is not None and row.slave_pids == ()
             assert row.state == "stopped" and row.pid.node == "a"
@@ -196,11 +197,11 @@ def test_without_any_one_of_the_bugs_the_queue_is_not_left_to_nobody_as_stopped(
                 await cluster.kill_all()
                 cluster.boot("b", supervisor=False)
                 cluster.boot("a")
-                await asyncio.sleep(0.3)
+                await passes(0.3)
                 cluster["b"].start_supervisor()
             else:
                 await the_ten_steps(cluster, monkeypatch)
-            await asyncio.sleep(1)
+            await passes(1)
             row = cluster["a"].row("q")
             assert row is not None
             served = cluster.master("q") != ""

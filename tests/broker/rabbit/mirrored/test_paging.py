@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ from shalott.broker.rabbit.amqp import queue_protocol as qp
 from shalott.broker.rabbit.storage import pager as pager_module
 from shalott.broker.rabbit.storage import read_ahead as read_ahead_module
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
+from tests.world.clock.turns import passes
 from tests.world.rabbit.queues import Cluster, TestNode, run, until
 
 pytestmark = pytest.mark.unit
@@ -70,7 +70,7 @@ def test_a_promoted_mirror_has_what_it_had_on_disk() -> None:
             got = [await channel.get("q") for _ in range(7)]
             await paged(cluster["a"], cluster["b"])
             channel.settle("q", [one.ack_id for one in got[:3] if one is not None])
-            await cluster.in_step("q") if False else await asyncio.sleep(1)
+            await passes(1)
             await cluster.kill("a")
             await until(lambda: cluster.master("q") == "b", "the mirror is promoted")
             assert await cluster["b"].channel().drain("q") == BODIES[3:]

@@ -3,7 +3,6 @@ restarts."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from shalott.broker.rabbit.amqp import queue_protocol as qp
 from shalott.broker.rabbit.replica.mirror import Mirror
 from tests.world.clock.latency import sim
+from tests.world.clock.turns import passes
 from tests.world.rabbit.queues import Cluster, TestChannel, run, until
 
 pytestmark = pytest.mark.unit
@@ -159,7 +159,7 @@ def test_what_is_overdue_behind_a_higher_priority_waits_for_its_turn() -> None:
             channel.publish("q", b"low", expiration_ms=20)
             channel.publish("q", b"high", priority=1)
             await confirmed(channel)
-            await asyncio.sleep(0.1)
+            await passes(0.1)
             assert len(cluster["a"].contents("q")) == 2
             got = await channel.get("q")
             assert got is not None and got.content.body == b"high"
@@ -190,7 +190,7 @@ def test_a_promotion_does_not_prolong_a_time_to_live() -> None:
             await confirmed(channel)
             assert await channel.get("q") is not None
             await cluster.in_step("q")
-            await asyncio.sleep(0.7)
+            await passes(0.7)
             await promote(cluster, "b")
             assert len(cluster["b"].contents("q")) == 2
             took_ms = await expired_at_ms(cluster, "b") - began_ms
@@ -208,7 +208,7 @@ def test_a_synchronised_copy_has_what_is_left_of_the_time() -> None:
             began_ms = sim().time() * 1000
             channel.publish("q", b"0", expiration_ms=1000)
             await confirmed(channel)
-            await asyncio.sleep(0.5)
+            await passes(0.5)
             cluster.boot("b")
             await cluster.mirrored_on("q", "b")
             await promote(cluster, "b")
@@ -227,9 +227,9 @@ def test_time_goes_on_while_a_node_is_down(down_s: float) -> None:
             began_ms = sim().time() * 1000
             channel.publish("q", b"0")
             await confirmed(channel)
-            await asyncio.sleep(0.3)
+            await passes(0.3)
             await cluster.kill("a")
-            await asyncio.sleep(down_s)
+            await passes(down_s)
             restarted_ms = sim().time() * 1000
             cluster.boot("a")
             await until(lambda: cluster.master("q") == "a", "recovered")
@@ -294,7 +294,7 @@ def test_what_is_overdue_behind_another_is_not_delivered_with_it() -> None:
             channel.publish("q", b"dead", expiration_ms=50)
             channel.publish("q", b"last")
             await confirmed(channel)
-            await asyncio.sleep(0.2)  # virtual time
+            await passes(0.2)  # virtual time
             await consumer.ask("q", qp.Consume(consumer.pid, "t", False, False, 0))
             await until(lambda: len(consumer.deliveries) >= 2, "deliveries")
             bodies = [delivery.content.body for delivery in consumer.deliveries]

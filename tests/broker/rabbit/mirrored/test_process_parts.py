@@ -23,6 +23,7 @@ from shalott.broker.rabbit.queue_process.state import (
 )
 from shalott.broker.rabbit.replica.master import Master
 from shalott.broker.rabbit.replica.mirror import Mirror
+from tests.world.clock.turns import turns
 
 pytestmark = pytest.mark.unit
 
@@ -181,7 +182,7 @@ def transactions_over(metadata: Any) -> tuple[Transactions, Timers]:
 
 def test_a_transaction_is_tried_until_there_is_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     async def at_once(duration_ms: float) -> None:
-        await asyncio.sleep(0)
+        await turns()
 
     async def scenario() -> None:
         metadata = Leaderless(failures=3)
@@ -210,7 +211,7 @@ def test_a_process_that_waits_for_a_leader_ends_when_the_grace_does() -> None:
         made.start_grace()
         assert timers.set == [(STOP_GRACE_MS, StopNow())]
         waiting = asyncio.ensure_future(_reason_of(made))
-        await asyncio.sleep(0)
+        await turns()
         assert not waiting.done()
         made.end_grace()
         assert await waiting == "shutdown"

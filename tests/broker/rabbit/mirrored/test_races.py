@@ -13,6 +13,7 @@ from shalott.broker.rabbit.gm.group import RecordDead, apply_change
 from shalott.broker.rabbit.mirrored.messages import UpdateMirroring
 from shalott.broker.rabbit.replica.master import Master
 from shalott.broker.rabbit.replica.mirror import Mirror
+from tests.world.clock.turns import passes, turns
 from tests.world.rabbit.queues import Cluster, run, until
 
 pytestmark = pytest.mark.unit
@@ -45,7 +46,7 @@ def test_a_master_whose_peers_supervisor_is_not_up_yet_neither_crashes_nor_stays
             cluster.boot("a")
             await until(lambda: cluster["a"].role("q") == "master")
             first = cluster["a"].process("q")
-            await asyncio.sleep(0.05)
+            await passes(0.05)
             assert cluster["a"].process("q") is first, "it did not crash"
             for name in "bc":
                 cluster[name].start_supervisor()
@@ -128,7 +129,7 @@ def test_policies_may_change_while_a_mirror_is_being_promoted() -> None:
             await cluster.kill("a")
             for size in range(1, 20):
                 await cluster.set_policy({**AUTO, "ha-sync-batch-size": size})
-                await asyncio.sleep(0.01)
+                await passes(0.01)
             await until(lambda: cluster.master("q"))
             mirror = cluster[cluster.mirrors("q")[0]]
             process = mirror.process("q")
@@ -170,7 +171,7 @@ def test_what_only_mirrors_got_from_a_channel_is_published_by_the_new_master() -
             assert row is not None and row.pid is not None
             cluster.cuts["a", "b"] = None  # silently: frames from b to a are lost
             channel.publish("q", b"3")
-            await asyncio.sleep(0.02)
+            await passes(0.02)
             assert (b"3", False) not in cluster["c"].contents("q")
             del cluster.cuts["a", "b"]
             await cluster.kill("a")
@@ -238,7 +239,7 @@ def test_what_a_dead_master_refused_is_not_confirmed_by_its_mirrors(copy: str) -
                 assert other is not None and isinstance(other.role, Mirror)
                 other.role.confirms.publish = lambda message: None  # type: ignore[method-assign]
             channel.publish("full", b"refused")
-            await asyncio.sleep(0.05)
+            await passes(0.05)
             await cluster.kill("a")
             await until(lambda: cluster.master("full") == "b")
             for message in late:
@@ -262,7 +263,7 @@ def test_mirrors_come_and_go_under_load_and_every_confirm_is_kept() -> None:
                 for _ in range(30):
                     channel.publish("q", b"%d" % sent)
                     sent += 1
-                    await asyncio.sleep(0)
+                    await turns()
             await until(lambda: not channel.owed)
             await cluster.mirrored_on("q", "bc")
             await cluster.in_step("q")

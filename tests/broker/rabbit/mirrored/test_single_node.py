@@ -8,6 +8,7 @@ import pytest
 
 from shalott.broker.rabbit.amqp import queue_protocol as qp
 from shalott.broker.rabbit.processes.messages import Done, Failed
+from tests.world.clock.turns import passes
 from tests.world.rabbit.queues import Cluster, run, until
 
 pytestmark = pytest.mark.unit
@@ -228,7 +229,7 @@ def test_a_queue_that_crashes_too_often_is_left_alone() -> None:
             for _ in range(6):
                 await until(lambda: cluster["a"].role("q") == "master")
                 await cluster.kill_process("a", "q")
-            await asyncio.sleep(0.1)
+            await passes(0.1)
             assert cluster["a"].process("q") is None
 
     run(scenario())
@@ -278,7 +279,7 @@ def test_what_a_channel_acknowledged_before_it_died_stays_so_when_its_queue_was_
             channel.settle("q", [first.ack_id])
             await node.runtime.kill(channel.pid)
             waiting = asyncio.ensure_future(other.get("q"))  # stands behind the channel's death
-            await asyncio.sleep(0.05)
+            await passes(0.05)
             assert not waiting.done()
             process.state.sync.as_master = None
             other.publish("q", b"2")  # any message lets the process go on

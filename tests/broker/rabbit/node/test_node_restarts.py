@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.network.network import NetworkKnobs, SimNetwork
 from shalott.core.rng import Stream
+from tests.world.clock.turns import passes, until
 
 pytestmark = pytest.mark.unit
 
@@ -63,9 +63,11 @@ def with_node(body: Body) -> None:
 
 async def run_again(node: Node, events: Events, count: int) -> None:
     """Return when the broker has begun to run ``count`` times, and does run."""
-    async with asyncio.timeout(BOOTS_S):
-        while events.runs < count or node.phase != "running":  # noqa: ASYNC110 - plain attributes
-            await asyncio.sleep(0.01)
+    await until(
+        lambda: events.runs >= count and node.phase == "running",
+        f"{count} runs",
+        within_s=BOOTS_S,
+    )
 
 
 def test_two_restarts_that_are_asked_for_at_once_are_two_restarts() -> None:
@@ -84,7 +86,7 @@ def test_a_restart_after_an_autoheal_waits_for_its_word_whatever_was_asked_befor
         node.restart("at once", wait_for_go=False)
         await run_again(node, events, 2)
         node.restart("autoheal: this side lost", wait_for_go=True)
-        await asyncio.sleep(BOOTS_S)
+        await passes(BOOTS_S)
         assert (node.phase, events.runs) == ("booting", 2)
         node.go()
         await run_again(node, events, 3)

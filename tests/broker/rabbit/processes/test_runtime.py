@@ -25,6 +25,7 @@ from shalott.broker.rabbit.processes.messages import (
 )
 from shalott.broker.rabbit.processes.process import Process
 from shalott.broker.rabbit.processes.runtime import Caller, Runtime
+from tests.world.clock.turns import until
 
 pytestmark = pytest.mark.unit
 
@@ -262,8 +263,7 @@ def test_a_late_answer_does_not_reach_the_next_life_of_who_asked(incarnation: in
         runtime.link_up("a", 1)
         runtime.receive("a", CallFrame(None, "slow", 7, None, CODEC.encode(Ask("who?"))))
         async with asyncio.timeout(5):
-            while not hasattr(slow, "caller"):  # noqa: ASYNC110 - of a plain attribute
-                await asyncio.sleep(0)
+            await until(lambda: hasattr(slow, "caller"), step_s=0)
         runtime.link_down("a", "it ended")
         runtime.link_up("a", incarnation)
         slow.caller.reply(Note("you"))

@@ -42,6 +42,7 @@ from shalott.broker.rabbit.storage.entries import Entry, Expiry, Segment
 from shalott.broker.rabbit.storage.memory import UNLIMITED, MemoryMonitor
 from shalott.broker.rabbit.storage.pages import Page, PageFiles, PageStore
 from shalott.broker.rabbit.storage.snapshot import Held, Snapshot
+from tests.world.clock.turns import turns
 from tests.world.disk.memory_disk import MemoryDisk
 
 pytestmark = pytest.mark.explore
@@ -303,8 +304,8 @@ class BackingQueueMachine(RuleBasedStateMachine):
 
         async def body() -> None:
             pager.set_target(0)
-            while pager.is_working:  # noqa: ASYNC110  (a turn of the loop is a step of the disk)
-                await asyncio.sleep(0)
+            while pager.is_working:  # a turn of the loop is a step of the disk
+                await turns()
 
         self.run(body())
         assert pager.traffic.held == 0
@@ -316,8 +317,7 @@ class BackingQueueMachine(RuleBasedStateMachine):
         """Let a flush or a compaction come some way, but not to its end."""
 
         async def body() -> None:
-            for _ in range(steps):
-                await asyncio.sleep(0)
+            await turns(steps)
 
         self.run(body())
 

@@ -14,6 +14,7 @@ from shalott.broker.rabbit.amqp.queue_protocol import Content
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
 from shalott.broker.rabbit.storage.memory import MemoryMonitor
 from shalott.broker.rabbit.storage.pages import PageStore
+from tests.world.clock.turns import turns
 from tests.world.disk.memory_disk import MemoryDisk
 
 pytestmark = pytest.mark.unit
@@ -44,8 +45,8 @@ def message(number: int) -> Content:
 
 
 async def paged_out(queue: BackingQueue) -> None:
-    while queue.pager.is_working:  # noqa: ASYNC110  (a turn of the loop is a step of the disk)
-        await asyncio.sleep(0)
+    while queue.pager.is_working:  # a turn of the loop is a step of the disk
+        await turns()
 
 
 async def lazy_queue(monitor: MemoryMonitor, store: PageStore | None = None) -> BackingQueue:

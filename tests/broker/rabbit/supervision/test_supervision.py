@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from shalott.broker.rabbit.supervision.children import RESTARTS_MAX, QueueSup
+from tests.world.clock.turns import passes
 from tests.world.rabbit.queues import Cluster, run, until
 
 pytestmark = pytest.mark.unit
@@ -70,7 +69,7 @@ def test_crashes_that_are_far_apart_are_within_the_intensity() -> None:
             await cluster["a"].declare("q")
             for _ in range(RESTARTS_MAX + 3):
                 await crash(cluster, "a", "q", 1)
-                await asyncio.sleep(3)
+                await passes(3)
             assert cluster["a"].role("q") == "master"
 
     run(scenario())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import zlib
 
 import pytest
@@ -23,6 +22,7 @@ from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from tests.world.clock.latency import sim
+from tests.world.clock.turns import passes
 from tests.world.env import Events, LoopClock
 from tests.world.rabbit.queues import run
 
@@ -179,7 +179,7 @@ def test_a_crash_leaves_the_old_epochs_or_the_new(seed: int) -> None:
         process = SimProcess("a")
         loop.add_process(process)
         loop.create_task(live(), context=process.context)
-        await asyncio.sleep(0.005 + seed * 0.0037)
+        await passes(0.005 + seed * 0.0037)
         process.freeze()
         (disk.power_loss if seed % 2 else disk.kill)()
         cache = await EpochFileCache.open(env_of(disk))

@@ -9,12 +9,12 @@ import pytest
 from shalott.broker.rocket.autoswitch import packets
 from shalott.cluster.nodes import LinkShape
 from shalott.cluster.sim.network.network import NetworkKnobs
+from tests.world.clock.turns import passes
 from tests.world.rocket.autoswitch import (
     PORT,
     SAFE,
     SEGMENT_BYTES,
     Group,
-    expired,
 )
 from tests.world.rocket.machine import changed
 
@@ -65,7 +65,7 @@ def test_a_lost_connection_leaves_the_client_uncancelled() -> None:
         client = group["b"].service._client_task
         assert client is not None
         group["a"].kill()
-        await expired(1)
+        await passes(1)
         assert not client.done() and client.cancelling() == 0
 
     Group().run(scenario)
@@ -77,7 +77,7 @@ def test_a_client_that_nobody_asked_to_end_ends_the_node() -> None:
         client = group["b"].service._client_task
         assert client is not None
         client.cancel()
-        await expired(1)
+        await passes(1)
         assert group["b"].failures == ["the HA client crashed: cancelled"]
         group["b"].failures.clear()
 
@@ -102,7 +102,7 @@ def test_a_client_that_is_told_to_end_ends_though_its_session_fails_at_that_mome
         client._session = failing_session  # type: ignore[method-assign]
         group["a"].kill()
         await group.until(lambda: not client.is_connected)
-        await asyncio.sleep(2 * SAFE.reconnect_interval_ms / 1000)
+        await passes(2 * SAFE.reconnect_interval_ms / 1000)
         await group.start("c")
         await group["c"].lead(2)
         async with asyncio.timeout(5):
@@ -145,7 +145,7 @@ def test_a_set_that_shrinks_while_a_message_waits_leaves_too_few_copies() -> Non
         await pair(group)
         group.isolate("b")
         waiting = asyncio.create_task(group["a"].put(body(1)))
-        await asyncio.sleep(0.5)
+        await passes(0.5)
         group["a"].tenure.learn([1], 9)
         assert not await waiting
 
@@ -353,14 +353,14 @@ def test_a_slave_joins_under_constant_load_and_stays() -> None:
             while running:
                 number += 1
                 a.append(body(number))
-                await asyncio.sleep(0.0002)
+                await passes(0.0002)
 
         producing = asyncio.create_task(produce())
         await group.start("c")
         await group["c"].follow("a", 1)
         await a.admit("b", "c")
         for _ in range(20):
-            await asyncio.sleep(0.1)
+            await passes(0.1)
             assert a.tenure.propose(is_check=True) is None
         running = False
         await producing
@@ -396,7 +396,7 @@ def test_members_that_fall_behind_or_are_gone_are_dropped() -> None:
         assert tenure.propose(is_check=True) is None
         # Its connection is half open and says nothing: it is late before it is lost.
         tenure.proposals.config = changed(SAFE, max_time_slave_not_catchup_ms=2000)
-        await asyncio.sleep(2)
+        await passes(2)
         proposal = tenure.propose(is_check=False)
         assert proposal is not None
         assert proposal.members == (1,)
@@ -469,7 +469,7 @@ def test_a_master_of_an_older_epoch_is_not_followed() -> None:
         assert not await c.here(c.service.change_to_slave(f"a:{PORT}", 1))
         # Nor does it when the address is right and the master behind it is not of that epoch yet.
         await c.follow("a", 2)
-        await asyncio.sleep(5)
+        await passes(5)
         assert group["a"].service.role == "master"
         assert c.end == before
         assert group["a"].tenure.connections.keys() == dict.fromkeys([]).keys()

@@ -14,6 +14,7 @@ from shalott.broker.rocket.autoswitch.packets import SlaveHandshake
 from shalott.cluster.nodes import LinkShape
 from shalott.cluster.sim.disk.disk import DiskKnobs
 from shalott.cluster.sim.network.network import NetworkKnobs
+from tests.world.clock.turns import passes
 from tests.world.rocket.autoswitch import SAFE, Broker, Group
 from tests.world.rocket.machine import changed
 
@@ -79,7 +80,7 @@ def test_kb_rkt_a_divergent_bytes_survive_truncation() -> None:
         x = a.end
         await a.lead(2)  # epoch 2 begins at X; b hears of it in a heartbeat only
         await b.follow("a", 2)
-        await asyncio.sleep(2)
+        await passes(2)
         group.isolate("a")
         assert await a.put(body(1001))  # acknowledged by a alone
         await b.lead(3)  # X is still the end of its log
@@ -105,7 +106,7 @@ def test_epochs_that_begin_at_one_offset_never_leave_different_bytes() -> None:
             for other in group.names:
                 if other != name:
                     await group[other].follow(name, epoch)
-            await asyncio.sleep(1.5)  # heartbeats
+            await passes(1.5)  # heartbeats
             group.isolate(name)
             assert await group[name].put(body(epoch))
             group[name].service.step_down()
@@ -233,11 +234,11 @@ def test_kb_rkt_20_a_master_that_is_elected_again_gives_queue_offsets_twice() ->
         async def produce() -> None:
             for number in range(400):
                 ends.append(a.append(body(number)).end)
-                await asyncio.sleep(0.00005)
+                await passes(0.00005)
 
         producing = asyncio.create_task(produce())
         for epoch in range(2, 12):
-            await asyncio.sleep(0.0001)
+            await passes(0.0001)
             await a.lead(epoch)
         await producing
         await a.here(a.store.dispatched(ends[-1]))
@@ -268,7 +269,7 @@ def test_kb_rkt_22_nothing_in_common_is_never_truncated() -> None:
         await b.lead(2)
         assert await b.put(body(2))
         await a.follow("b", 2)
-        await asyncio.sleep(10)
+        await passes(10)
         return await differ(group, "a", "b")
 
     only_with("KB-RKT-22", scenario, ha=UPSTREAM)
@@ -282,7 +283,7 @@ def test_kb_rkt_24_a_handshake_in_pieces_is_never_understood() -> None:
             await a.lead(epoch)
             assert await a.put(body(epoch))
         await b.follow("a", 59)
-        await asyncio.sleep(10)
+        await passes(10)
         return b.end == 0
 
     knobs = NetworkKnobs(window_bytes=200)  # 20 + 59 * 12 bytes don't come at once

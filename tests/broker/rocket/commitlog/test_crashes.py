@@ -21,6 +21,7 @@ from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.core.rng import Stream
 from tests.cluster.sim.disk.test_disk_storage import ForgetfulDisk
+from tests.world.clock.turns import passes
 from tests.world.rocket.stores import bodies, message, opened
 
 pytestmark = pytest.mark.explore
@@ -115,7 +116,7 @@ async def life(
             await store.dispatched(min(store.confirm_offset, store.log.written_offset, model.end))
             await check_queues(store, model)
         else:
-            await asyncio.sleep(draws.below(30) / 1000)
+            await passes(draws.below(30) / 1000)
 
 
 def append(store: MessageStore, model: Model, body: str, draws: Stream) -> None:

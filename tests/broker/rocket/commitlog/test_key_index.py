@@ -28,6 +28,7 @@ from shalott.cluster.sim.disk.page_cache import PowerLoss
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.core.rng import Stream
+from tests.world.clock.turns import passes
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.rocket.stores import (
     body_of,
@@ -110,7 +111,7 @@ def test_only_messages_of_the_time_are_found() -> None:
         times: list[int] = []
         for number in range(12):
             times.append(store.append([keyed(str(number), "k")]).messages[0].store_ms)
-            await asyncio.sleep(0.7)
+            await passes(0.7)
         await store.dispatched(store.log.max_offset)
         for first in range(12):
             for last in range(first, 12):
@@ -316,7 +317,7 @@ async def wait_for_files(disk: SimDisk, count: int) -> None:
     for _ in range(10_000):
         if len([name for name in await index_files(disk) if name.isdigit()]) >= count:
             return
-        await asyncio.sleep(0.001)
+        await passes(0.001)
     raise AssertionError("the index writes no files")
 
 
@@ -394,7 +395,7 @@ async def life(store: MessageStore, seed: int, number: int) -> None:
         elif step == 10:
             await check(store)
         else:
-            await asyncio.sleep(draws.below(20) / 1000)
+            await passes(draws.below(20) / 1000)
 
 
 async def message_ends(store: MessageStore) -> list[int]:

@@ -11,7 +11,7 @@ from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
-from tests.world.clock.turns import until
+from tests.world.clock.turns import passes, until
 from tests.world.disk.disk_runs import simulate
 from tests.world.rocket.stores import bodies, message, opened, put
 
@@ -129,7 +129,7 @@ def test_next_queue_offsets_are_found_while_messages_come() -> None:
         while not finding.done():
             assert store.append([message("x")]).messages[0].queue_offset == number
             number += 1
-            await asyncio.sleep(0.00001)
+            await passes(0.00001)
         assert number > 60
         assert store.append([message("x")]).messages[0].queue_offset == number
         await store.close()
@@ -267,7 +267,7 @@ def test_kb_dl_16_the_queues_tail_after_a_kill(bugs: tuple[str, ...], seen: list
         await lived(loop, disk, "a", "b", "c", confirmed=1)
         store = await opened(loop, disk, *bugs)
         store.set_confirm_offset(None)
-        await asyncio.sleep(1)
+        await passes(1)
         assert await bodies(store) == seen
         await store.close()
 

@@ -18,7 +18,7 @@ from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.core.rng import Stream
-from tests.world.clock.turns import until
+from tests.world.clock.turns import passes, until
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.rocket.stores import (
     bodies,
@@ -65,7 +65,7 @@ def test_files_go_when_all_of_their_messages_are_too_old() -> None:
         for number in range(60):
             times.append(this_loop().time())
             await send(store, f"m{number}")
-            await asyncio.sleep(0.2)
+            await passes(0.2)
             first, _ = store.reader.queue_range("t", 0)
             now = this_loop().time()
             due = sum(at < now - KEPT_MS / 1000 - 0.2 for at in times)
@@ -133,7 +133,7 @@ def test_nothing_goes_that_is_not_dispatched() -> None:
         store.set_confirm_offset(0)
         for number in range(40):
             store.append([message(f"m{number}")])
-        await asyncio.sleep(60)
+        await passes(60)
         assert store.log.min_offset == 0
         store.set_confirm_offset(None)
         await store.dispatched(store.log.max_offset)
@@ -153,7 +153,7 @@ def test_a_full_disk_costs_the_oldest_files_only_if_that_is_wanted() -> None:
         store = await opened(this_loop(), disk, config=config)
         for number in range(60):
             await send(store, f"m{number}")
-        await asyncio.sleep(1)
+        await passes(1)
         first, _ = store.reader.queue_range("t", 0)
         assert await bodies(store) == [f"m{number}" for number in range(first, 60)]
         await store.close()
@@ -235,7 +235,7 @@ async def life(store: MessageStore, sent: Sent, seed: int, number: int) -> None:
         for queue, offset, body in batch:
             assert offset not in sent.bodies[queue], "a queue offset twice"
             sent.bodies[queue][offset] = body
-        await asyncio.sleep(draws.below(40) / 1000)
+        await passes(draws.below(40) / 1000)
         if draws.below(4) == 0:
             await check(store, sent)
 

@@ -15,7 +15,7 @@ from shalott.broker.rocket.commitlog.segments import SegmentedLog
 from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
-from tests.world.clock.turns import turns
+from tests.world.clock.turns import passes, turns
 from tests.world.disk.disk_runs import outcomes, simulate
 
 pytestmark = pytest.mark.unit
@@ -136,7 +136,7 @@ def test_a_full_disk_refuses_appends_until_there_is_room() -> None:
         disk.set_faults(DiskFaults(full=True))
         log.append(bytes(9000))
         wait = asyncio.create_task(log.flushed(9000))
-        await asyncio.sleep(1)
+        await passes(1)
         with pytest.raises(DiskFull):
             log.append(b"y")
         disk.set_faults(None)
@@ -154,7 +154,7 @@ def test_a_full_disk_is_not_waited_for_at_the_end(known: bool) -> None:
         disk.set_faults(DiskFaults(full=True))
         log.append(bytes(9000))
         if known:
-            await asyncio.sleep(1)
+            await passes(1)
         async with asyncio.timeout(1):
             with pytest.raises(StorageError):
                 await log.close()

@@ -13,7 +13,7 @@ from shalott.broker.rocket.config import StoreConfig
 from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
-from tests.world.clock.turns import until
+from tests.world.clock.turns import passes, until
 from tests.world.disk.disk_runs import simulate
 from tests.world.rocket.stores import SMALL, bodies, message, opened, put
 
@@ -84,11 +84,11 @@ def test_nothing_is_read_beyond_the_confirmed_end() -> None:
         first = put(store, "a")
         end = put(store, "b", "c")
         await store.log.flushed(end)
-        await asyncio.sleep(1)
+        await passes(1)
         assert store.reader.queue_range("t", 0) == (0, 0)
         store.set_confirm_offset(first + 1)
         await store.dispatched(first)
-        await asyncio.sleep(1)
+        await passes(1)
         assert (store.dispatched_offset, await bodies(store)) == (first, ["a"])
         store.set_confirm_offset(1 << 40)
         await store.dispatched(end)
@@ -107,7 +107,7 @@ def test_kb_rkt_09_what_is_not_flushed_is_read_only_if_that_is_configured(
         store = await opened(loop, disk, config=config)
         end = put(store, "a")
         await store.log.written(end)
-        await asyncio.sleep(1)
+        await passes(1)
         assert await bodies(store) == ([] if flushed_only else ["a"])
         await store.log.flushed(end)
         await store.dispatched(end)
@@ -126,7 +126,7 @@ def test_a_long_poll_ends_when_a_message_arrives() -> None:
                     await store.reader.arrived("t", 0, 0)
         poll = asyncio.create_task(store.reader.arrived("t", 0, 1))
         await store.dispatched(put(store, "a"))
-        await asyncio.sleep(1)
+        await passes(1)
         assert not poll.done()
         put(store, "b")
         await poll
@@ -279,7 +279,7 @@ def test_a_queue_can_be_searched_by_time() -> None:
         times = []
         for number in range(20):
             times.append(store.append([message(str(number))]).messages[0].store_ms)
-            await asyncio.sleep(1)
+            await passes(1)
         await store.dispatched(store.log.max_offset)
         assert [await store.reader.queue_offset_at_ms("t", 0, at) for at in times] == list(
             range(20)
@@ -348,7 +348,7 @@ def test_a_full_disk_is_waited_for() -> None:
         store.failure_listener = failures.append
         disk.set_faults(DiskFaults(full=True))
         end = put(store, *("x" * 500 for _ in range(30)))
-        await asyncio.sleep(2)
+        await passes(2)
         with pytest.raises(DiskFull):
             put(store, "more")
         disk.set_faults(None)

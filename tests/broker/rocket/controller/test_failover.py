@@ -4,13 +4,12 @@ all replicas restart (clean and unclean), and a change of the controllers' leade
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 import pytest
 
 from shalott.broker.rocket.controller import messages as cm
 from shalott.broker.rocket.controller.messages import ElectionFailed
+from tests.world.clock.turns import passes
 from tests.world.rocket.controllers import (
     CONTROLLERS,
     GROUP,
@@ -89,7 +88,7 @@ def test_brokers_are_told_only_if_that_is_wanted(notify: bool) -> None:
     async def main() -> None:
         one, two, _ = await three_brokers(world)
         one.kill()
-        await asyncio.sleep(1)
+        await passes(1)
         assert (await world.master()).broker_id == 2
         assert bool(two.told) == notify
 
@@ -107,9 +106,9 @@ def test_a_silent_master_is_missed_when_its_time_is_up(bugs: tuple[str, ...], ma
     async def main() -> None:
         await three_brokers(world)
         world.isolate("b1")
-        await asyncio.sleep(HEARTBEAT_TIMEOUT_MS / 1000 - 0.2)
+        await passes(HEARTBEAT_TIMEOUT_MS / 1000 - 0.2)
         assert (await world.master()).broker_id == 1
-        await asyncio.sleep(2 * DETECTED_S)
+        await passes(2 * DETECTED_S)
         assert (await world.master()).broker_id == master
         world.mend("b1")
 
@@ -123,7 +122,7 @@ def test_a_slave_that_dies_changes_nothing() -> None:
         _, two, three = await three_brokers(world)
         two.kill()
         three.pause()
-        await asyncio.sleep(DETECTED_S)
+        await passes(DETECTED_S)
         master = await world.master()
         assert (master.broker_id, master.epoch) == (1, 1)
         assert master.sync_state_set == (1, 2, 3)  # shrinking it is the master's business
@@ -141,7 +140,7 @@ def test_all_replicas_die_and_come_back(unclean: bool) -> None:
         one, two, three = await three_brokers(world, in_sync=False)
         for broker in (three, two, one):
             broker.kill()
-        await asyncio.sleep(0.5)
+        await passes(0.5)
         given_up = await world.master()
         assert (given_up.broker_id, given_up.epoch, given_up.sync_state_set) == (None, 2, (1,))
         world.brokers["b2"] = two
@@ -152,7 +151,7 @@ def test_all_replicas_die_and_come_back(unclean: bool) -> None:
             return
         with pytest.raises(ElectionFailed):
             await two.elect()
-        await asyncio.sleep(DETECTED_S)
+        await passes(DETECTED_S)
         assert (await world.master()).broker_id is None
         world.brokers["b1"] = one
         await one.start()
@@ -169,12 +168,12 @@ def test_an_election_that_failed_is_repeated(bugs: tuple[str, ...], master: int 
     async def main() -> None:
         await three_brokers(world, in_sync=False)
         world.isolate("b1")
-        await asyncio.sleep(2 * DETECTED_S)
+        await passes(2 * DETECTED_S)
         world.mend("b1")
         if bugs:
             # Without the look at all groups the first election failed when time was up.
             assert (await world.master()).broker_id is None
-        await asyncio.sleep(2 * DETECTED_S)
+        await passes(2 * DETECTED_S)
         assert (await world.master()).broker_id == master
 
     world.run(main)
@@ -189,13 +188,13 @@ def test_a_master_that_dies_with_the_leader_of_the_controllers_is_missed(
 
     async def main() -> None:
         one, _, _ = await three_brokers(world)
-        await asyncio.sleep(world.settings.scan_inactive_master_interval_ms / 1000)
+        await passes(world.settings.scan_inactive_master_interval_ms / 1000)
         world.kill(world.leader)
         one.kill()
         await world.served()
-        await asyncio.sleep(0.2)
+        await passes(0.2)
         assert (await world.master()).broker_id == master
-        await asyncio.sleep(2 * DETECTED_S)
+        await passes(2 * DETECTED_S)
         assert (await world.master()).broker_id == master
 
     world.run(main)
@@ -217,8 +216,8 @@ def test_the_controllers_change_their_leader_and_nothing_is_forgotten() -> None:
             assert (said[-1].epoch, said[-1].detail["master"]) == (1, "b1")
             await world.boot(leader)
             await world.agreed()
-        await asyncio.sleep(DETECTED_S)
-        assert await world.master() == before  # no master was deposed for want of a heartbeat
+        await passes(DETECTED_S)
+        assert await world.master() == before  # nobody was deposed for want of a heartbeat
         one.kill()
         await world.until(lambda: two.told and two.told[-1][0].master_broker_id == 2)
 
@@ -252,9 +251,9 @@ def test_a_restarted_controller_waits_for_heartbeats_before_it_misses_anybody() 
         for name in CONTROLLERS:
             await world.boot(name)
         await world.served()
-        await asyncio.sleep(0.3)
+        await passes(0.3)
         one.resume()
-        await asyncio.sleep(2 * DETECTED_S)
+        await passes(2 * DETECTED_S)
         assert (await world.master()).epoch == 1
 
     world.run(main)
@@ -269,9 +268,9 @@ def test_a_leader_that_was_paused_deposes_nobody() -> None:
         await three_brokers(world)
         leader = world.leader
         world.lives[leader].state = "paused"
-        await asyncio.sleep(2.5)  # longer than brokers wait for an answer; and it leads still
+        await passes(2.5)  # longer than brokers wait for an answer; and it leads still
         world.loop.resume(world.lives[leader])
-        await asyncio.sleep(DETECTED_S)
+        await passes(DETECTED_S)
         assert world.leader == leader
         assert (await world.master()).epoch == 1
 

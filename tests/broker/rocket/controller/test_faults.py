@@ -14,6 +14,7 @@ import pytest
 
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rocket.controller.client import Master
+from tests.world.clock.turns import passes
 from tests.world.rocket.controllers import BROKERS, CONTROLLERS, GROUP, World
 
 pytestmark = pytest.mark.unit
@@ -79,7 +80,7 @@ class Story:
 
     async def keep_asking(self) -> None:
         while True:
-            await asyncio.sleep(self.draws.random() * 0.3)
+            await passes(self.draws.random() * 0.3)
             ask = self.draws.choice((self.elect, self.alter, self.alter))
             try:
                 await ask()
@@ -94,22 +95,22 @@ class Story:
         if what in ("kill", "power"):
             victim = draws.choice(CONTROLLERS)
             world.kill(victim, power=what == "power")
-            await asyncio.sleep(draws.random() * 2)
+            await passes(draws.random() * 2)
             await world.boot(victim)
         elif what == "cut":
             side = draws.sample((*CONTROLLERS, *BROKERS[:3]), draws.randint(1, 3))
             world.isolate(*side)
-            await asyncio.sleep(draws.random() * 3)
+            await passes(draws.random() * 3)
             world.mend(*side)
         else:
             broker = draws.choice(list(world.brokers.values()))
             if what == "slow broker":
                 broker.pause()
-                await asyncio.sleep(draws.random() * 3)
+                await passes(draws.random() * 3)
                 broker.resume()
             else:
                 broker.kill()
-                await asyncio.sleep(draws.random() * 2)
+                await passes(draws.random() * 2)
                 broker.offset = draws.randint(1, 1000)
                 world.brokers[broker.name] = broker
                 await broker.start()
@@ -133,7 +134,7 @@ def test_what_was_answered_is_kept(seed: int) -> None:
         asking = asyncio.create_task(story.keep_asking())
         for _ in range(STEPS):
             await story.break_something()
-            await asyncio.sleep(story.draws.random())
+            await passes(story.draws.random())
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
         await world.agreed()

@@ -19,6 +19,7 @@ from shalott.broker.rocket.controller.replicated_state import (
     ReplicatedState,
 )
 from shalott.broker.rocket.remoting.command import Command
+from tests.world.clock.turns import passes
 from tests.world.clock.virtual import run
 from tests.world.raft.hand_group import HandGroup
 from tests.world.rocket.registry import CLUSTER, NAME
@@ -56,7 +57,7 @@ def next_id(state: cs.State) -> Decision:
 
 
 async def a_moment() -> None:
-    await asyncio.sleep(0.01)
+    await passes(0.01)
 
 
 def test_an_answer_waits_for_the_commit() -> None:

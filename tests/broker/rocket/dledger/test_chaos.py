@@ -10,6 +10,7 @@ import random
 import pytest
 
 from shalott.broker.rocket.commitlog.replica import PutStatus
+from tests.world.clock.turns import passes
 from tests.world.rocket.dledger import Broker, Group
 
 pytestmark = pytest.mark.explore
@@ -25,7 +26,7 @@ async def write(group: Group, acknowledged: dict[int, bytes], stop: asyncio.Even
             if broker.role == "master":
                 number += 1
                 await send(broker, b"<%08d>" % number + b"." * (number * 37 % 700), acknowledged)
-        await asyncio.sleep(0.1)
+        await passes(0.1)
 
 
 async def send(broker: Broker, body: bytes, acknowledged: dict[int, bytes]) -> None:
@@ -48,7 +49,7 @@ async def break_something(group: Group, rng: random.Random) -> None:
     duration_s = rng.uniform(0.1, 6)
     if fault in ("kill", "power", "kill leader"):
         (broker.lose_power if fault == "power" else broker.kill)()
-        await asyncio.sleep(duration_s)
+        await passes(duration_s)
         await broker.start()
     else:
         links = [("a", "b"), ("b", "a")]
@@ -59,9 +60,9 @@ async def break_something(group: Group, rng: random.Random) -> None:
             group.world.network.cut(links)
         else:
             links = group.isolate(broker)
-        await asyncio.sleep(duration_s)
+        await passes(duration_s)
         group.world.network.mend(links)
-    await asyncio.sleep(rng.uniform(0, 3))
+    await passes(rng.uniform(0, 3))
 
 
 async def power_of_all(group: Group) -> None:
@@ -82,7 +83,7 @@ async def chaos(group: Group, seed: int, faults: int) -> None:
         if number == faults // 2:
             await power_of_all(group)
     await group.master()
-    await asyncio.sleep(2)
+    await passes(2)
     stop.set()
     await writing
     await group.settled()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.cluster.nodes import DiskFaults
+from tests.world.clock.turns import passes
 from tests.world.rocket.dledger import Group
 
 pytestmark = pytest.mark.unit
@@ -39,7 +38,7 @@ def test_a_full_follower_catches_up_when_there_is_room() -> None:
         follower.disk.set_faults(DiskFaults(full=True))
         for number in range(8):
             assert (await master.put(b"%d" % number * 2000)).status is PutStatus.PUT_OK
-        await asyncio.sleep(3)
+        await passes(3)
         follower.disk.set_faults(None)
         await group.settled()
         assert len(await follower.queue()) == 8

@@ -16,7 +16,7 @@ from shalott.broker.rocket.dledger.ledger_files import CHECKPOINT, DATA, INDEX
 from shalott.broker.rocket.dledger.log import DLedgerLog
 from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
-from tests.world.clock.turns import until
+from tests.world.clock.turns import passes, until
 from tests.world.disk.disk_runs import simulate
 from tests.world.env import Events, LoopClock
 
@@ -79,7 +79,7 @@ def test_a_torn_tail_is_cut_to_whole_entries(seed: int) -> None:
         ledger.append(entries[:60])
         await ledger.flush()
         ledger.append(entries[60:])
-        await asyncio.sleep(0.0001 * seed)
+        await passes(0.0001 * seed)
         await leave(ledger)
         disk.power_loss()
         ledger = await opened(disk)
@@ -209,7 +209,7 @@ def test_a_full_disk_is_tried_again() -> None:
         for index in range(40, 50):
             ledger.append([entry(index)])
         disk.set_faults(None)
-        await asyncio.sleep(2)
+        await passes(2)
         await asyncio.gather(flushing, return_exceptions=True)
         await ledger.flush()
         assert ledger.last_index == 49

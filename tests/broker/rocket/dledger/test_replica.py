@@ -13,6 +13,7 @@ from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.broker.rocket.config import RaftConfig
 from shalott.broker.rocket.dledger.entry import HEADER_BYTES
 from shalott.broker.rocket.dledger.replica import RaftCode, code_of, status_of
+from tests.world.clock.turns import passes
 from tests.world.rocket.dledger import SAFE, Group
 
 pytestmark = pytest.mark.unit
@@ -188,7 +189,7 @@ def test_all_restart_and_go_on(ends: str) -> None:
             master = await group.master()
             for number in range(30):
                 assert (await master.put(b"<%d.%d>" % (life, number))).status is PutStatus.PUT_OK
-            await asyncio.sleep(0.2 * life)
+            await passes(0.2 * life)
             for broker in group.brokers.values():
                 if ends == "stop":
                     await broker.stop()
@@ -218,7 +219,7 @@ def test_kb_dl_16_a_killed_member_lacks_the_last_messages_in_its_queues(bug: str
             broker.lose_power()
         await group.start()
         await group.master()
-        await asyncio.sleep(3)
+        await passes(3)
         counts = [len(await broker.queue()) for broker in group.brokers.values()]
         assert (counts == [20, 20, 20]) is not bool(bug)
 

@@ -8,6 +8,7 @@ import random
 import pytest
 
 from shalott.broker.rocket.commitlog.replica import PutStatus
+from tests.world.clock.turns import passes
 from tests.world.rocket.ha import Group
 
 pytestmark = pytest.mark.explore
@@ -27,7 +28,7 @@ async def write(group: Group, acknowledged: list[bytes], stop: asyncio.Event) ->
             if done and attempt.result().status is PutStatus.PUT_OK:
                 acknowledged.append(body)
             attempt.cancel()
-        await asyncio.sleep(0.05)
+        await passes(0.05)
 
 
 async def break_one(group: Group, rng: random.Random) -> None:
@@ -39,22 +40,22 @@ async def break_one(group: Group, rng: random.Random) -> None:
     if fault == "cut":
         links = [("a", "b"), ("b", "a")][: rng.choice([1, 2])]
         group.world.network.cut(links)
-        await asyncio.sleep(rng.uniform(0.1, 15))
+        await passes(rng.uniform(0.1, 15))
         group.world.network.mend(links)
     elif fault == "failover":
         rng.choice([group[master].kill, group[master].lose_power])()
         await group[slave].here(group[slave].replica.promote())
-        await asyncio.sleep(rng.uniform(0.1, 3))
+        await passes(rng.uniform(0.1, 3))
         await group[master].start()
         await group[master].here(group[master].replica.follow(slave))
         master, slave = slave, master
     else:
         (group[name].kill if fault == "kill" else group[name].lose_power)()
-        await asyncio.sleep(rng.uniform(0.01, 3))
+        await passes(rng.uniform(0.01, 3))
         await group[name].start()
     await group.connected(slave, master)
     await group.until(lambda: group.slave_at(master, slave) >= group[master].end - 5000)
-    await asyncio.sleep(1)
+    await passes(1)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -66,7 +67,7 @@ def test_no_single_fault_loses_what_was_acknowledged(seed: int) -> None:
         await group.connected("b", "a")
         stop = asyncio.Event()
         writing = asyncio.ensure_future(write(group, acknowledged, stop))
-        await asyncio.sleep(1)
+        await passes(1)
         for _ in range(6):
             await break_one(group, rng)
         stop.set()

@@ -9,6 +9,7 @@ import pytest
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.broker.rocket.ha.packets import encode_frame
+from tests.world.clock.turns import passes
 from tests.world.rocket.ha import PORT, Group
 
 pytestmark = pytest.mark.unit
@@ -220,7 +221,7 @@ def test_a_waiting_send_is_not_told_that_it_was_replicated_when_its_master_steps
         await group.connected("b", "a")
         group.world.network.cut([("b", "a")])
         waiting = asyncio.ensure_future(group["a"].put(body(1)))
-        await asyncio.sleep(0.5)
+        await passes(0.5)
         await promote(group, "b")
         await follow(group, "a", "b")
         assert (await waiting).status is PutStatus.FLUSH_SLAVE_TIMEOUT
@@ -290,7 +291,7 @@ def test_kb_rkt_03_a_slave_that_is_ahead_is_told_nothing(bug: str) -> None:
         group["a"].disk.wipe()
         for name in "ab":
             await group[name].start()
-        await asyncio.sleep(60)
+        await passes(60)
         refused = group["a"].replica.ha_status()["refused"]
         assert bool(refused) is not bool(bug)
         assert bool(group["a"].replica.server.connections) is bool(bug)

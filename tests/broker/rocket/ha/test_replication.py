@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from shalott.broker.rocket.commitlog.replica import PutStatus
+from tests.world.clock.turns import passes
 from tests.world.rocket.ha import HA, Group
 from tests.world.rocket.machine import changed
 
@@ -124,7 +125,7 @@ def test_an_idle_connection_lives_on_by_heartbeats() -> None:
         await group.start()
         await group.connected("b", "a")
         [before] = group["a"].replica.server.connections
-        await asyncio.sleep(300)
+        await passes(300)
         assert group["a"].replica.server.connections == [before]
 
     Group().run(scenario)
@@ -183,7 +184,7 @@ def test_a_master_that_lost_its_power_is_never_behind_its_slave(seed: int) -> No
             burst = [
                 asyncio.ensure_future(group["a"].put(body(number, 800))) for number in range(30)
             ]
-            await asyncio.sleep(0.0005 * (seed + 1) * (round_number + 1))
+            await passes(0.0005 * (seed + 1) * (round_number + 1))
             group["a"].lose_power()
             slave_end = group["b"].end
             await group["a"].start()
@@ -227,7 +228,7 @@ def test_kb_rkt_01_stray_bytes_on_the_ha_port_acknowledge_everything() -> None:
         reader, writer = await asyncio.open_connection("a", 10912)
         writer.write(b"GET / HTTP/1.0\r\n")
         await writer.drain()
-        await asyncio.sleep(1)
+        await passes(1)
         writer.transport.abort()
 
     async def scenario(group: Group) -> None:

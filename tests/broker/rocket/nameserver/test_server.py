@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 
@@ -15,6 +14,7 @@ from shalott.broker.rocket.remoting.client import RemotingClient
 from shalott.broker.rocket.remoting.command import BINARY, Command, RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.headers import UnregisterBroker, to_ext
 from shalott.broker.rocket.remoting.route_data import DataVersion, body_crc, encode_body
+from tests.world.clock.turns import passes
 from tests.world.clock.virtual import HOST, env, run
 from tests.world.rocket.registering import (
     CLUSTER,
@@ -126,7 +126,7 @@ def test_the_end_of_the_connection_unregisters() -> None:
         await broker.register("b:1")
         assert await client.masters() == {"0": "b:1"}
         await broker.remoting.close()
-        await asyncio.sleep(0.1)
+        await passes(0.1)
         assert await client.masters() == {}
 
     serving(test)
@@ -136,9 +136,9 @@ def test_a_broker_that_falls_silent_is_gone_after_its_timeout_and_a_scan() -> No
     async def test(broker: Peer, client: Peer) -> None:
         quick = header("b:1", timeout_ms=8000)
         await broker.send(register_command(quick, body("T")))
-        await asyncio.sleep(7.5)
+        await passes(7.5)
         assert await client.masters() == {"0": "b:1"}
-        await asyncio.sleep(3)  # the scan after 10 s
+        await passes(3)  # the scan after 10 s
         assert await client.masters() == {}
 
     serving(test)
@@ -148,10 +148,10 @@ def test_the_default_timeout_is_two_minutes() -> None:
     async def test(broker: Peer, client: Peer) -> None:
         await broker.register("b:1")
         for _ in range(4):  # no connection is left silent for long
-            await asyncio.sleep(29)
+            await passes(29)
             await broker.route()
         assert await client.masters() == {"0": "b:1"}
-        await asyncio.sleep(10)
+        await passes(10)
         assert await client.masters() == {}
 
     serving(test)

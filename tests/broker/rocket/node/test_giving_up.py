@@ -18,6 +18,7 @@ from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.systems.broker_program import broker_program
 from shalott.cluster.systems.rocket.rocketmq import RocketmqSystem
 from shalott.core.plan import SimPlan, SystemPlan
+from tests.world.clock.turns import until
 
 pytestmark = pytest.mark.unit
 
@@ -41,10 +42,7 @@ def test_a_node_that_can_not_sync_ends_and_acknowledges_nothing(system: str) -> 
         cluster = SimCluster(("n1",), loop, SimPlan(seed=1), broker_program)
         await cluster.boot(RocketmqSystem(plan(system), 1))
         machine = cluster.machines["n1"]
-        for _ in range(600):
-            if is_master(machine.node):
-                break
-            await asyncio.sleep(0.1)
+        await until(lambda: is_master(machine.node), "it is master", step_s=0.1, within_s=60)
         client = RemotingClient(parse_address)
         send = Command(code=RequestCode.SEND_MESSAGE, ext=SEND, body=b"1")
         first = await client.invoke("n1:10911", send, 5000)

@@ -22,6 +22,7 @@ from shalott.broker.rocket.dledger.ledger import Ledger
 from shalott.clients.rocketmq.rocket_client import Queue, RocketClient, RocketError
 from shalott.clients.rocketmq.stored_messages import decode_messages
 from shalott.cluster.local.backend import HOST, port_of, reserve_port
+from tests.world.clock.turns import answered
 from tests.world.env import Events
 from tests.world.rocket import original
 from tests.world.rocket.original import JAVA, QUEUE_UNITS, SEGMENT_BYTES, Both
@@ -41,14 +42,16 @@ async def fill(address: str, topic: str) -> None:
     """Make a topic at an original and send to it; a member that no quorum elected yet refuses."""
     client = RocketClient([], dial=parse_address, timeout_ms=10_000)
     try:
-        for attempt in range(300):
+
+        async def is_taken() -> bool:
             try:
                 await client.create_topic(address, topic, 1)
                 await client.send(address, Queue(topic, JAVA, 0), b"0", unique_key="K0")
-                break
             except RocketError:
-                assert attempt < 299, "no master was elected"
-                await asyncio.sleep(0.2)
+                return False
+            return True
+
+        await answered(is_taken, "a master is elected", step_s=0.2)
         for number in range(1, COUNT):
             queue, body = Queue(topic, JAVA, 0), b"%d" % number
             await client.send(address, queue, body, unique_key=f"K{number}")

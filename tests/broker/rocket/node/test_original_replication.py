@@ -22,6 +22,7 @@ from shalott.broker.rocket.remoting.route_data import TopicConfigs
 from shalott.clients.rocketmq.rocket_client import Queue, RocketClient, RocketError
 from shalott.cluster.local.backend import HOST, port_of, reserve_port
 from shalott.core.errors import ClientError
+from tests.world.clock.turns import answered
 from tests.world.processes.rocket import RocketProcess, rocket_nodes
 from tests.world.rocket import original
 from tests.world.rocket.original import JAVA, OURS, Both
@@ -55,16 +56,19 @@ class Talk:
 
     async def until(self, look: Callable[[], Any], what: str, within_s: float = BUSY_S) -> Any:
         """What ``look`` gives as soon as that is something; refusals and silence are nothing."""
-        deadline_s = asyncio.get_running_loop().time() + within_s
-        said: object = None
-        while True:
+        said: list[object] = [None]
+
+        async def ask() -> Any:
             try:
-                if found := await look():
-                    return found
+                return await look()
             except (RocketError, ClientError) as error:
-                said = error
-            assert asyncio.get_running_loop().time() < deadline_s, f"never: {what}; {said}"
-            await asyncio.sleep(ASK_AGAIN_S)
+                said[0] = error
+                return None
+
+        try:
+            return await answered(ask, what, ASK_AGAIN_S, within_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; {said[0]}") from None
 
     async def send(self, address: str, group: str, *bodies: bytes) -> None:
         for body in bodies:

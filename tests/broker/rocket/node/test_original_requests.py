@@ -19,6 +19,7 @@ from shalott.broker.rocket.remoting.java_json import decode_java_json
 from shalott.broker.rocket.remoting.route_data import ClusterInfo
 from shalott.clients.rocketmq.rocket_client import Pulled, Queue, Refused, RocketClient
 from shalott.clients.rocketmq.stored_messages import encode_properties
+from tests.world.clock.turns import answered
 from tests.world.rocket.original import JAVA, OURS, Both, NoFields
 
 pytestmark = pytest.mark.local
@@ -39,11 +40,7 @@ async def client_of(both: Both) -> Any:
 
 async def eventually(look: Any) -> Any:
     """What it gives as soon as that is something."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := await look()):
-        assert time.monotonic() < deadline, f"nothing came of {look}"
-        await asyncio.sleep(0.1)
-    return found
+    return await answered(look, step_s=0.1, within_s=PATIENCE_S)
 
 
 async def route_of(client: RocketClient, topic: str, group: str) -> Any:

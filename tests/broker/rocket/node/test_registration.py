@@ -13,7 +13,7 @@ from shalott.broker.rocket.node.registration import Registration
 from shalott.broker.rocket.node.slave_sync import SlaveSync
 from shalott.broker.rocket.remoting.command import Command, RequestCode
 from shalott.broker.rocket.remoting.route_data import TopicConfig
-from tests.world.clock.turns import until
+from tests.world.clock.turns import passes, until
 from tests.world.clock.virtual import HOST, env
 from tests.world.rocket.broker import World, in_world, world
 
@@ -75,7 +75,7 @@ def test_name_servers_hear_of_every_change_at_once_also_when_one_is_dead() -> No
         await until(lambda: routes.live_addresses() == [])
 
         broker.replica.broker_id, broker.replica.role = 0, "master"
-        await asyncio.sleep(INTERVAL_MS / 1000 + 1)  # the interval alone wakes it
+        await passes(INTERVAL_MS / 1000 + 1)  # nobody wakes it: the interval does
         assert routes.master("shalott") == broker.broker.address
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -129,7 +129,7 @@ async def sync_for_a_while(master: World, slave: World, client: Any) -> list[Non
         topics_changed=lambda: told.append(None),
     )
     running = asyncio.create_task(sync.run())
-    await asyncio.sleep(15)
+    await passes(15)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     return told

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from shalott.broker.base.env import Env, seeded_rng
 from shalott.broker.rocket.processor.acked import AckedEvents
+from tests.world.clock.turns import passes
 from tests.world.clock.virtual import run
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.env import Event, Events, LoopClock
@@ -25,7 +25,7 @@ def told(*acks: dict[str, Any]) -> list[Event]:
         acked = AckedEvents(env, "g")
         for ack in acks:
             acked.acked(**{"epoch": 3, "taken_ns": 5, **ack})
-        await asyncio.sleep(1)
+        await passes(1)
         return events
 
     return run(scenario())

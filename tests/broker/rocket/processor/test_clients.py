@@ -16,7 +16,7 @@ from shalott.broker.rocket.processor.delays import StoringClock, deliver_delayed
 from shalott.broker.rocket.processor.tables import Tables
 from shalott.broker.rocket.processor.topics import SubscriptionGroup, system_topics
 from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
-from tests.world.clock.turns import until
+from tests.world.clock.turns import passes, until
 from tests.world.rocket.broker import World, in_world, messages_of
 
 pytestmark = pytest.mark.unit
@@ -75,7 +75,7 @@ def test_offsets_of_groups_and_ends_of_queues() -> None:
         assert earliest.ext["timestamp"] == "-1"
         for _ in range(4):
             await world.send()
-            await asyncio.sleep(1)
+            await passes(1)
         first = await world.ask(RequestCode.QUERY_CONSUMER_OFFSET, ours)
         assert first.ext["offset"] == "0"  # it begins with the first message
         strict = {**ours, "setZeroIfNotFound": "false"}
@@ -180,9 +180,9 @@ def test_a_message_sent_back_comes_again_later_and_ends_among_the_dead_letters()
         back = {"offset": int(sent.ext["msgId"][16:], 16), "group": "g", "delayLevel": 0}
         answer = await world.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back)
         assert answer.code == ResponseCode.SUCCESS
-        await asyncio.sleep(8)
+        await passes(8)
         assert await world.bodies("%RETRY%g") == []
-        await asyncio.sleep(4)
+        await passes(4)
         pulled = await world.pull(topic="%RETRY%g")
         (again,) = messages_of(pulled.body)
         assert again.message.body == b"x" and again.message.reconsume_times == 1

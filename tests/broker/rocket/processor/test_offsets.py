@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import msgspec
@@ -10,6 +9,7 @@ import pytest
 
 from shalott.broker.rocket.remoting.client import RemotingClient
 from shalott.broker.rocket.remoting.command import Command, Language, RequestCode, ResponseCode
+from tests.world.clock.turns import passes
 from tests.world.rocket.broker import World, in_world
 
 pytestmark = pytest.mark.unit
@@ -39,7 +39,7 @@ async def join(world: World) -> RemotingClient:
 
 
 async def told(world: World) -> list[Command]:
-    await asyncio.sleep(0.1)
+    await passes(0.1)
     return [one for one in world.pushed if one.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from shalott.broker.rocket.config import BrokerConfig
 from shalott.broker.rocket.remoting.command import RequestCode, ResponseCode
+from tests.world.clock.turns import passes
 from tests.world.rocket.broker import World, in_world, messages_of
 
 pytestmark = pytest.mark.unit
@@ -59,7 +60,7 @@ def test_a_pull_waits_for_a_message_and_no_longer() -> None:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         waiting = asyncio.create_task(world.pull(1, sysFlag=SUSPEND, suspendTimeoutMillis=20_000))
-        await asyncio.sleep(5)
+        await passes(5)
         assert not waiting.done()
         await world.send(b"1")
         answer = await waiting
@@ -74,7 +75,7 @@ def test_a_pull_waits_for_the_first_message_of_a_queue_too() -> None:
         await world.send()
         first = world.pull(0, queue=1, sysFlag=SUSPEND, suspendTimeoutMillis=20_000)
         waiting = asyncio.create_task(first)
-        await asyncio.sleep(5)
+        await passes(5)
         await world.send(b"first", queue=1)
         pulled = await asyncio.wait_for(waiting, 0.5)
         assert [one.message.body for one in messages_of(pulled.body)] == [b"first"]
@@ -106,7 +107,7 @@ def test_a_broker_that_may_not_be_read_says_so_also_after_waiting() -> None:
         await world.send()
         await world.settle()
         waiting = asyncio.create_task(world.pull(1, sysFlag=SUSPEND, suspendTimeoutMillis=1000))
-        await asyncio.sleep(0.5)
+        await passes(0.5)
         world.replica.may_read = False
         assert (await waiting).code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert (await world.pull()).code == ResponseCode.SERVICE_NOT_AVAILABLE

@@ -22,6 +22,7 @@ from shalott.broker.rocket.processor.stored_messages import properties_of
 from shalott.broker.rocket.processor.topics import TIMER_TOPIC, system_topics
 from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.route_data import DataVersion
+from tests.world.clock.turns import passes
 from tests.world.clock.virtual import run
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.rocket.broker import World, in_world, messages_of, world
@@ -47,7 +48,7 @@ async def delivering(world: World) -> AsyncIterator[None]:
 
 async def arrived(world: World, seconds: float) -> list[Stored]:
     """What the topic holds when so long has passed."""
-    await asyncio.sleep(seconds)
+    await passes(seconds)
     await world.settle()
     return messages_of((await world.pull()).body)
 
@@ -192,7 +193,7 @@ def test_another_master_delivers_what_waits_by_what_it_copied() -> None:
             )
             world.replica.role = "slave"
             assert keys(messages_of((await world.pull()).body)) == []
-            await asyncio.sleep(9)
+            await passes(9)
             world.broker.tables.delayed.timers = TimerCheckpoint()
             world.broker.tables.delayed.replace_timers(copied)
             world.replica.role, world.replica.epoch = "master", 2

@@ -19,6 +19,7 @@ from shalott.broker.rocket.remoting.client import (
 from shalott.broker.rocket.remoting.command import Command, response
 from shalott.broker.rocket.remoting.server import Caller, RemotingServer
 from shalott.cluster.sim.loop.processes import SimProcess
+from tests.world.clock.turns import passes
 from tests.world.network.hosts import World
 
 pytestmark = pytest.mark.unit
@@ -53,7 +54,7 @@ class Cluster:
 
     async def echo(self, request: Command, caller: Caller) -> Command:
         self.seen[request.ext["n"]] = None
-        await asyncio.sleep(float(request.ext.get("after_s", "0")))
+        await passes(float(request.ext.get("after_s", "0")))
         return response(0, ext=request.ext)
 
 
@@ -83,7 +84,7 @@ def test_a_link_that_is_cut_and_mended() -> None:
         seen.append(await outcome(client, 2))  # over a connection that looks alive
         seen.append(await outcome(client, 3))  # which is not used again
         cluster.world.network.mend(LINK)
-        await asyncio.sleep(CONNECT_TIMEOUT_MS / 1000)  # until then it waits for the old dialling
+        await passes(CONNECT_TIMEOUT_MS / 1000)  # until then it waits for the old dialling
         seen.append(await outcome(client, 4))
         await client.close()
         return seen
@@ -110,9 +111,9 @@ def test_the_server_forgets_a_client_that_fell_silent() -> None:
         await cluster.serve()
         _, task = cluster.world.spawn("a", client_program())
         await task
-        await asyncio.sleep(119)
+        await passes(119)
         assert cluster.closed == 0
-        await asyncio.sleep(2)
+        await passes(2)
         assert cluster.closed == 1
 
     cluster.world.run(main())
@@ -127,7 +128,7 @@ def test_what_a_client_says_became_of_a_request_is_true(seed: int) -> None:
     told: dict[int, str] = {}
 
     async def ask(client: RemotingClient, number: int) -> None:
-        await asyncio.sleep(rng.random() * 60)
+        await passes(rng.random() * 60)
         told[number] = await outcome(client, number, rng.choice([0.0, 0.0, 0.3, 2.0]))
 
     async def client_program() -> None:
@@ -137,16 +138,16 @@ def test_what_a_client_says_became_of_a_request_is_true(seed: int) -> None:
 
     async def break_things() -> None:
         while True:
-            await asyncio.sleep(rng.random() * 5)
+            await passes(rng.random() * 5)
             if rng.random() < 0.3:
                 assert cluster.server_process is not None
                 cluster.world.kill(cluster.server_process)
-                await asyncio.sleep(rng.random())
+                await passes(rng.random())
                 await cluster.serve()
             else:
                 links = [rng.choice(LINK)] if rng.random() < 0.5 else LINK
                 network.cut(links)
-                await asyncio.sleep(rng.random() * 3)
+                await passes(rng.random() * 3)
                 network.mend(links)
 
     async def main() -> None:

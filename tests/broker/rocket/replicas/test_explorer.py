@@ -20,6 +20,7 @@ from shalott.broker.rocket.autoswitch.service import AutoSwitchHAService
 from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.network.network import NetworkKnobs
+from tests.world.clock.turns import passes
 from tests.world.rocket.replicas import CONTROLLER, Broker, Group
 
 pytestmark = pytest.mark.explore
@@ -64,7 +65,7 @@ class Explorer:
             broker = self.group[self.rng.choice(self.group.names)]
             if broker.is_up and broker.role == "master":
                 await self._send(broker, body)
-            await asyncio.sleep(self.rng.random() * 0.02)
+            await passes(self.rng.random() * 0.02)
 
     async def _send(self, broker: Broker, body: bytes) -> None:
         task = asyncio.create_task(broker.put(body))
@@ -102,7 +103,7 @@ class Explorer:
 
     async def break_things(self, rounds: int) -> None:
         for _ in range(rounds):
-            await asyncio.sleep(self.rng.random() * 4)
+            await passes(self.rng.random() * 4)
             fault = self.rng.choice(FAULTS)
             names = [self.rng.choice(self.group.names)]
             if fault == "two at once":
@@ -110,7 +111,7 @@ class Explorer:
                 fault = self.rng.choice(("kill", "isolate"))
             for name in names:
                 self._break(fault, name)
-            await asyncio.sleep(self.rng.random() * 6)
+            await passes(self.rng.random() * 6)
             await self._repair()
 
     def _break(self, fault: str, name: str) -> None:

@@ -4,7 +4,6 @@ every moment.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -25,6 +24,7 @@ from shalott.broker.rocket.replicas.identity import (
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
+from tests.world.clock.turns import passes
 from tests.world.env import Events, LoopClock
 
 pytestmark = pytest.mark.unit
@@ -47,24 +47,24 @@ class Controllers:
             raise Unanswered(name)
 
     async def next_broker_id(self, cluster: str, group: str) -> int:
-        await asyncio.sleep(0.001)
+        await passes(0.001)
         self._step("next id")
         return max(self.codes, default=0) + 1
 
     async def apply_broker_id(
         self, cluster: str, group: str, broker_id: int, check_code: str
     ) -> None:
-        await asyncio.sleep(0.001)
+        await passes(0.001)
         self._step("apply")
         if self.codes.setdefault(broker_id, check_code) != check_code:
             raise BrokerIdInvalid(2014, "it is another broker's")
-        await asyncio.sleep(0.001)
+        await passes(0.001)
         self._step("apply answered")
 
     async def register_broker(
         self, cluster: str, group: str, broker_id: int, address: str
     ) -> Master:
-        await asyncio.sleep(0.001)
+        await passes(0.001)
         self._step("register")
         assert broker_id in self.codes
         self.registered.append(broker_id)
@@ -278,7 +278,7 @@ def test_a_crash_at_any_moment_costs_no_second_id(seed: int) -> None:
             process = SimProcess("a", life + 1)
             world.loop.add_process(process)
             task = world.loop.create_task(live(identities), context=process.context)
-            await asyncio.sleep(0.0003 * (seed + 1) * (1 + life % 3))
+            await passes(0.0003 * (seed + 1) * (1 + life % 3))
             if task.done():
                 task.result()
                 assert identities[0].broker_id == 1

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import msgspec
 import pytest
 
 from shalott.broker.rocket.commitlog.replica import PutStatus
+from tests.world.clock.turns import passes
 from tests.world.rocket.replicas import SAFE, Group
 
 pytestmark = pytest.mark.unit
@@ -136,11 +136,11 @@ def test_a_new_controller_leader_is_followed_and_writes_go_on_without_one() -> N
         await group.start()
         master = await group.settled()
         group.controller.kill()
-        await asyncio.sleep(5)
+        await passes(5)
         for number in range(5):
             await master.put_ok(body(number))
         await group.controller.start()
-        await asyncio.sleep(5)
+        await passes(5)
         assert (await group.settled()) is master
         master.kill()
         others = [name for name in group.names if name != master.name]
@@ -184,7 +184,7 @@ def test_upstreams_defaults_lose_what_an_isolated_master_acknowledged() -> None:
         await group.start()
         old = await group.settled()
         group.isolate(old.name)
-        await asyncio.sleep(0.1)
+        await passes(0.1)
         await old.put_ok(body(77))
         others = [name for name in group.names if name != old.name]
         new = await group.settled(*others)

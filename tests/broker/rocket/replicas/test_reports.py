@@ -17,6 +17,7 @@ from shalott.broker.rocket.replicas.manager import Heartbeats
 from shalott.broker.rocket.replicas.set_reports import SetReports
 from shalott.cluster.sim.disk.disk import SimDisk
 from tests.world.clock.latency import sim
+from tests.world.clock.turns import passes
 from tests.world.env import Events, LoopClock
 from tests.world.rabbit.queues import run
 from tests.world.rocket.autoswitch import SAFE, Group
@@ -43,7 +44,7 @@ class Controllers:
         self, group: str, master_id: int, master_epoch: int, members: Sequence[int], epoch: int
     ) -> cm.SyncStateSet:
         self.calls.append(tuple(members))
-        await asyncio.sleep(self.delays_s.pop(0) if self.delays_s else 0.01)
+        await passes(self.delays_s.pop(0) if self.delays_s else 0.01)
         error = self.errors.pop(0) if self.errors else None
         if error is not None and not isinstance(error, OutcomeUnknown):
             raise error
@@ -87,7 +88,7 @@ def test_kb_rkt_11_a_report_for_an_older_set_overwrites_a_newer_one(bugs: tuple[
         await group.until(lambda: len(controllers.calls) == 1)
         await group["c"].follow("a", 1)
         await group.until(lambda: controllers.members == (1, 3))
-        await asyncio.sleep(3)
+        await passes(3)
         assert a.tenure.set.members == controllers.members == (1, 3)
         wrong = controllers.history[controllers.history.index((1, 3)) + 1 :]
         assert bool(wrong) == bool(bugs), f"{controllers.history}"
@@ -167,7 +168,7 @@ class Silent:
 
     async def heartbeat(self, address: str, heartbeat: cm.Heartbeat) -> None:
         if address == "x":
-            await asyncio.sleep(3)
+            await passes(3)
             raise Unanswered("x is silent")
         self.beats.append(sim().time())
 
@@ -189,7 +190,7 @@ def test_kb_rkt_31_a_silent_controller_delays_the_heartbeats_to_others(
             busy=asyncio.Lock(),
         )
         running = asyncio.create_task(heartbeats.run())
-        await asyncio.sleep(20)
+        await passes(20)
         running.cancel()
         gaps = [b - a for a, b in zip(client.beats, client.beats[1:], strict=False)]
         assert max(gaps) == pytest.approx(gap_s, abs=0.05)

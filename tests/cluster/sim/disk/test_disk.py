@@ -17,6 +17,7 @@ from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
+from tests.world.clock.turns import passes, turns
 from tests.world.disk.disk_runs import outcomes, simulate, stored
 
 pytestmark = pytest.mark.unit
@@ -60,7 +61,7 @@ def test_a_write_whose_caller_was_cancelled_happens_all_the_same_in_its_place() 
         first = asyncio.create_task(file.pwrite(b"first", 0))
         second = asyncio.create_task(file.pwrite(b"second", 5))
         third = asyncio.create_task(file.pwrite(b"S", 5))
-        await asyncio.sleep(0)
+        await turns()
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
             await second
@@ -110,10 +111,10 @@ def test_a_paused_programs_calls_wait_for_it_in_order() -> None:
     async def harness() -> None:
         loop.add_process(node)
         task = loop.create_task(program(), context=node.context)
-        await asyncio.sleep(0.001)
+        await passes(0.001)
         node.state = "paused"
         before = disk.read_all("f")
-        await asyncio.sleep(5)
+        await passes(5)
         assert disk.read_all("f") == before
         assert len(before) < 100
         loop.resume(node)
@@ -136,9 +137,9 @@ def test_calls_under_way_at_a_kill_happened_up_to_some_point() -> None:
             asyncio.ensure_future(
                 file.pwrite(bytes([number + 1]) * size, number * size)
             ).add_done_callback(lambda done: pytest.fail("the dead are told nothing"))
-        await asyncio.sleep(0)
+        await turns()
         disk.kill()
-        await asyncio.sleep(1)
+        await passes(1)
         return disk.read_all("f")
 
     whole = b"".join(bytes([number + 1]) * size for number in range(4))

@@ -10,6 +10,7 @@ import pytest
 from shalott.cluster.nodes import LinkShape
 from shalott.cluster.sim.loop.fences import SimDeadlock
 from shalott.cluster.sim.network.network import NetworkKnobs
+from tests.world.clock.turns import passes, until
 from tests.world.network.hosts import World
 
 pytestmark = pytest.mark.unit
@@ -86,9 +87,9 @@ def test_a_cut_holds_what_is_sent_until_the_next_timeout_after_the_mend() -> Non
         began = world.now_ms
         for number in range(5):
             joined.write(b"%d" % number)
-            await asyncio.sleep(0.1)
+            await passes(0.1)
         assert joined.far.received == b""
-        await asyncio.sleep(0.6)  # 1.1 s after the first
+        await passes(0.6)  # 1.1 s after the first
         world.network.mend([("a", "b")])
         joined.write(b"5")  # behind what is held
         await joined.far.has(6)
@@ -104,10 +105,10 @@ def test_what_is_under_way_at_the_cut_is_held_as_well() -> None:
     async def main() -> None:
         joined = await world.join()
         joined.write(b"first")
-        await asyncio.sleep(0.0005)
+        await passes(0.0005)
         joined.write(b"second")
         world.network.cut([("a", "b")])
-        await asyncio.sleep(10)
+        await passes(10)
         assert joined.far.received == b""
         world.network.mend([("a", "b")])
         joined.write(b"third")
@@ -126,7 +127,7 @@ def test_overlapping_cuts_are_counted() -> None:
         world.network.cut(link)
         joined.write(b"x")
         world.network.mend(link)
-        await asyncio.sleep(5)
+        await passes(5)
         assert not world.network.reachable("a", "b")
         assert joined.far.received == b""
         world.network.mend(link)
@@ -146,11 +147,11 @@ def test_a_second_cut_before_the_release_goes_on_holding() -> None:
         link = [("a", "b")]
         world.network.cut(link)
         joined.write(b"held")
-        await asyncio.sleep(0.7)
+        await passes(0.7)
         world.network.mend(link)  # to be released 1.4 s after the write
-        await asyncio.sleep(0.5)
+        await passes(0.5)
         world.network.cut(link)
-        await asyncio.sleep(5)
+        await passes(5)
         assert joined.far.received == b""
         world.network.heal()
         await joined.far.has(4)
@@ -189,7 +190,7 @@ def test_a_one_way_cut_lets_the_other_direction_through() -> None:
         joined.answer(b"from b")
         joined.write(b"from a")
         await joined.near.has(6)
-        await asyncio.sleep(1)
+        await passes(1)
         assert joined.near.received == b"from b"
         assert joined.far.received == b""
 
@@ -204,14 +205,13 @@ def test_when_only_the_acks_are_cut_data_arrives_until_the_window_is_full() -> N
         world.network.cut([("b", "a")])
         for _ in range(5):
             joined.write(b"x" * 300)
-            await asyncio.sleep(0.01)
+            await passes(0.01)
         assert len(joined.far.received) == 1000
         assert joined.near.paused
-        await asyncio.sleep(2)
+        await passes(2)
         world.network.mend([("b", "a")])
         await joined.far.has(1500)
-        await asyncio.sleep(0.01)
-        assert not joined.near.paused
+        await until(lambda: not joined.near.paused, within_s=0.01)
 
     world = World(NetworkKnobs(window_bytes=1000))
     world.run(main())
@@ -227,12 +227,11 @@ def test_a_cut_backs_up_to_the_writer() -> None:
         joined.write(b"y" * 200)
         assert joined.near.paused
         assert joined.near.transport.get_write_buffer_size() == 600
-        await asyncio.sleep(1)
+        await passes(1)
         assert joined.near.paused
         world.network.mend([("a", "b")])
         await joined.far.has(1600)
-        await asyncio.sleep(0.01)
-        assert not joined.near.paused
+        await until(lambda: not joined.near.paused, within_s=0.01)
         assert joined.far.received == b"x" * 1400 + b"y" * 200
 
     world = World(NetworkKnobs(window_bytes=1000))
@@ -246,7 +245,7 @@ def test_the_window_is_whole_again_after_a_cut() -> None:
             world.network.cut([("a", "b")])
             for _ in range(10):
                 joined.write(b"x" * 100)
-                await asyncio.sleep(0.01)
+                await passes(0.01)
             assert joined.near.transport.get_write_buffer_size() == 0
             world.network.mend([("a", "b")])
             await joined.far.has(1000 * (number + 1))
@@ -262,10 +261,10 @@ def test_an_end_of_file_waits_behind_what_is_held() -> None:
         joined.write(b"last words")
         joined.near.transport.close()
         await joined.near.lost.wait()
-        await asyncio.sleep(30)
+        await passes(30)
         assert not joined.far.ended
         world.network.mend([("a", "b")])
-        await asyncio.sleep(60)
+        await passes(60)
         assert joined.far.received == b"last words"
         assert joined.far.ended
 
@@ -285,7 +284,7 @@ def test_a_kernel_gives_a_dead_way_up_after_a_quarter_of_an_hour() -> None:
         assert 900 < (world.now_ms - began) / 1000 < 930
         assert not joined.far.lost.is_set()  # nobody told it
         world.network.mend([("a", "b")])
-        await asyncio.sleep(300)
+        await passes(300)
         assert joined.far.received == b""
 
     world = World(PLAIN)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from shalott.cluster.sim.network.network import NetworkKnobs
+from tests.world.clock.turns import passes
 from tests.world.network.hosts import PORT, World
 
 pytestmark = pytest.mark.unit
@@ -60,11 +61,11 @@ def test_a_live_kernel_refuses_at_once() -> None:
 def test_a_dial_over_a_cut_link_is_repeated_after_1_2_and_4_seconds(cut: tuple[str, str]) -> None:
     async def main() -> None:
         world.spawn("b", listen())
-        await asyncio.sleep(0.1)
+        await passes(0.1)
         world.network.cut([cut])
         began = world.now_ms
         dial = asyncio.create_task(fetch())
-        await asyncio.sleep(4)
+        await passes(4)
         assert not dial.done()
         world.network.mend([cut])
         assert await dial == b"hello"
@@ -95,7 +96,7 @@ def test_the_caller_may_give_a_dial_up_first() -> None:
                 await fetch()
         world.network.host_up("b")
         world.spawn("b", listen())
-        await asyncio.sleep(60)
+        await passes(60)
         assert world.network.segments == 0
 
     world = World(PLAIN)
@@ -105,7 +106,7 @@ def test_the_caller_may_give_a_dial_up_first() -> None:
 def test_a_lost_syn_costs_a_second() -> None:
     async def main() -> None:
         world.spawn("b", listen())
-        await asyncio.sleep(0.1)
+        await passes(0.1)
         took = []
         for _ in range(40):
             began = world.now_ms
@@ -122,11 +123,11 @@ def test_a_dead_process_dials_no_more() -> None:
     async def main() -> None:
         world.network.cut([("a", "b")])
         process, _ = world.spawn("a", fetch())
-        await asyncio.sleep(2)
+        await passes(2)
         world.kill(process)
         world.network.heal()
         world.spawn("b", listen())
-        await asyncio.sleep(60)
+        await passes(60)
         assert world.network.segments == 0
 
     world = World(PLAIN)
@@ -136,11 +137,11 @@ def test_a_dead_process_dials_no_more() -> None:
 def test_a_paused_program_is_connected_by_its_kernel_and_accepts_later() -> None:
     async def main() -> None:
         server, _ = world.spawn("b", listen())
-        await asyncio.sleep(0.1)
+        await passes(0.1)
         server.state = "paused"
         reader, writer = await asyncio.open_connection("b", PORT)
         writer.write(b"anybody there?")
-        await asyncio.sleep(30)
+        await passes(30)
         assert reader._buffer == b""  # type: ignore[attr-defined]
         world.loop.resume(server)
         assert await reader.read(5) == b"hello"
@@ -156,10 +157,10 @@ def test_a_full_backlog_answers_no_more() -> None:
 
     async def main() -> None:
         server, _ = world.spawn("b", crowded())
-        await asyncio.sleep(0.1)
+        await passes(0.1)
         server.state = "paused"
         dials = [asyncio.create_task(fetch()) for _ in range(5)]
-        await asyncio.sleep(10)
+        await passes(10)
         connected = world.network.sockets.of(world.loop.process)
         assert len(connected) == 3  # backlog + 1, as Linux
         world.loop.resume(server)
@@ -175,12 +176,12 @@ def test_a_handshake_that_nobody_ends_keeps_no_place_in_the_backlog() -> None:
 
     async def main() -> None:
         world.spawn("b", narrow())
-        await asyncio.sleep(0.1)
+        await passes(0.1)
         for _ in range(5):
             process, _ = world.spawn("a", fetch())
-            await asyncio.sleep(0.0025)  # the SYN-ACK has come, the last ACK is under way
+            await passes(0.0025)  # the SYN-ACK has come, the last ACK is under way
             world.power_off(process)
-            await asyncio.sleep(0.1)
+            await passes(0.1)
             world.network.host_up("a")
         began = world.now_ms
         assert await fetch() == b""
@@ -229,12 +230,12 @@ def test_a_killed_process_may_also_end_its_connections_in_order() -> None:
         joined = await world.join()
         joined.answer(b"last words")
         world.kill(joined.server)
-        await asyncio.sleep(1)
+        await passes(1)
         assert joined.near.received == b"last words"
         assert joined.near.ended
         assert not joined.near.lost.is_set()
         joined.write(b"anybody there?")
-        await asyncio.sleep(0.1)
+        await passes(0.1)
         joined.write(b"hello?")
         await joined.near.lost.wait()
         assert isinstance(joined.near.error, BrokenPipeError)
@@ -252,9 +253,9 @@ def test_what_was_under_way_to_a_program_that_closed_and_ended_meets_its_kernel(
         joined.far.transport.close()
         await joined.far.lost.wait()
         world.kill(joined.server)
-        await asyncio.sleep(0.1)
+        await passes(0.1)
         joined.write(b"and later")
-        await asyncio.sleep(0.1)
+        await passes(0.1)
         joined.write(b"hello?")
         await joined.near.lost.wait()
 
@@ -267,7 +268,7 @@ def test_unread_bytes_make_a_reset_of_every_kill() -> None:
         joined = await world.join()
         joined.far.transport.pause_reading()
         joined.write(b"never read")
-        await asyncio.sleep(0.1)
+        await passes(0.1)
         world.kill(joined.server)
         await joined.near.lost.wait()
         assert isinstance(joined.near.error, ConnectionResetError)
@@ -282,7 +283,7 @@ def test_a_reset_behind_a_cut_arrives_after_the_mend() -> None:
         world.network.cut([("b", "a")])
         world.kill(joined.server)
         joined.write(b"into the void")
-        await asyncio.sleep(10)
+        await passes(10)
         assert not joined.near.lost.is_set()
         world.network.mend([("b", "a")])
         await joined.near.lost.wait()
@@ -298,10 +299,10 @@ def test_a_host_without_power_is_silent_and_resets_old_connections_when_it_is_ba
         joined.answer(b"never leaves")
         world.power_off(joined.server)
         assert not world.network.reachable("a", "b")
-        await asyncio.sleep(5)
+        await passes(5)
         assert joined.near.received == b""
         joined.write(b"anybody there?")
-        await asyncio.sleep(5)
+        await passes(5)
         assert not joined.near.lost.is_set()
         world.network.host_up("b")
         await joined.near.lost.wait()
@@ -316,9 +317,9 @@ def test_a_peer_that_has_nothing_to_say_never_hears_of_a_power_loss() -> None:
     async def main() -> None:
         joined = await world.join()
         world.power_off(joined.server)
-        await asyncio.sleep(5)
+        await passes(5)
         world.network.host_up("b")
-        await asyncio.sleep(500)
+        await passes(500)
         assert not joined.near.lost.is_set()
         joined.write(b"anybody there?")
         began = world.now_ms
@@ -334,10 +335,10 @@ def test_a_writer_that_waits_for_room_hears_of_a_power_loss() -> None:
         joined = await world.join()
         joined.far.transport.pause_reading()
         joined.write(b"x" * 5000)
-        await asyncio.sleep(1)
+        await passes(1)
         assert joined.near.transport.get_write_buffer_size() == 4000
         world.power_off(joined.server)
-        await asyncio.sleep(5)
+        await passes(5)
         world.network.host_up("b")
         await joined.near.lost.wait()
         assert isinstance(joined.near.error, ConnectionResetError)
@@ -352,12 +353,12 @@ def test_power_loss_takes_what_a_killed_process_had_left_to_its_kernel() -> None
         world.network.cut([("b", "a")])
         joined.answer(b"held by the kernel")
         world.kill(joined.server)
-        await asyncio.sleep(1)
+        await passes(1)
         world.network.host_down("b")
-        await asyncio.sleep(1)
+        await passes(1)
         world.network.host_up("b")
         world.network.heal()
-        await asyncio.sleep(200)
+        await passes(200)
         assert joined.near.received == b""
         assert not joined.near.lost.is_set()
 
@@ -390,7 +391,7 @@ def test_bytes_for_a_paused_process_wait_in_order_and_fill_the_window() -> None:
         joined.server.state = "paused"
         for number in range(40):
             joined.write(b"%02d" % number * 50)
-            await asyncio.sleep(0.01)
+            await passes(0.01)
         assert joined.far.received == b""
         assert joined.near.transport.get_write_buffer_size() == 3000
         world.loop.resume(joined.server)
@@ -406,11 +407,11 @@ def test_what_reached_a_paused_processes_kernel_is_not_touched_by_a_cut() -> Non
         joined = await world.join()
         joined.server.state = "paused"
         joined.write(b"in time")
-        await asyncio.sleep(0.1)
+        await passes(0.1)
         world.network.cut([("a", "b"), ("b", "a")])
         joined.write(b" too late")
         world.loop.resume(joined.server)
-        await asyncio.sleep(1)
+        await passes(1)
         assert joined.far.received == b"in time"
         world.network.heal()
         await joined.far.has(16)
@@ -425,7 +426,7 @@ def test_a_paused_process_that_is_killed_resets_its_peers() -> None:
         joined = await world.join()
         joined.server.state = "paused"
         joined.write(b"parked")
-        await asyncio.sleep(0.1)
+        await passes(0.1)
         world.kill(joined.server)
         await joined.near.lost.wait()
         assert isinstance(joined.near.error, ConnectionResetError)
@@ -438,7 +439,7 @@ def test_a_paused_process_that_is_killed_resets_its_peers() -> None:
 def test_the_next_life_of_a_program_may_listen_where_the_last_did() -> None:
     async def main() -> None:
         first, _ = world.spawn("b", listen())
-        await asyncio.sleep(0.1)
+        await passes(0.1)
         assert await fetch() == b"hello"
         world.kill(first)
         second, listening = world.spawn("b", listen())
@@ -458,7 +459,7 @@ def test_a_process_that_dies_in_silence_is_found_out_by_the_next_bytes() -> None
         joined = await world.join()
         joined.server.freeze()
         world.network.process_died(joined.server, reset=False)
-        await asyncio.sleep(10)
+        await passes(10)
         assert not joined.near.lost.is_set()
         joined.write(b"anybody there?")
         await joined.near.lost.wait()

@@ -8,6 +8,7 @@ import socket
 
 import pytest
 
+from tests.world.clock.turns import passes, turns
 from tests.world.network.hosts import PORT, World
 
 pytestmark = pytest.mark.unit
@@ -37,7 +38,7 @@ def test_a_server_is_reached_by_its_hosts_name(bound: str | None) -> None:
 
     async def main() -> None:
         world.spawn("b", serve())
-        await asyncio.sleep(0)
+        await turns()
         reader, writer = await asyncio.open_connection("b", PORT)
         assert await reader.read() == b"hello"
         writer.close()
@@ -57,7 +58,7 @@ def test_a_server_on_loopback_is_reached_from_its_own_host_only() -> None:
 
     async def main() -> None:
         world.spawn("b", serve())
-        await asyncio.sleep(0.1)
+        await passes(0.1)
         _, dialled = world.spawn("b", dial())
         assert await dialled == "connected"
         with pytest.raises(ConnectionRefusedError):

@@ -3,7 +3,6 @@ order, each direction delivers exactly the bytes written, in order, or the conne
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from shalott.cluster.nodes import LinkShape
 from shalott.cluster.sim.network.network import NetworkKnobs
+from tests.world.clock.turns import passes
 from tests.world.network.hosts import End, Joined, World
 
 pytestmark = pytest.mark.explore
@@ -70,7 +70,7 @@ class Storm:
             case "run", bool(resumes):
                 self._run(resumes)
             case "wait_ms", (int() | float()) as delay_ms:
-                await asyncio.sleep(delay_ms / 1000)
+                await passes(delay_ms / 1000)
             case _:
                 raise AssertionError(kind)
 
@@ -91,7 +91,7 @@ class Storm:
         self.world.network.heal()
         self._run(resumes=True)
         self.joined.far.transport.resume_reading()
-        await asyncio.sleep(QUIET_S)
+        await passes(QUIET_S)
         joined, sent = self.joined, self.sent
         assert sent["write"].startswith(joined.far.received), "wrong bytes"
         assert sent["answer"].startswith(joined.near.received), "wrong bytes"
@@ -108,7 +108,7 @@ def storm(
             world.kill(found.joined.server)
         elif last == "power":
             world.power_off(found.joined.server)
-            await asyncio.sleep(1)
+            await passes(1)
             world.network.host_up("b")
         elif last == "close":
             found.joined.near.transport.close()

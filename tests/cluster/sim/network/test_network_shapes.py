@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from shalott.cluster.nodes import LinkShape
 from shalott.cluster.sim.network.network import NetworkKnobs
+from tests.world.clock.turns import passes
 from tests.world.network.hosts import World
 
 pytestmark = pytest.mark.unit
@@ -37,7 +36,7 @@ def test_a_shorter_delay_lets_nothing_overtake() -> None:
         joined = await world.join()
         world.network.shape("a", "b", LinkShape(delay_ms=250))
         joined.write(b"slow ")
-        await asyncio.sleep(0.01)
+        await passes(0.01)
         world.network.shape("a", "b", LinkShape(delay_ms=0))
         joined.write(b"fast")
         await joined.far.has(9)
@@ -71,7 +70,7 @@ def test_what_was_lost_is_sent_soon_after_the_loss_ends() -> None:
         joined = await world.join()
         world.network.shape("a", "b", LinkShape(loss=1))
         joined.write(b"x")
-        await asyncio.sleep(10)
+        await passes(10)
         assert joined.far.received == b""
         world.network.shape("a", "b", LinkShape())
         began = world.now_ms
@@ -89,7 +88,7 @@ def test_a_cut_also_holds_what_waits_for_a_retransmission() -> None:
         joined.write(b"lost")
         world.network.cut([("a", "b")])
         world.network.shape("a", "b", LinkShape())
-        await asyncio.sleep(20)
+        await passes(20)
         assert joined.far.received == b""
         world.network.mend([("a", "b")])
         await joined.far.has(4)
@@ -103,16 +102,16 @@ def test_a_cut_takes_what_is_under_way_back_before_what_is_held_already() -> Non
         joined = await world.join()
         world.network.shape("a", "b", LinkShape(delay_ms=100))
         joined.write(b"under way ")
-        await asyncio.sleep(0.01)
+        await passes(0.01)
         world.network.shape("a", "b", LinkShape(delay_ms=100, loss=1))
         joined.write(b"lost ")
-        await asyncio.sleep(0.01)
+        await passes(0.01)
         world.network.shape(
             "a", "b", LinkShape()
         )  # what was lost is held, and due at the next timeout
         joined.write(b"behind")
         world.network.cut([("a", "b")])
-        await asyncio.sleep(5)
+        await passes(5)
         assert joined.far.received == b""
         world.network.mend([("a", "b")])
         await joined.far.has(21)
@@ -143,7 +142,7 @@ def test_what_waits_in_a_throttled_link_is_freed_with_it() -> None:
         joined = await world.join()
         world.network.shape("a", "b", LinkShape(rate_bytes_s=1000))
         joined.write(b"x" * 100_000)
-        await asyncio.sleep(5)
+        await passes(5)
         assert 2_000 < len(joined.far.received) < 6_000
         world.network.heal()
         began = world.now_ms

@@ -26,6 +26,7 @@ from shalott.cluster.systems.rocket.replicas import STEP_TIMEOUT_S, record_logs
 from shalott.core.errors import Indefinite
 from shalott.core.history import History
 from shalott.core.memory_recording import MemoryRecorder
+from tests.world.clock.turns import passes
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.rocket.stores import message, opened
 
@@ -186,7 +187,7 @@ def test_who_lags_is_waited_for() -> None:
         behind = await brokers.add("n2", count=COUNT - 3)
 
         async def catch_up() -> None:
-            await asyncio.sleep(STEP_TIMEOUT_S / 2)
+            await passes(STEP_TIMEOUT_S / 2)
             log, at = brokers.stores["n1"].log, behind.log.max_offset
             behind.append_raw(at, await log.read(at, log.max_offset - at))
 

@@ -15,7 +15,7 @@ import msgspec
 
 from shalott.cluster.cluster import Cluster
 from shalott.cluster.nodes import NodeSpec, Topology
-from shalott.cluster.system import Observation
+from shalott.cluster.system import EventRow, Observation
 from shalott.cluster.systems.record import Profile, SystemRecord
 from shalott.cluster.systems.settling import await_nodes
 from shalott.core.errors import (
@@ -160,9 +160,7 @@ class EtcdSystem:
                 return f"{what}: " + ", ".join(f"{node} says {each}" for node, each in told.items())
         return ""
 
-    def read_events(
-        self, collected: Path, run_start_wall_ns: int
-    ) -> Sequence[Mapping[str, object]]:
+    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[EventRow]:
         return ()
 
     async def _ask(self, cluster: Cluster, node: str, path: str, body: object) -> Any:

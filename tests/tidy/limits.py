@@ -31,14 +31,14 @@ NAMES_THAT_TELL_LITTLE = frozenset(
 
 # Where foreign data enters, by room: how many times its files may say ``Any``, 300 in all.
 ANY_MAX: Mapping[str, int] = {
-    "broker": 60,
-    "checkers": 40,
-    "clients": 40,
-    "cluster": 60,
-    "core": 15,
-    "harness": 60,
-    "nemesis": 5,
-    "spark_analysis": 18,
+    "broker": 31,
+    "checkers": 25,
+    "clients": 16,
+    "cluster": 54,
+    "core": 11,
+    "harness": 29,
+    "nemesis": 6,
+    "spark_analysis": 8,
     "workloads": 2,
 }
 

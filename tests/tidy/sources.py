@@ -76,9 +76,11 @@ def project_files() -> tuple[str, ...]:
 
 
 def _walk(directory: Path) -> Iterator[str]:
-    ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()]
+    ignored = [line.rstrip("/") for line in (ROOT / ".gitignore").read_text().splitlines()]
     for path in directory.iterdir():
-        if path.name == ".git" or any(fnmatch(path.name, pattern) for pattern in ignored):
+        place = f"/{path.relative_to(ROOT).as_posix()}"
+        names = (path.name, place)  # a pattern with a slash in front is one of the root
+        if path.name == ".git" or any(fnmatch(name, each) for name in names for each in ignored):
             continue
         if path.is_dir():
             yield from _walk(path)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from shalott.harness.run.sim_world import TracedRecorder
+from shalott.harness.run.simulate import TracedRecorder
 
 from shalott.cluster.sim.backend import HARNESS, SimCluster
 from shalott.cluster.sim.loop.loop import SimLoop

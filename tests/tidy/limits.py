@@ -42,10 +42,6 @@ ANY_MAX: Mapping[str, int] = {
     "workloads": 2,
 }
 
-# (file, module): an import inside functions, and what the start of a command would take longer
-# with it at the head of the file (python -X importtime, milliseconds), or what else forbids it.
-LATE_IMPORTS: Mapping[tuple[str, str], str] = {}
-
 
 def signatures(source: Source) -> Iterator[str]:
     for node in source.nodes:

@@ -7,8 +7,11 @@ a frozenset of (key, value) pairs; a tag is left out and its value kept.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Hashable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Final
 
 
@@ -171,14 +174,10 @@ def _atom(text: str) -> Hashable:
 
 # Imported when there is one: reading a file that has none must not wait for it.
 def _decimal(text: str) -> Hashable:
-    from decimal import Decimal
-
     return Decimal(text)
 
 
 def _fraction(numerator: int, denominator: int) -> Hashable:
-    from fractions import Fraction
-
     return Fraction(numerator, denominator)
 
 
@@ -217,8 +216,6 @@ def _unescape(escape: re.Match[str]) -> str:
 
 def json_value(text: str) -> Hashable:
     """The one value that ``text`` holds. Raises EdnError: it is malformed."""
-    import json  # most recordings hold integers only
-
     try:
         return as_value(json.loads(text))
     except ValueError as error:

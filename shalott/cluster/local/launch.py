@@ -10,6 +10,7 @@ be done.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -20,8 +21,6 @@ PR_SET_PDEATHSIG = 1
 def main(arguments: list[str]) -> None:
     parent, program = int(arguments[0]), arguments[1:]
     if sys.platform == "linux":
-        import ctypes
-
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.sched_getscheduler(0) == os.SCHED_RR:
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))

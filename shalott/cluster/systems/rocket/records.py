@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from shalott.broker.rocket.config import RaftConfig
 from shalott.cluster.nodes import NodeSpec
 from shalott.cluster.system import System
 from shalott.cluster.systems.own_broker import check_own_bugs
@@ -19,7 +20,7 @@ from shalott.cluster.systems.record import (
 )
 from shalott.cluster.systems.rocket import layout
 from shalott.cluster.systems.rocket.drawing import SAFE_SETTINGS, drawer_of, searches_of
-from shalott.cluster.systems.rocket.settings import in_own_names
+from shalott.cluster.systems.rocket.settings import check_settings, in_own_names, setting_names
 from shalott.core.parameters import NoParameters
 from shalott.core.plan import Plan, nodes_hosting
 
@@ -57,8 +58,6 @@ def broker_program(spec: NodeSpec, seed: int, buggify: Buggify) -> Program:
 
 def check(plan: Plan) -> None:
     """Bugs, settings and services that the system has. Raises UsageError."""
-    from shalott.cluster.systems.rocket.settings import check_settings
-
     check_own_bugs(plan.system)
     check_settings(plan.system.name, plan.system.policy)
     layout.check_services(plan.system.name, plan.cluster.nodes, plan.system.services)
@@ -66,8 +65,6 @@ def check(plan: Plan) -> None:
 
 def canonical(system: str, policy: Parameters) -> Parameters:
     """Settings by our names, of what may be upstream's. Raises UsageError."""
-    from shalott.cluster.systems.rocket.settings import setting_names
-
     return in_own_names(policy, setting_names(system))
 
 
@@ -125,8 +122,6 @@ def promises_of_controller(plan: Plan) -> LogPromises:
 def dledger_notices_after_ms(plan: Plan) -> float:
     """A follower misses its leader after so many heartbeats (DLedgerLeaderElector,
     maxHeartBeatLeak)."""
-    from shalott.broker.rocket.config import RaftConfig
-
     policy, usual = plan.system.policy, RaftConfig()
     interval_ms = float(policy.get("raft.heartbeat_interval_ms", usual.heartbeat_interval_ms))
     return interval_ms * int(policy.get("raft.max_heartbeat_leak", usual.max_heartbeat_leak))

@@ -26,6 +26,7 @@ from shalott.cluster.systems.rocketmq_original.parameters import (
     replication_of,
     safe_settings,
 )
+from shalott.cluster.systems.rocketmq_original.settings import check_settings, settings_of_release
 from shalott.core.errors import UsageError
 from shalott.core.plan import Plan, SystemPlan, nodes_hosting
 from shalott.core.rng import Range
@@ -61,8 +62,6 @@ def make(plan: Plan) -> System:
 
 def check(plan: Plan) -> None:
     """Raises UsageError for what the release does not have."""
-    from shalott.cluster.systems.rocketmq_original.settings import check_settings
-
     check_own_bugs(plan.system)
     release, replication = str(plan.system.parameters["version"]), _replication(plan)
     if replication == "controller" and not has_controllers(release):
@@ -128,8 +127,6 @@ def notices_after_ms(plan: Plan) -> float:
 
 def carry(plan: SystemPlan, asked: Parameters) -> Drawn | None:
     """Of our rebuilds of its three replications, with those settings that the release has."""
-    from shalott.cluster.systems.rocketmq_original.settings import settings_of_release
-
     if plan.name not in OWN_REPLICATIONS:
         return None
     release = str(asked.get("version", RocketmqParameters().version))

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from unittest import mock
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -461,6 +461,8 @@ def test_the_model_finds(
     break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_it(monkeypatch)
+    # Derandomized, the draws would be others whenever a line of the machine changes.
+    seeded = seed(1)(type("Seeded", (BackingQueueMachine,), {}))
     quick = settings(
         max_examples=2000,  # a purge of what is not in memory is rare
         stateful_step_count=50,
@@ -468,7 +470,6 @@ def test_the_model_finds(
         deadline=None,
         phases=[Phase.generate],
         report_multiple_bugs=False,
-        derandomize=True,
     )
     with pytest.raises((AssertionError, StorageError, KeyError)):  # noqa: PT011
-        run_state_machine_as_test(BackingQueueMachine, settings=quick)
+        run_state_machine_as_test(seeded, settings=quick)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from shalott.harness.run.simulate import TracedRecorder
 
 from shalott.cluster.sim.backend import HARNESS, SimCluster
 from shalott.cluster.sim.loop.loop import SimLoop
@@ -17,6 +16,7 @@ from shalott.cluster.systems.broker_program import broker_program
 from shalott.core.memory_recording import MemoryRecorder
 from shalott.core.op import Completion, Invocation
 from shalott.core.plan import SimPlan
+from shalott.harness.run.simulate import TracedRecorder
 
 pytestmark = pytest.mark.unit
 

@@ -74,7 +74,7 @@ def apply_broker_id(state: cs.State, request: cm.ApplyBrokerId) -> Decision:
     if group is None and broker_id != cm.FIRST_BROKER_ID:
         return refuse(
             ResponseCode.CONTROLLER_BROKER_ID_INVALID,
-            f"no broker of {name} is registered, and the first id is {cm.FIRST_BROKER_ID},"
+            f"nobody of {name} is registered, and the first id is {cm.FIRST_BROKER_ID},"
             f" not {broker_id}",
         )
     known = None if group is None else group.replicas.replicas.get(broker_id)
@@ -138,7 +138,7 @@ def alter_sync_state_set(
     if group is None:
         return refuse(
             ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED,
-            f"no broker of {name} is registered",
+            f"nobody of {name} is registered",
         )
     sync = group.sync
     members = tuple(sorted(dict.fromkeys(wanted.sync_state_set)))
@@ -211,7 +211,7 @@ def elect_master(
     if group is None:
         return refuse(
             ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
-            f"no broker of {name} is registered",
+            f"nobody of {name} is registered",
         )
     asker = None if request.broker_id == cm.NO_BROKER_ID else request.broker_id
     if asker is not None and asker not in group.replicas.replicas:
@@ -275,7 +275,7 @@ def _failed(group: cs.Group, name: str, asker: int | None) -> Decision:
     events: tuple[cs.Event, ...] = ()
     if sync.master is not None:  # it is dead, or it would have stayed
         events = (cs.ElectMasterEvent(name, None, sync.master_epoch + 1),)
-    remark = f"the master of {name} is gone, and none of {sync.members} can follow"
+    remark = f"the master of {name} is gone, and nobody of {sync.members} can follow"
     return Decision(response(ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE, remark), events)
 
 
@@ -304,7 +304,7 @@ def replica_info(state: cs.State, request: cm.GetReplicaInfo) -> Decision:
     if group is None:
         return refuse(
             ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST,
-            f"no broker of {request.broker_name} is registered",
+            f"nobody of {request.broker_name} is registered",
         )
     header = cm.ReplicaInfo(
         master_broker_id=group.sync.master,
@@ -367,7 +367,7 @@ def clean_broker_data(state: cs.State, request: cm.CleanBrokerData, live: Livene
             if live.is_alive(cluster, name, broker_id):
                 return _not_cleaned(f"broker {broker_id} of {name} is alive")
     if group is None:
-        return _not_cleaned(f"no broker of {name} is registered")
+        return _not_cleaned(f"nobody of {name} is registered")
     return accept(events=(cs.CleanBrokerDataEvent(name, ids),))
 
 

@@ -132,7 +132,7 @@ class ReplicatedState:
         except ProposalLost:
             return self._not_leader()
         except (TimeoutError, ProposalTimeout):
-            remark = f"it is unknown whether entry {proposal.index} will be committed"
+            remark = f"nobody knows whether entry {proposal.index} will be committed"
             return response(ResponseCode.SYSTEM_ERROR, remark)
         return answer
 

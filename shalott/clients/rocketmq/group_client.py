@@ -274,7 +274,7 @@ class GroupClient:
         except RocketError as error:
             self._routes.forget(topic)
             raise Definite(str(error)) from error
-        raise Definite(f"no broker has {topic}")
+        raise Definite(f"nobody has {topic}")
 
 
 def _fate(error: RocketError) -> Definite | Indefinite:

@@ -25,10 +25,10 @@ import pytest
 from tests.tidy.sources import project_files
 
 ROOT = Path(__file__).parent.parent.parent
-LEFT_OUT = shutil.ignore_patterns(
-    *(".git", ".venv", ".tox", ".*_cache", ".hypothesis", "__pycache__", "*.egg-info"),
-    *("build", "store", "_engine.*"),
+NOT_OURS = shutil.ignore_patterns(
+    *(".git", ".venv", ".tox", ".*_cache", ".hypothesis", "__pycache__", "*.egg-info", "_engine.*")
 )
+AT_THE_ROOT = ("build", "dist", "store")  # the package has a folder of such a name
 INSTALL_WITHIN_S = 900
 KEPT_S = 24 * 3600
 PARTS = ("shalott/", "examples/", "pyproject", "setup.py")
@@ -93,11 +93,17 @@ def outside() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
+def left_out(folder: str, names: list[str]) -> set[str]:
+    """What is in a checkout besides the project."""
+    outputs = AT_THE_ROOT if Path(folder) == ROOT else ()
+    return {*NOT_OURS(folder, names), *outputs}
+
+
 def install(directory: Path, *, example: bool) -> Path:
     """Make an environment in ``directory``; returns its interpreter."""
     directory.mkdir()
     tree = directory / "tree"
-    shutil.copytree(ROOT, tree, symlinks=True, ignore=LEFT_OUT)
+    shutil.copytree(ROOT, tree, symlinks=True, ignore=left_out)
     wheels = directory / "wheels"
     sources = [tree, tree / "examples"] if example else [tree]
     pip = ["-m", "pip", "--disable-pip-version-check", "--quiet"]

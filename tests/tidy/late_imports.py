@@ -19,6 +19,12 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
     "checkers/models/__init__.py": {
         "shalott.checkers.models.outside": "17 ms",
     },
+    "checkers/reading/edn.py": {
+        "json": "2 ms",
+    },
+    "checkers/reading/text_history.py": {
+        "json": "2 ms",
+    },
     "checkers/reading/history_files.py": {
         "shalott.checkers.reading.text_history": "19 ms",
         "shalott.checkers.reading.parquet_history": "98 ms",

@@ -7,7 +7,6 @@ a frozenset of (key, value) pairs; a tag is left out and its value kept.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Hashable
 from decimal import Decimal
@@ -216,6 +215,8 @@ def _unescape(escape: re.Match[str]) -> str:
 
 def json_value(text: str) -> Hashable:
     """The one value that ``text`` holds. Raises EdnError: it is malformed."""
+    import json  # most recordings hold integers only
+
     try:
         return as_value(json.loads(text))
     except ValueError as error:

@@ -5,7 +5,6 @@ The engine makes the columns; Python decodes each distinct word, key and form on
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
@@ -256,6 +255,8 @@ def _text(slice_: bytes) -> str:
 def _json_text(slice_: bytes) -> str:
     if b"\\" not in slice_:
         return _text(slice_)
+    import json
+
     try:
         return str(json.loads(b'"' + slice_ + b'"'))
     except ValueError:

@@ -102,7 +102,7 @@ class EtcdSystem:
     async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None:
         """Keys need no declaration. Who is called what is asked once; it never changes."""
         try:
-            told = await self._ask(cluster, cluster.nodes[0], "shalott/cluster/member/list", {})
+            told = await self._ask(cluster, cluster.nodes[0], "cluster/member/list", {})
             self._names = {str(member["ID"]): str(member["name"]) for member in told["members"]}
         except (ClientError, KeyError) as error:
             raise BootFailed(f"{cluster.nodes[0]} does not list its members: {error}") from error

@@ -66,7 +66,7 @@ EVENT_SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class History:
     """One run's operations (HISTORY_SCHEMA, by index) and node events (EVENT_SCHEMA, by run_ns).
 

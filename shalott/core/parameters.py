@@ -17,6 +17,7 @@ import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
@@ -52,6 +53,7 @@ class Flag:
         return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+@cache
 def flags_of(struct: type[msgspec.Struct]) -> tuple[Flag, ...]:
     hints = typing.get_type_hints(struct, include_extras=True)
     return tuple(_flag(field, hints[field.name]) for field in msgspec.structs.fields(struct))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 import pyarrow.compute as pc
@@ -208,8 +209,18 @@ class Surroundings:
         return tuple(out)
 
 
+# Nearly every checker asks for them: they are read once a history.
+_READ: WeakKeyDictionary[History, Surroundings] = WeakKeyDictionary()
+
+
 def read_surroundings(history: History) -> Surroundings:
-    """Read the rows of process -1."""
+    """What the rows of process -1 say."""
+    if history not in _READ:
+        _READ[history] = _read_surroundings(history)
+    return _READ[history]
+
+
+def _read_surroundings(history: History) -> Surroundings:
     end_ns = _end_ns(history)
     rows = history.ops.filter(pc.equal(history.ops["process"], NEMESIS)).to_pylist()
     faults: list[Fault] = []

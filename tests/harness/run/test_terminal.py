@@ -13,6 +13,7 @@ from shalott.core.recording import HistoryWriter
 from shalott.core.steps import tell_step
 from shalott.harness.run.stage import Stage
 from shalott.harness.run.terminal import Rates, progress_text, watch_plainly
+from tests.world.clock import virtual
 from tests.world.harness.memory import MemoryWorld, Trap, memory_plan
 
 pytestmark = pytest.mark.unit
@@ -61,7 +62,7 @@ def test_the_plain_watch_writes_a_line_at_every_new_phase(stage: Stage) -> None:
         watch.cancel()
         await asyncio.gather(watch, return_exceptions=True)
 
-    asyncio.run(main())
+    virtual.run(main())
     assert [line.split()[0] for line in stream.getvalue().splitlines()] == ["boot", "load", "drain"]
 
 
@@ -80,7 +81,7 @@ def lines_until(stage: Stage, holds: Callable[[list[str]], bool], act: Callable[
         watch.cancel()
         await asyncio.gather(watch, return_exceptions=True)
 
-    asyncio.run(main())
+    virtual.run(main())
 
 
 def test_steps_of_a_build_stand_in_place_of_operations(stage: Stage) -> None:

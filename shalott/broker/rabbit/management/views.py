@@ -186,7 +186,7 @@ async def own_claim(backend: ManagementBackend, key: str, pid: Pid) -> Claimed:
 
 
 async def own_claims(backend: ManagementBackend) -> dict[str, Claimed]:
-    processes = backend.local_queues()
+    processes = dict(backend.local_queues())  # queues come and go while these are asked
     answers = await asyncio.gather(*(own_claim(backend, *item) for item in processes.items()))
     return dict(zip(processes, answers, strict=True))
 

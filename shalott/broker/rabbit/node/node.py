@@ -353,8 +353,7 @@ class NodeView:
 
     def local_queues(self) -> Mapping[str, Pid]:
         broker = self._node.broker
-        # A copy: queues come and go while the processes are asked.
-        return {} if broker is None else dict(broker.supervisor.children.by_key)
+        return {} if broker is None else broker.supervisor.children.by_key
 
     def connections(self) -> Sequence[ConnectionInfo]:
         broker = self._node.broker

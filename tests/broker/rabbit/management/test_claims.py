@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from shalott.broker.rabbit.management import views as claims_module
-from shalott.broker.rabbit.processes.messages import Pid
+from shalott.broker.rabbit.processes.messages import Message, Pid
+from shalott.broker.rabbit.processes.runtime import Caller
 from tests.world.rabbit.asking import get, on_node
 from tests.world.rabbit.management_node import FakeNode, FakeQueue
 
@@ -59,6 +60,34 @@ def test_claims_of_a_mirror_and_of_a_queue_without_a_row() -> None:
         claims = claims_by_group(await get(node, "/api/shalott/claims"))
         assert (claims["orders"]["role"], claims["orders"]["master"]) == ("mirror", "n2")
         assert (claims["orphan"]["role"], claims["orphan"]["mirrors"]) == ("master", [])
+
+    on_node(body)
+
+
+class Declaring(FakeQueue):
+    """While it is asked, another queue comes."""
+
+    def __init__(self, key: str, queues: dict[str, Pid]) -> None:
+        super().__init__(key)
+        self.queues = queues
+
+    async def handle_call(self, request: Message, caller: Caller) -> Message | None:
+        self.queues["new@/"] = self.pid
+        return await super().handle_call(request, caller)
+
+
+def test_a_queue_that_comes_while_the_processes_are_asked_does_no_harm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a node says of its queues is the supervisor's own table, which goes on changing."""
+
+    async def body(node: FakeNode) -> None:
+        queues: dict[str, Pid] = {}
+        asked = Declaring("orders@/", queues)
+        queues["orders@/"] = node.runtime.spawn(asked)
+        monkeypatch.setattr(node, "local_queues", lambda: queues)
+        claims = claims_by_group(await get(node, "/api/shalott/claims"))
+        assert list(claims) == ["orders"] and "new@/" in queues
 
     on_node(body)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from shalott.cluster.systems.rocket.settling import await_settled, why_unsettled
+from tests.world.clock import virtual
 
 pytestmark = pytest.mark.unit
 
@@ -149,7 +149,7 @@ class Watched:
 
 
 def settle(watched: Watched, timeout_ms: int = 20_000) -> str:
-    return asyncio.run(await_settled(watched.observe, ("n1", "n2", "n3"), timeout_ms))
+    return virtual.run(await_settled(watched.observe, ("n1", "n2", "n3"), timeout_ms))
 
 
 def under_load(looks_behind: float) -> Watched:

@@ -166,10 +166,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _leave_to_the_night(item: pytest.Item) -> None:
-    """Skip what is marked ``nightly(why)``, unless SHALOTT_NIGHTLY=1."""
+    """Skip what is marked ``nightly(why)``, unless SHALOTT_NIGHTLY=1 or somebody names a test."""
     marker = item.get_closest_marker("nightly")
-    if marker is not None and not os.environ.get("SHALOTT_NIGHTLY"):
+    is_named = item.config.option.keyword or any("::" in word for word in item.config.args)
+    if marker is not None and not os.environ.get("SHALOTT_NIGHTLY") and not is_named:
         item.add_marker(pytest.mark.skip(f"{marker.args[0]}: set SHALOTT_NIGHTLY=1"))
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+) -> None:
+    """Who asks for a test and gets none is told so, and the run fails."""
+    is_asked = config.option.keyword or config.args_source is config.ArgsSource.ARGS
+    if not is_asked or config.option.collectonly or exitstatus != pytest.ExitCode.OK:
+        return
+    stats = terminalreporter.stats
+    if not any(stats.get(kind) for kind in ("passed", "xfailed", "xpassed")):
+        why = {str(report.longrepr[-1]) for report in stats.get("skipped", ())}
+        terminalreporter.write_line(f"no test ran of those asked for: {'; '.join(sorted(why))}")
+        assert terminalreporter._session is not None
+        terminalreporter._session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -52,7 +52,7 @@ def test_every_tier_is_run_by_tox_and_in_ci() -> None:
 def run_tests(directory: Path, body: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """pytest over one test file, on a machine whose Docker engine and Java are out of reach."""
     (directory / "test_sample.py").write_text("import pytest\n" + body)
-    return run_pytest(directory, str(directory), **environment)
+    return run_pytest(directory, **environment)
 
 
 def run_pytest(
@@ -132,6 +132,37 @@ def test_what_is_of_the_night_is_skipped_by_day(
     assert done.returncode == 0, done.stdout
     assert outcome in done.stdout
     assert ("an hour: set SHALOTT_NIGHTLY=1" in done.stdout) is not bool(night)
+
+
+ASKED = """
+@pytest.mark.unit
+@pytest.mark.nightly('an hour')
+def test_long(): pass
+@pytest.mark.docker
+def test_contained(): pass
+"""
+
+
+@pytest.mark.explore
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["-k", "long"], 0, "1 passed"),
+        (["test_sample.py::test_long"], 0, "1 passed"),
+        (["-k", "contained"], 5, "no test ran of those asked for: Skipped: no Docker engine"),
+        (["test_sample.py"], 5, "no test ran of those asked for: Skipped: an hour"),
+        (["-k", "nothing"], 5, "2 deselected"),
+        ([], 0, "2 skipped"),
+    ],
+)
+def test_who_asks_for_a_test_gets_it_or_is_told_why_not(
+    tmp_path: Path, words: list[str], code: int, says: str
+) -> None:
+    """Nothing is green that nobody looked at; and what is asked for by name runs by day, too."""
+    (tmp_path / "test_sample.py").write_text("import pytest\n" + ASKED)
+    done = run_pytest(tmp_path, *words)
+    assert done.returncode == code, done.stdout
+    assert says in done.stdout
 
 
 @pytest.mark.explore

@@ -1,9 +1,9 @@
 """The entry point of `shalott`: its exit codes, and one sentence for what goes wrong.
 
 0 valid, 1 invalid, 2 unknown, 130 interrupted before there was a run, 254 bad arguments, 255 the
-harness itself failed. commands.py finds the commands; `check` is started without it, because to
-import typer takes as long as checking a million operations, and `test` is refused without it where
-that can be seen at once.
+harness itself failed, in whichever way: 1 and 2 are said by a verdict only. commands.py finds the
+commands; `check` is started without it, because to import typer takes as long as checking a million
+operations, and `test` is refused without it where that can be seen at once.
 
 Ctrl-C while modules load: one line, and exit code 130.
 
@@ -15,6 +15,7 @@ before every other import, and imports next to nothing.
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -35,6 +36,9 @@ _last_words: list[Callable[[str], None]] = []
 def main(arguments: Sequence[str] | None = None) -> None:
     # numpy's linear algebra, which nothing here uses, starts a thread a core that spins for 0.1 s.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    for stream in (sys.stdout, sys.stderr):  # a name that is no text is shown, not refused
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run_command(sys.argv[1:] if arguments is None else arguments))
 
 
@@ -59,6 +63,10 @@ def run_command(arguments: Sequence[str]) -> int:
         return _complain(SENTENCE, EXIT_INTERRUPTED)
     except BrokenPipeError:
         return EXIT_HARNESS_FAILED
+    except BaseException as error:  # SystemExit, too: no command of ours ends by it
+        from shalott.harness.cli.unforeseen import sentence_about
+
+        return _complain(sentence_about(error, arguments), EXIT_HARNESS_FAILED)
 
 
 def _print_version() -> int:

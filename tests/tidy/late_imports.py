@@ -68,6 +68,7 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
         "shalott.core.doors": "2 ms",
     },
     "harness/cli/checking.py": {
+        "shalott.harness.run.store": "98 ms",
         "shalott.checkers.linearizability.explain": "23 ms",
         "shalott.checkers.porcupine.porcupine": "15 ms",
     },

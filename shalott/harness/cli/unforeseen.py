@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
+from shalott.core.doors import GROUPS
+
 MAX_BYTES = 1_000_000  # of the file with tracebacks, which then begins anew
-GROUPS = "shalott."  # how the doors' entry points begin
 
 
 def sentence_about(error: BaseException, arguments: Sequence[str]) -> str:
@@ -54,9 +55,10 @@ def _owner(file: Path) -> str:
 
 
 def _plugins() -> Iterator[str]:
-    for point in metadata.entry_points():
-        if point.group.startswith(GROUPS):
-            yield point.module.partition(".")[0]
+    for distribution in metadata.distributions():
+        for point in distribution.entry_points:
+            if point.group.startswith(GROUPS):
+                yield point.module.partition(".")[0]
 
 
 def _kept(error: BaseException, arguments: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -95,6 +96,12 @@ def import_named(name: str, asked: str) -> ModuleType:
 def loaded_modules() -> tuple[str, ...]:
     """What was loaded by name: a worker process loads the same."""
     return tuple(_loaded)
+
+
+def typed_command(*words: str) -> str:
+    """``shalott WORDS`` as a user types it who has what was loaded here."""
+    loads = (word for name in loaded_modules() for word in ("--load", name))
+    return shlex.join(["shalott", *words, *loads])
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,7 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
         "shalott.cluster.docker.images": "178 ms, and an extra",
     },
     "harness/cli/main.py": {
+        "shalott.harness.cli.unforeseen": "41 ms",
         "shalott.harness.cli.checking": "277 ms",
         "importlib.metadata": "24 ms",
         "shalott.harness.run.junit_file": "428 ms",

@@ -1,4 +1,4 @@
-"""What is said of an exception that nobody foresaw, and where its traceback is kept.
+"""What is said of an exception that has no sentence of its own, and where its traceback is kept.
 
 1 means Invalid, so Python's own way to end, a traceback and exit code 1, may happen to no command.
 """

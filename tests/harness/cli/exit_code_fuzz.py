@@ -26,7 +26,7 @@ from shalott.harness.cli.commands import COMMANDS, ELSEWHERE, make_app
 from shalott.harness.cli.main import run_command
 
 CODES = (0, 1, 2, 130, 254, 255)
-AS_RABBITMQCTL = range(64, 79)  # of `ctl`: sysexits.h
+AS_RABBITMQCTL = range(64, 79)  # of `ctl`, as BSD numbers them
 CALL_LIMIT_S = 60
 # What says that a verdict was reached, by the code that it has; and who else means something by it.
 SAYS = {1: re.compile(r"\binvalid\b", re.IGNORECASE), 2: re.compile(r"\bunknown\b", re.IGNORECASE)}
@@ -90,7 +90,7 @@ VALUES = (*NUMBERS, *PLACES, *ODD, *NAMES)
 class Call:
     words: tuple[str, ...]
     directory: Path
-    module: str  # the text of broken.py in the working directory; "" for none
+    module: str  # the text of the module that --load names; "" for none
 
     def __str__(self) -> str:
         return f"(in {self.directory.name or '/'}) shalott {' '.join(map(repr, self.words))}"

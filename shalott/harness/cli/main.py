@@ -15,7 +15,6 @@ before every other import, and imports next to nothing.
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import signal
@@ -68,10 +67,10 @@ def run_command(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return EXIT_HARNESS_FAILED
     except BaseException as error:  # SystemExit, too: no command of ours ends by it
-        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-            return _complain(f"no file has so long a name: {error.filename}", EXIT_BAD_ARGUMENTS)
-        from shalott.harness.cli.unforeseen import sentence_about
+        from shalott.harness.cli.unforeseen import sentence_about, sentence_about_file
 
+        if isinstance(error, OSError) and (sentence := sentence_about_file(error, arguments)):
+            return _complain(sentence, EXIT_BAD_ARGUMENTS)
         return _complain(sentence_about(error, arguments), EXIT_HARNESS_FAILED)
 
 

@@ -27,6 +27,15 @@ def sentence_about(error: BaseException, arguments: Sequence[str]) -> str:
     return f"{owner} failed: {_shortened(what)} ({where}); {_kept(error, arguments)}"
 
 
+def sentence_about_file(error: OSError, arguments: Sequence[str]) -> str:
+    """Of a file that the command line names, or that lies below it, and that is not such a one as
+    the command needs; "" if it is about another file."""
+    name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""
+    typed = {value for word in arguments for value in (word, word.partition("=")[2])} - {""}
+    is_typed = any(name == value or name.startswith(value.rstrip("/") + "/") for value in typed)
+    return _shortened(f"{name}: {error.strerror}") if is_typed else ""
+
+
 def _shortened(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:200]}…"
 

@@ -213,14 +213,15 @@ class Runner:
         for path in files.values():
             path.write_text("")
         own = {k: _filled(str(v), contexts) for k, v in (step.told.get("env") or {}).items()}
+        own |= {name: str(path) for name, path in files.items()}
         done = subprocess.run(
             ["bash", "-e", "-c", _filled(step.told["run"], contexts)],
             cwd=job.workspace / _filled(step.told.get("working-directory", "."), contexts),
-            env={**os.environ, **self.env, **job.env, **own, **{k: str(v) for k, v in files.items()}},
+            env={**os.environ, **self.env, **job.env, **own},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-        )  # fmt: skip
+        )
         job.log += f"$ {step.told['run']}\n{done.stdout}"
         step.outputs = _pairs(files["GITHUB_OUTPUT"])
         job.env |= _pairs(files["GITHUB_ENV"])

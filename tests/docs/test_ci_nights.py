@@ -38,7 +38,10 @@ from shalott.harness.matrix import night_runs
 if os.environ["STUB"]:
     night_runs.PROGRAM = (sys.executable, "-S", os.environ["STUB"])
 from shalott.harness.cli.main import main
-main(sys.argv[1:])
+words = sys.argv[1:]
+if os.environ.get("SHALOTT_COIN_LOAD"):
+    words += ["--load", "benchmarks.night_coin"]
+main(words)
 """
 RED = [["*/kill", "lost"]]
 

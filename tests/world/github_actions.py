@@ -15,8 +15,9 @@ Caches    An entry is its key and its path, and never changes: saving under a ke
           ``actions/cache`` restores where it stands, and saves after the last step, in reverse
           order of such steps, only if the job has succeeded till then and the key was not hit
           (``post-if: success()`` of its action.yml). ``cache/save`` saves where it stands.
-Artifacts One a name in a run, unless ``overwrite`` is set; a download without a name puts each
-          into a directory that is called after it.
+Artifacts One a name in a run, unless ``overwrite`` is set; hidden files are left out, and links
+          become what they lead to. A download without a name puts each into a directory that is
+          called after it.
 A rerun has the same run_id, and a run_attempt that is one higher; a new night another run_id.
 
 After docs.github.com (workflow syntax, contexts, expressions) and the README files of
@@ -201,7 +202,7 @@ class Runner:
         place = self.scratch / "artifacts" / str(run_id) / given["name"]
         shutil.rmtree(place, ignore_errors=True)
         hidden = shutil.ignore_patterns(".*")  # include-hidden-files is false
-        shutil.copytree(source, place, symlinks=True, ignore=hidden)
+        shutil.copytree(source, place, ignore=hidden, ignore_dangling_symlinks=True)
         self.artifacts[run_id, given["name"]] = place
         return True
 

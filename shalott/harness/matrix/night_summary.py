@@ -198,7 +198,8 @@ def summary_lines(summary: NightSummary) -> Iterator[str]:
     if expected:
         runs = sum(one.expected for one in expected)
         names = ", ".join(one.cell for one in expected[:3]) + (", ..." if expected[3:] else "")
-        yield f"Expected: {runs:,} runs that are not valid, as the file says of {names}."
+        words = "run that is" if runs == 1 else "runs that are"
+        yield f"Expected: {runs:,} {words} not valid, as the file says of {names}."
 
 
 def _block(block: CellFindings, cell: CellSummary | None) -> Iterator[str]:
@@ -226,9 +227,10 @@ def _nights(seen: Sequence[str]) -> str:
 def _how_often(block: CellFindings, cell: CellSummary | None) -> str:
     parts = []
     if cell is not None and cell.surprises:
-        parts.append(f" in {share(cell.surprises, cell.ran).as_text()} runs")
+        runs = share(cell.surprises, cell.ran)
+        parts.append(f" {runs.k} of {runs.n} runs ({runs.low:.0%} to {runs.high:.0%})")
         if cell.again is not None:
-            parts.append(f" run again, in {cell.again.as_text()}")
+            parts.append(f" run again, {cell.again.as_text()}")
     seeds = list(dict.fromkeys(seed for one in block.findings for seed in one.seeds))
     if seeds:
         shown = ", ".join(map(str, seeds[:5])) + (", ..." if len(seeds) > 5 else "")

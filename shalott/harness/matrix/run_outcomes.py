@@ -34,6 +34,12 @@ class RunTags(msgspec.Struct, frozen=True):
         """Whether it was run because another had failed: such runs are no sample of the cell."""
         return self.turn.startswith(AGAIN)
 
+    def expects(self, verdict: str, kinds: Sequence[str]) -> bool:
+        """Whether the tags say that a run of this verdict is as its cell expects."""
+        anomalies = tuple(filter(None, self.anomalies.split(",")))
+        known = bool(self.expect)
+        return known and not surprising(verdict, kinds, self.expect.split(","), anomalies)
+
 
 def tags_of(text: str | None) -> RunTags:
     """Of a row's ``tags``; of damaged ones nothing is known."""

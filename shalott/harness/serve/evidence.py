@@ -28,6 +28,11 @@ MESSAGES_MAX = 25  # shown of one anomaly at once
 AROUND_S = 1.0  # of messages whose operations are not named
 PLAN_MAX = 8 << 20
 COLUMNS = ("index", "node", "key", "value", "invoke_ns", "complete_ns")
+# What reading a plan or a verdict of another version, or a damaged one, may end in.
+_UNFIT = (
+    *(Refused, UsageError, ArithmeticError, AttributeError, LookupError, RecursionError),
+    *(TypeError, ValueError),
+)
 PLACES = ("messages", "fault", "log")
 
 
@@ -134,7 +139,7 @@ def _operations(places: StoreFiles, run: RunPath, wanted: Sequence[int]) -> dict
     try:
         table, _ = read_history(places, run)
         found = table.to_table(columns=list(COLUMNS), filter=ds.field("index").isin(wanted))
-    except (Refused, OSError, ValueError):
+    except (Refused, OSError, ValueError, OverflowError):
         return {}
     return {row["index"]: row for row in found.to_pylist()}
 
@@ -143,7 +148,7 @@ def _faults(noticed: Iterable[Mapping[str, object]], rows: Mapping[int, Row]) ->
     found = []
     for one in noticed:
         row = rows.get(_operation(one))
-        if row is not None:
+        if row is not None and row["invoke_ns"] is not None:
             found.append(
                 Fault(
                     name=str(one.get("name", "")),
@@ -196,7 +201,7 @@ def _time(anomaly: Anomaly, row: Row | None) -> int | None:
             return value
     if row is None:
         return None
-    at_ns: int = row["invoke_ns"] if row["complete_ns"] is None else row["complete_ns"]
+    at_ns: int | None = row["invoke_ns"] if row["complete_ns"] is None else row["complete_ns"]
     return at_ns
 
 
@@ -238,7 +243,7 @@ def _causes(places: StoreFiles, run: RunPath, results: Sequence[Result]) -> tupl
         with places.opened(run, PLAN) as file:
             plan = decode_plan(file.read(PLAN_MAX), PLAN)
         lines = cause_lines(plan, results)
-    except (Refused, UsageError, ArithmeticError, LookupError, TypeError, ValueError):
+    except _UNFIT:
         return ()
     return tuple(
         " ".join(filter(None, (f"{one.title.capitalize()}: {one.share}.", one.remedy)))

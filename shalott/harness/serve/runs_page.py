@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shalott.harness.matrix.cell_names import plain_key
-from shalott.harness.matrix.run_outcomes import tags_of
+from shalott.harness.matrix.run_outcomes import tags_of, verdict_of
 from shalott.harness.serve.cached_table import VERDICTS, Runs
 from shalott.harness.serve.live_runs import Found, LiveRun
 from shalott.harness.serve.request import Query, Refused, whole_number
@@ -42,7 +42,8 @@ class AnomalyCount(msgspec.Struct, frozen=True):
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     """A run as lists show it. ``group``: its night, or its UTC day. ``turn``: of a matrix, the
-    pass; "again 2" only repeats another run, to see how often it fails."""
+    pass; "again 2" only repeats another run, to see how often it fails. ``expected``: it is not
+    valid, and its cell says that it may be so."""
 
     run: str
     kind: str
@@ -67,6 +68,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     unavailable_ms_max: float | None
     latency_p99_ms: float | None
     turn: str = ""
+    expected: bool = False
 
 
 class RunList(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +127,7 @@ def row_views(runs: Runs, numbers: npt.NDArray[np.int64]) -> tuple[RunRow, ...]:
 
 def row_view(row: Row, cell: str) -> RunRow:
     """A row of the table as lists show it."""
+    tags = tags_of(row["tags"])
     return RunRow(
         run=row["run"],
         kind=row["kind"] or "run",
@@ -151,7 +154,8 @@ def row_view(row: Row, cell: str) -> RunRow:
         },
         **{name: row[name] for name in ("rto_ms", "unavailable_ms_max", "latency_p99_ms")},
         commit=row["commit"] or "",
-        turn=tags_of(row["tags"]).turn,
+        turn=tags.turn,
+        expected=row["valid"] != "true" and tags.expects(*verdict_of(row)),
     )
 
 
@@ -271,7 +275,7 @@ def _list_mentions(lists: pa.ChunkedArray, inner: pa.ChunkedArray, text: str) ->
 
 def cells(runs: Runs) -> pa.Array:
     """The cell of each row: the matrix's word for it; of other runs what they were asked for,
-    whatever faults their plans drew."""
+    and not the faults that their plans drew."""
     found = runs.made.get("cells")
     if found is None:
         table = runs.table

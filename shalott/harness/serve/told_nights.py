@@ -28,9 +28,9 @@ from shalott.harness.matrix.night_journal import NIGHTS, SUMMARY
 from shalott.harness.matrix.night_summary import CellSummary, NightSummary
 from shalott.harness.matrix.run_outcomes import (
     FIRST,
+    RunTags,
     earlier_nights,
     outcome_of,
-    surprising,
     tags_of,
     verdict_of,
 )
@@ -188,14 +188,11 @@ def _place(runs: Runs, told: Mapping[str, ToldNight]) -> Places:
     rows = runs.table.select([*names, "night", "cell"]).take(not_valid).to_pylist()
     for number, row in zip(not_valid.to_pylist(), rows, strict=True):
         own = tags[number]
-        expect, anomalies = own.expect, tuple(filter(None, own.anomalies.split(",")))
-        if not expect and row["night"] in told:  # a run of before: its night's file says it
+        if not own.expect and row["night"] in told:  # a run of before: its night's file says it
             summary = told[row["night"]].cells.get(row["cell"] or "", ())
-            expect = ",".join(summary[0].expect) if summary else ""
-            anomalies = summary[0].anomalies if summary else ()
-        if expect:
-            verdict, kinds = verdict_of(row)
-            expected[number] = not surprising(verdict, kinds, expect.split(","), anomalies)
+            for cell in summary[:1]:
+                own = RunTags(expect=",".join(cell.expect), anomalies=",".join(cell.anomalies))
+        expected[number] = own.expects(*verdict_of(row))
     return Places(again=_mask(again), expected=_mask(expected))
 
 

@@ -1,12 +1,16 @@
 """The nights of the CI examples, step by step: what a red night showed is known in the next one.
 
 The runner is tests/world/github_actions.py, which has GitHub's rules. `shalott` is ours; its runs
-are a stub's (tests/world/harness/stub_run.py), except in the nightly test.
+are a stub's (tests/world/harness/stub_run.py).
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import string
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -116,3 +120,47 @@ def test_a_red_finding_is_known_in_the_second_night(tmp_path: Path) -> None:
     assert found["findings"][0]["seen_in"] == ["nightly-1"]
     _, last, found = nights.run(3)
     assert statuses(found) == [("fixed", "kill")] and not last.failed, last.log
+
+
+class GitLab:
+    """A job of GitLab's runner: its cache is restored before ``script`` and, under the same key,
+    replaced after it, if ``cache:when`` allows it (on_success if it says nothing)."""
+
+    def __init__(self, nights: Nights, job: Any, scratch: Path) -> None:
+        self.nights, self.job, self.scratch = nights, job, scratch
+        self.caches: dict[str, Path] = {}
+
+    def run(self, pipeline: int) -> tuple[bool, str]:
+        """Whether the first of the parallel jobs succeeded, and its log."""
+        work = self.scratch / f"gitlab-{pipeline}"
+        shutil.copytree(self.nights.runner.checkout, work)
+        names = {"CI_PIPELINE_ID": str(pipeline), "CI_NODE_INDEX": "1", "CI_NODE_TOTAL": "4"}
+        env = {**os.environ, **self.nights.runner.env, **names}
+        cache = self.job["cache"]
+        key, (path,) = string.Template(cache["key"]).substitute(names), cache["paths"]
+        if key in self.caches:
+            shutil.copytree(self.caches[key], work / path, symlinks=True)
+        lines = ["set -eo pipefail", *self.job["script"]]
+        done = subprocess.run(
+            ["bash", "-c", "\n".join(lines)], cwd=work, env=env, capture_output=True, text=True
+        )
+        subprocess.run(["bash", "-c", "\n".join(self.job["after_script"])], cwd=work, env=env)
+        wanted = "on_success" if done.returncode == 0 else "on_failure"
+        if cache.get("when", "on_success") in ("always", wanted):
+            self.caches[key] = work / path
+        assert (work / "store-1").is_dir(), "the artifact"
+        return done.returncode == 0, done.stdout
+
+
+@pytest.mark.nightly("four starts of the command more")
+@pytest.mark.parametrize(("when", "status"), [("always", "Known (1)"), ("on_success", "New (1)")])
+def test_gitlabs_second_red_night_is_known(tmp_path: Path, when: str, status: str) -> None:
+    job = yaml.safe_load((EXAMPLES / "gitlab-nightly.yml").read_text())["night"]
+    assert job["cache"]["when"] == "always"
+    job["cache"]["when"] = when
+    nights = Nights(tmp_path, matrix='name = "nightly"\nnight.deflake = 0\n[[cells]]\n')
+    nights.runner.env["STUB_RULES"] = json.dumps([["*", "lost"]])
+    runner = GitLab(nights, job, tmp_path)
+    assert runner.run(1)[0] is False
+    succeeded, log = runner.run(2)
+    assert not succeeded and status in log, log

@@ -38,7 +38,8 @@ PLACES = ("messages", "fault", "log")
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """An anomaly because of which the run is not valid. ``at_s``: since the run's start. Links are
-    "" where there is nothing to lead to. ``fault``: in force then, or the last before."""
+    "" where there is nothing to lead to. ``fault``: in force then, or the last before; of what was
+    acknowledged before any fault, the first."""
 
     kind: str
     checker: str
@@ -173,7 +174,7 @@ def _evidence(
     at_ns = _time(first, row)
     node = _node(first, row)
     before = [fault for fault in faults if at_ns is None or fault.begin_ns <= at_ns]
-    fault = before[-1] if before else None
+    fault = before[-1] if before else next(iter(faults), None)
     at_s = None if at_ns is None else at_ns / 1e9
     log = _log_of(node, files)
     return Evidence(

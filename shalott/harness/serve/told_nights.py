@@ -77,10 +77,10 @@ class ToldNight:
 
     @property
     def shards(self) -> str:
-        """Which are here, of a night that has several."""
+        """Which are here, where not all are."""
         of = max(each.of_shards for each in self.summaries)
         here = sorted(dict.fromkeys(number for each in self.summaries for number in each.shards))
-        return f"{', '.join(map(str, here))} of {of}" if of > 1 else ""
+        return f"{', '.join(map(str, here))} of {of}" if len(here) < of else ""
 
     @property
     def findings(self) -> tuple[Finding, ...]:

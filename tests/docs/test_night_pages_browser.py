@@ -144,7 +144,6 @@ def test_a_reader_comes_from_the_night_to_the_proof(chromium: Chromium, store: P
     with serving(store) as address, opened(chromium, address, "nights") as page:
         rows = text_of(page, "table")
         assert rows.index("nightly-3") < rows.index("nightly-2") < rows.index("nightly-1")
-        photograph(page, "night-list.png", 420)
         show(page, address, "night?night=nightly-1")
         text = text_of(page)
         assert "8 of 8 done" in text and "1 not valid, as expected" in text
@@ -167,7 +166,6 @@ def test_a_reader_comes_from_the_night_to_the_proof(chromium: Chromium, store: P
             assert text_of(page, "table" if to != "log" else "pre.text")
             if to == "log":
                 assert page.ask("document.querySelector('mark#here') !== null")
-                photograph(page, "night-log.png", 640)
         show(page, address, "night?night=nightly-1")
         click(page, "article.found a[href^='/run?']", "/run?run=")
         text = text_of(page)

@@ -30,7 +30,7 @@ from shalott.harness.matrix.definition import (
     seeds_of,
     several,
 )
-from shalott.harness.matrix.run_outcomes import surprising
+from shalott.harness.matrix.run_outcomes import RunTags, surprising
 from shalott.harness.run.planning import make_plan
 from shalott.harness.run.request import Request
 from shalott.workloads.record import WORKLOADS
@@ -62,6 +62,13 @@ class Cell:
     def surprises(self, verdict: str, kinds: Sequence[str]) -> tuple[str, ...]:
         """The kinds of a run's anomalies that the cell does not expect."""
         return surprising(verdict, kinds, self.expect, self.anomalies)
+
+
+def cell_as_told(key: str, tags: RunTags) -> Cell:
+    """A cell of which only a run's tags tell; what they leave open must be valid."""
+    expect = tuple(filter(None, tags.expect.split(","))) or ("valid",)
+    anomalies = tuple(filter(None, tags.anomalies.split(",")))
+    return Cell(key=key, request=Request(), seeds=(), expect=expect, anomalies=anomalies)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,18 @@ class CellFindings:
         return next((one for one in self.findings if one.run or one.headline), self.findings[0])
 
     @property
+    def seeds(self) -> tuple[int, ...]:
+        """That showed what is of the gravest status."""
+        own = self.by_status[self.status]
+        return tuple(dict.fromkeys(seed for one in own for seed in one.seeds))
+
+    @property
+    def seen_in(self) -> tuple[str, ...]:
+        """The earlier nights of these, the newest first."""
+        own = sorted(self.by_status[self.status], key=lambda one: -len(one.seen_in))
+        return tuple(dict.fromkeys(night for one in own for night in one.seen_in))
+
+    @property
     def by_status(self) -> dict[str, list[Finding]]:
         found: dict[str, list[Finding]] = {}
         for one in self.findings:

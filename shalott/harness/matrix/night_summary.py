@@ -231,7 +231,7 @@ def _how_often(block: CellFindings, cell: CellSummary | None) -> str:
         parts.append(f" {runs.k} of {runs.n} runs ({runs.low:.0%} to {runs.high:.0%})")
         if cell.again is not None:
             parts.append(f" run again, {cell.again.as_text()}")
-    seeds = list(dict.fromkeys(seed for one in block.findings for seed in one.seeds))
+    seeds = block.seeds
     if seeds:
         shown = ", ".join(map(str, seeds[:5])) + (", ..." if len(seeds) > 5 else "")
         parts.append(f" seed{'s' if len(seeds) > 1 else ''} {shown}")

@@ -274,10 +274,10 @@ def _cell_found(block: CellFindings, counts: Counts | None) -> CellFound:
         headline=chief.headline,
         run=chief.run,
         command=chief.command,
-        seeds=tuple(dict.fromkeys(seed for one in block.findings for seed in one.seeds)),
+        seeds=block.seeds,
         shown=share(bad, counts.total) if counts and bad else None,
         again=max(shares, key=lambda each: each.k) if shares else None,
-        seen_in=tuple(dict.fromkeys(night for one in block.findings for night in one.seen_in)),
+        seen_in=block.seen_in,
     )
 
 

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shalott.harness.matrix.cells import Cell
+from shalott.harness.matrix.cells import cell_as_told
 from shalott.harness.matrix.night_findings import (
     STATUSES,
     Finding,
@@ -34,7 +34,6 @@ from shalott.harness.matrix.run_outcomes import (
     tags_of,
     verdict_of,
 )
-from shalott.harness.run.request import Request
 from shalott.harness.serve.cached_table import Runs
 from shalott.harness.serve.request import Refused, StoreFiles
 from shalott.harness.serve.runs_page import Filters, Mask, cells, matching
@@ -217,13 +216,9 @@ def _findings_of_rows(runs: Runs, night: str) -> tuple[Finding, ...]:
     if not tonight:
         return ()
     tags = [tags_of(row["tags"]) for row in tonight]
-    expected: dict[str, Cell] = {}
-    for row, own in zip(tonight, tags, strict=True):
-        expect = tuple(filter(None, own.expect.split(","))) or ("valid",)
-        anomalies = tuple(filter(None, own.anomalies.split(",")))
-        expected[row["cell"]] = Cell(
-            key=row["cell"], request=Request(), seeds=(), expect=expect, anomalies=anomalies
-        )
+    expected = {
+        row["cell"]: cell_as_told(row["cell"], own) for row, own in zip(tonight, tags, strict=True)
+    }
     outcomes = [
         outcome_of(row, cell=row["cell"], seed=row["seed"] or 0, turn=own.turn or FIRST)
         for row, own in zip(tonight, tags, strict=True)

@@ -27,6 +27,7 @@ EVIDENCE_MAX = 8
 MESSAGES_MAX = 25  # shown of one anomaly at once
 AROUND_S = 1.0  # of messages whose operations are not named
 PLAN_MAX = 8 << 20
+INDEX_MAX = 2**62
 COLUMNS = ("index", "node", "key", "value", "invoke_ns", "complete_ns")
 # What reading a plan or a verdict of another version, or a damaged one, may end in.
 _UNFIT = (
@@ -137,9 +138,14 @@ def _summary(results: Sequence[Result]) -> str:
 
 def _operations(places: StoreFiles, run: RunPath, wanted: Sequence[int]) -> dict[int, Row]:
     """The rows of some operations, by index; none where there is no history."""
+    own = [number for number in wanted if 0 <= number < INDEX_MAX]
+    if not own:
+        return {}
+    index = ds.field("index")  # bounds, since the file's statistics are by them
+    near = (index >= min(own)) & (index <= max(own)) & index.isin(own)
     try:
         table, _ = read_history(places, run)
-        found = table.to_table(columns=list(COLUMNS), filter=ds.field("index").isin(wanted))
+        found = table.to_table(columns=list(COLUMNS), filter=near)
     except (Refused, OSError, ValueError, OverflowError):
         return {}
     return {row["index"]: row for row in found.to_pylist()}

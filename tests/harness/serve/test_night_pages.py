@@ -4,6 +4,7 @@ expected, what was found; and a red run's cause with the way to its proof."""
 from __future__ import annotations
 
 import io
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,15 @@ from shalott.harness.matrix.night_findings import Finding, share
 from shalott.harness.matrix.night_summary import CellSummary, NightSummary
 from shalott.harness.serve.log_time import place_of_time
 from tests.harness.serve.conftest import Asking
-from tests.world.harness.served_store import DAY_NS, GREEN, RED, START_NS, row, write_table
+from tests.world.harness.served_store import (
+    DAY_NS,
+    GREEN,
+    RED,
+    START_NS,
+    make_store,
+    row,
+    write_table,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -229,3 +238,52 @@ def test_times_are_read_as_brokers_write_them(line: bytes) -> None:
     file = io.BytesIO(line)
     assert place_of_time(file, 1_400_000_000, start_ns) == 0
     assert place_of_time(file, 1_600_000_000, start_ns) == len(line)
+
+
+DETAILS: list[dict[str, Any]] = [
+    {"at_ns": 2**70}, {"at_ns": -5}, {"begin_ns": True}, {"nodes": [3]}, {"loss": {"by-cause": 3}},
+    {"acknowledged-by": "../../etc"}, {"node": "n1", "at_ns": 10**9}, {"node": "<b>"},
+]  # fmt: skip
+FAULTS = [
+    {"operation": "x"}, 3, {"operation": 10**30, "outcome": "effective"},
+    {"operation": 5, "outcome": "effective", "name": "<b>x</b>"},
+]  # fmt: skip
+
+
+def test_evidence_of_another_shape_breaks_no_page(tmp_path: Path) -> None:
+    asking = Asking(make_store(tmp_path / "store"))
+    path = tmp_path / "store" / RED / "results.json"
+    noticed = {"checker": "noticed", "valid": True, "detail": {"faults": FAULTS, "summary": "<b>"}}
+    for detail in DETAILS:
+        for operations in ([], [0, 1, 2], [2**62], [-1]):
+            told = json.loads(path.read_text())
+            told["results"] = [*told["results"][:1], noticed]
+            for each in told["results"][0]["anomalies"]:
+                each |= {"detail": detail, "operations": operations}
+            path.write_text(json.dumps(told))
+            page = asking.page("/run", run=RED)
+            assert "<b>" not in page and "12 acknowledged messages of orders" in page
+            for to in ("messages", "fault", "log"):
+                answer = asking.get("/run/evidence", {"run": RED, "to": to})
+                assert answer.status_code == 302 and answer.headers["location"][:4] == "/run"
+
+
+def test_evidence_leads_to_operations_fault_and_log(tmp_path: Path) -> None:
+    asking = Asking(make_store(tmp_path / "store"))
+    path = tmp_path / "store" / RED / "results.json"
+    told = json.loads(path.read_text())
+    detail = {"node": "n2", "at_ns": 9 * 10**9}
+    told["results"][0]["anomalies"][0] |= {"detail": detail, "operations": [7, 8]}
+    faults = [{"operation": 5, "outcome": "effective", "name": "1 kill n2"}]
+    told["results"].append({"checker": "noticed", "valid": True, "detail": {"faults": faults}})
+    path.write_text(json.dumps(told))
+    (one,) = asking.told("/run", run=RED)["why"]["evidence"]
+    assert (one["kind"], one["node"], one["at_s"], one["fault"]) == ("lost", "n2", 9.0, "1 kill n2")
+    for to, wanted in (("messages", "op=7%2C8"), ("fault", "op=5"), ("log", "at_s=9.000")):
+        answer = asking.get("/run/evidence", {"run": RED, "to": to, "kind": "lost"})
+        place = answer.headers["location"]
+        assert place.endswith(wanted), place
+        assert asking.get(place).status_code == 200
+    rows = asking.told("/run/history", run=RED, op="7,8")["rows"]
+    assert [row["index"] for row in rows] == [7, 8]
+    assert asking.get("/run/history", {"run": RED, "op": "7,x"}).status_code == 400

@@ -151,6 +151,7 @@ def test_a_night_under_way_says_how_much_is_done(tmp_path: Path) -> None:
     page = asking.page("/night")
     assert "12 of 60 done" in page and "not over" in page and "2 of 3 done" in page
     assert ("x", "y") in boxes(asking.told("/night"))
+    assert "not run yet" in page and asking.told("/cell", cell="x/y")["total"] == 0
 
 
 def test_shards_of_one_night_are_one(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tests.harness.serve import test_serve_browser as serve
 from tests.world.chromium import Chromium, Page
 from tests.world.harness.served_store import RED, make_store
 
-SERVED_HEIGHT = 820
+SERVED_HEIGHT, NIGHT_HEIGHT = 820, 1500
 SERVED = (
     ("serve-runs.png", ""),
     ("serve-night.png", "night"),
@@ -56,7 +56,7 @@ def main() -> None:
 def picture_served(chromium: Chromium, address: str, place: str, into: Path) -> None:
     with serve.opened(chromium, address) as page:
         page.dark(into.stem.endswith("dark"))
-        page.resize(serve.DESKTOP[0], SERVED_HEIGHT)
+        page.resize(serve.DESKTOP[0], NIGHT_HEIGHT if place == "night" else SERVED_HEIGHT)
         serve.show(page, address, place)
         assert serve.text_of(page, "h1")
         page.screenshot(into)

@@ -153,7 +153,10 @@ ROOMS: tuple[Room, ...] = (
     ),
     Room(
         "harness.serve",
-        ("core", "checkers", "harness.report", "harness.store", "harness.run"),
+        (
+            *("core", "checkers", "harness.report", "harness.store", "harness.run"),
+            "harness.matrix",
+        ),
         (*COLUMNS, "jinja2", "starlette", "uvicorn"),
     ),
     Room(

@@ -2,8 +2,8 @@
 
 A night is what its matrix called it; runs of no matrix are put together by UTC day, and by what ran
 there: system, profile, cluster, workload, faults, and settings where these differ. What a matrix
-expects of a cell is read from the night's own file; where that is gone, and of runs of no matrix,
-all that is not valid is told.
+expects of a cell is read from the night's own file, or else from its runs' tags; of runs of no
+matrix all that is not valid is told.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 from shalott.core.errors import UsageError
 from shalott.harness.fleet.page_data import Changes, count_verdicts, listed
 from shalott.harness.fleet.run_facts import Fact
-from shalott.harness.matrix.cells import Cell, expand
+from shalott.harness.matrix.cells import Cell, cell_as_told, expand
 from shalott.harness.matrix.night_findings import STATUSES, findings_of
 from shalott.harness.matrix.night_journal import nights_of, read_head
 from shalott.harness.matrix.run_outcomes import (
@@ -28,8 +28,8 @@ from shalott.harness.matrix.run_outcomes import (
     Outcome,
     earlier_nights,
     outcome_of,
+    tags_of,
 )
-from shalott.harness.run.request import Request
 from shalott.harness.store.columns import RUNS_SCHEMA
 
 COMPARED_NIGHTS = 7  # as a matrix does if it says nothing
@@ -66,9 +66,9 @@ def changes_of(runs: Sequence[Fact], store: Path | None, at_most: int) -> Change
     earlier = earlier_nights(
         _as_table(placed), newest.matrix, but=[newest.night], before_ns=began_ns, at_most=compared
     )
-    keys = dict.fromkeys(one.cell for one in tonight)
+    tags = {one.cell: tags_of(one.fact.row["tags"]) for one in tonight}
     known = rules or {}
-    cells = [known.get(key) or Cell(key=key, request=Request(), seeds=()) for key in keys]
+    cells = [known.get(key) or cell_as_told(key, own) for key, own in tags.items()]
     findings = findings_of(cells, [one.outcome for one in tonight], earlier)
     counts = {status: sum(one.status == status for one in findings) for status in STATUSES}
     return Changes(
@@ -77,7 +77,7 @@ def changes_of(runs: Sequence[Fact], store: Path | None, at_most: int) -> Change
         verdicts=count_verdicts(one.fact.verdict for one in tonight if not one.fact.is_again),
         again=sum(one.fact.is_again for one in tonight),
         compared_with=_names(earlier),
-        expectations=rules is not None,
+        expectations=rules is not None or all(own.expect for own in tags.values()),
         findings=listed(findings, at_most),
         statuses={status: count for status, count in counts.items() if count},
     )

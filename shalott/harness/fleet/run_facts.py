@@ -6,21 +6,18 @@ kept, or the harness failed), and the table may be out of reach, as that of a st
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, cached_property
-from itertools import pairwise
+from functools import cached_property
 
 import msgspec
 import pyarrow as pa
 
 from shalott.harness.fleet.page_data import Axes
+from shalott.harness.matrix.cell_names import CELL_AXES, asked_of, group_of, joined
 from shalott.harness.matrix.run_outcomes import AGAIN
-from shalott.harness.run.request import Request
 from shalott.harness.store.columns import CAMPAIGN, FINDING, RUN, Row
-from shalott.nemesis.record import FAULTS
 from shalott.spark_analysis.report_rows import RunLine
 
 COLUMNS = (
@@ -32,34 +29,9 @@ COLUMNS = (
     *("seeds_judged", "seeds_valid", "seeds_invalid", "seeds_unknown", "seeds_not_booted"),
 )
 NOT_KNOWN = "?"
-CELL_AXES = 5  # of a matrix's key: system/profile/cluster/workload/nemesis
 _WORDS = {"true": "valid", "false": "invalid", "unknown": "unknown"}
 _VALID = {True: "true", False: "false", "unknown": "unknown"}
 _TIME_MAX_NS = 2**62  # some century that is not ours
-
-
-def asked_of(command: str) -> str:
-    """What faults ``shalott test`` was asked for; "" if the command does not tell, since it was
-    given a plan. A command leaves out what is the default."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return ""
-    if words[:2] != ["shalott", "test"] or any(word.startswith("--plan") for word in words):
-        return ""
-    kinds = [after for word, after in pairwise(words) if word == "--nemesis"]
-    return _joined((kinds[-1] if kinds else Request().nemesis).split(","))
-
-
-@cache
-def group_of(kind: str) -> str:
-    """The name that stands for any of several kinds of faults, one of which is drawn each time."""
-    groups = {record.name: record.group for record in FAULTS.records()}
-    return groups.get(kind) or kind
-
-
-def _joined(kinds: Iterable[str]) -> str:
-    return "+".join(sorted(dict.fromkeys(kinds)))
 
 
 @dataclass(frozen=True)
@@ -116,11 +88,11 @@ class Fact:
         asked = (self.row["cell"] or "").split("/", CELL_AXES - 1)
         if len(asked) == CELL_AXES:
             kinds, at, label = asked[-1].partition("@")
-            return _joined(kinds.split("+")) + at + label
+            return joined(kinds.split("+")) + at + label
         drawn = self.row["nemesis"]
         if not drawn:
             return NOT_KNOWN if drawn is None else "none"
-        return asked_of(self.row["command"] or "") or _joined(map(group_of, filter(None, drawn)))
+        return asked_of(self.row["command"] or "") or joined(map(group_of, filter(None, drawn)))
 
     @property
     def started_ns(self) -> int | None:

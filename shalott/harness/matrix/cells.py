@@ -30,6 +30,7 @@ from shalott.harness.matrix.definition import (
     seeds_of,
     several,
 )
+from shalott.harness.matrix.run_outcomes import RunTags, surprising
 from shalott.harness.run.planning import make_plan
 from shalott.harness.run.request import Request
 from shalott.workloads.record import WORKLOADS
@@ -60,11 +61,14 @@ class Cell:
 
     def surprises(self, verdict: str, kinds: Sequence[str]) -> tuple[str, ...]:
         """The kinds of a run's anomalies that the cell does not expect."""
-        if verdict in self.expect:
-            if verdict != "invalid" or not self.anomalies:
-                return ()
-            return tuple(kind for kind in kinds if kind not in self.anomalies)
-        return tuple(kinds) if kinds else (verdict,)
+        return surprising(verdict, kinds, self.expect, self.anomalies)
+
+
+def cell_as_told(key: str, tags: RunTags) -> Cell:
+    """A cell of which only a run's tags tell; what they leave open must be valid."""
+    expect = tuple(filter(None, tags.expect.split(","))) or ("valid",)
+    anomalies = tuple(filter(None, tags.anomalies.split(",")))
+    return Cell(key=key, request=Request(), seeds=(), expect=expect, anomalies=anomalies)
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,11 +207,13 @@ def _open(request: MatrixRequest, matrix: Matrix, tell: Callable[[str], None]) -
             continue
         if request.night and found.head.name != request.night:
             continue
-        if found.is_over:
+        if found.is_over and not request.night:
             break
         if _is_same(found.head, head):
             tell(f"Going on with the night {found.head.name}: {len(found.outcomes)} runs are done.")
             return open_night(directory)
+        if found.is_over:
+            break
         tell(f"The night {found.head.name} is not over, and was of another file or other flags.")
         break
     return begin_night(request.store, head)

@@ -12,6 +12,7 @@ harness-failed  no verdict: the harness, its machine or its command line
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -23,6 +24,7 @@ from shalott.harness.matrix.run_outcomes import (
     Outcome,
     is_unknown,
 )
+from shalott.harness.report.results import gravity
 from shalott.harness.store.intervals import wilson
 
 NEW, KNOWN, FLAKY, FIXED = "new", "known", "flaky", "fixed"
@@ -56,6 +58,50 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     headline: str = ""
     run: str = ""
     command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CellFindings:
+    """All findings of one cell, the gravest first."""
+
+    cell: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def status(self) -> str:
+        return self.findings[0].status
+
+    @property
+    def chief(self) -> Finding:
+        """The one that speaks for all; of several, one that has a run."""
+        return next((one for one in self.findings if one.run or one.headline), self.findings[0])
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """That showed what is of the gravest status."""
+        own = self.by_status[self.status]
+        return tuple(dict.fromkeys(seed for one in own for seed in one.seeds))
+
+    @property
+    def seen_in(self) -> tuple[str, ...]:
+        """The earlier nights of these, the newest first."""
+        own = sorted(self.by_status[self.status], key=lambda one: -len(one.seen_in))
+        return tuple(dict.fromkeys(night for one in own for night in one.seen_in))
+
+    @property
+    def by_status(self) -> dict[str, list[Finding]]:
+        found: dict[str, list[Finding]] = {}
+        for one in self.findings:
+            found.setdefault(one.status, []).append(one)
+        return found
+
+
+def by_cell(findings: Sequence[Finding]) -> tuple[CellFindings, ...]:
+    """The cells in the order of their gravest findings: one run often shows several kinds."""
+    found: dict[str, list[Finding]] = {}
+    for one in sorted(findings, key=lambda one: (STATUSES.index(one.status), gravity(one.kind))):
+        found.setdefault(one.cell, []).append(one)
+    return tuple(CellFindings(cell, tuple(own)) for cell, own in found.items())
 
 
 def share(k: int, n: int) -> Share:

@@ -29,6 +29,8 @@ from shalott.harness.matrix.definition import Machine
 from shalott.harness.matrix.night_journal import LOGS, Journal
 from shalott.harness.matrix.run_outcomes import (
     AGAIN,
+    ANOMALIES,
+    EXPECT,
     FAILED,
     FIRST,
     EarlierNights,
@@ -202,8 +204,11 @@ class NightRunner:
             "cell": job.cell.key,
             "turn": job.turn,
             "shard": f"{head.shard}/{head.shards}",
+            EXPECT: ",".join(job.cell.expect),
+            ANOMALIES: ",".join(job.cell.anomalies),
         }
-        return [word for key, value in tags.items() for word in ("--tag", f"{key}={value}")]
+        told = {key: value for key, value in tags.items() if value}
+        return [word for key, value in told.items() for word in ("--tag", f"{key}={value}")]
 
     async def _await(self, process: asyncio.subprocess.Process) -> str:
         """Until it ended; "" if it did so by itself."""

@@ -16,8 +16,10 @@ from shalott.harness.matrix.night_findings import (
     NEW,
     UNKNOWN,
     UNSEEN,
+    CellFindings,
     Finding,
     Share,
+    by_cell,
     findings_of,
     share,
 )
@@ -37,7 +39,9 @@ TITLES = {
 
 class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
     """``planned`` and the counts are of the sample: runs that were due, without those that were
-    repeated because they had failed. ``invalid_share``: of the runs with a verdict."""
+    repeated because they had failed. ``invalid_share``: of the runs with a verdict. ``again``: of
+    the runs that were repeated, how many showed what the cell does not expect; ``anomalies`` and
+    ``must_find`` as in Rule."""
 
     cell: str
     expect: tuple[str, ...]
@@ -51,6 +55,14 @@ class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
     kinds: dict[str, int]
     surprises: int
     earlier: tuple[tuple[str, dict[str, int]], ...]
+    anomalies: tuple[str, ...] = ()
+    must_find: bool = False
+    again: Share | None = None
+
+    @property
+    def expected(self) -> int:
+        """Runs that are not valid, and need not be."""
+        return self.invalid + self.unknown + self.harness_failed - self.surprises
 
 
 class NightSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +130,8 @@ def _cell_summary(
     cell: Cell, planned: int, outcomes: Sequence[Outcome], earlier: EarlierNights
 ) -> CellSummary:
     own = [one for one in outcomes if one.cell == cell.key and not one.is_again]
+    again = [one for one in outcomes if one.cell == cell.key and one.is_again]
+    failed = sum(bool(cell.surprises(one.verdict, one.kinds)) for one in again)
     counts = Counter(one.verdict for one in own)
     judged = len(own) - counts[FAILED]
     return CellSummary(
@@ -136,6 +150,9 @@ def _cell_summary(
             (night.night, dict(sorted(night.verdicts.items())))
             for night in earlier.nights.get(cell.key, [])
         ),
+        anomalies=cell.anomalies,
+        must_find=cell.must_find,
+        again=share(failed, len(again)) if again else None,
     )
 
 
@@ -167,31 +184,55 @@ def summary_lines(summary: NightSummary) -> Iterator[str]:
         yield f"{summary.not_run:,} were not run: {summary.why}."
     nights = len(summary.compared_with)
     yield f"Compared with {nights} earlier night{'' if nights == 1 else 's'}."
+    own = {one.cell: one for one in summary.cells}
+    blocks = by_cell(summary.findings)
     for status, title in TITLES.items():
-        own = [one for one in summary.findings if one.status == status]
-        if own:
-            yield f"{title} ({len(own)}):"
-        for one in own:
-            yield f"  {one.cell}: {one.kind}{_how_often(one)}"
-            if one.headline:
-                yield f"    {one.headline}"
-            if one.run:
-                yield f"    {one.run}"
-            if one.command:
-                yield f"    {one.command}"
+        told = [block for block in blocks if block.status == status]
+        if told:
+            yield f"{title} ({len(told)}):"
+        for block in told:
+            yield from _block(block, own.get(block.cell))
     if not summary.findings:
         yield "All of it is as expected."
+    expected = [one for one in summary.cells if one.expected > 0]
+    if expected:
+        runs = sum(one.expected for one in expected)
+        names = ", ".join(one.cell for one in expected[:3]) + (", ..." if expected[3:] else "")
+        words = "run that is" if runs == 1 else "runs that are"
+        yield f"Expected: {runs:,} {words} not valid, as the file says of {names}."
 
 
-def _how_often(one: Finding) -> str:
+def _block(block: CellFindings, cell: CellSummary | None) -> Iterator[str]:
+    """A cell: how often, the cause in words, the kinds, and one run of it."""
+    chief = block.chief
+    yield f"  {block.cell}{_how_often(block, cell)}"
+    if chief.headline:
+        yield f"    {chief.headline}"
+    for status, own in block.by_status.items():
+        kinds = dict.fromkeys(one.kind for one in own)
+        if list(kinds) == [status]:
+            continue  # that the harness failed is told already
+        seen = dict.fromkeys(night for one in own for night in one.seen_in)
+        yield f"    {status}: {', '.join(kinds)}{_nights(list(seen))}"
+    if chief.run:
+        yield f"    {chief.run}"
+    if chief.command:
+        yield f"    {chief.command}"
+
+
+def _nights(seen: Sequence[str]) -> str:
+    return f" (seen in {', '.join(seen[:3])}{', ...' if seen[3:] else ''})" if seen else ""
+
+
+def _how_often(block: CellFindings, cell: CellSummary | None) -> str:
     parts = []
-    if one.shown is not None:
-        parts.append(f" in {one.shown.as_text()} of the runs")
-    if one.again is not None:
-        parts.append(f" when run again in {one.again.as_text()}")
-    if one.seeds:
-        shown = ", ".join(map(str, one.seeds[:5])) + (", ..." if len(one.seeds) > 5 else "")
-        parts.append(f" seed{'s' if len(one.seeds) > 1 else ''} {shown}")
-    if one.seen_in:
-        parts.append(f" seen in {', '.join(one.seen_in[:3])}")
-    return ";".join(parts)
+    if cell is not None and cell.surprises:
+        runs = share(cell.surprises, cell.ran)
+        parts.append(f" {runs.k} of {runs.n} runs ({runs.low:.0%} to {runs.high:.0%})")
+        if cell.again is not None:
+            parts.append(f" run again, {cell.again.as_text()}")
+    seeds = block.seeds
+    if seeds:
+        shown = ", ".join(map(str, seeds[:5])) + (", ..." if len(seeds) > 5 else "")
+        parts.append(f" seed{'s' if len(seeds) > 1 else ''} {shown}")
+    return f":{';'.join(parts)}" if parts else ""

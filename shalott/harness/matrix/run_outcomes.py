@@ -14,10 +14,50 @@ from shalott.harness.store.columns import RUN, Row
 FAILED = "harness-failed"
 FIRST = "first"  # the pass in which a run is due; others repeat it: "repeat 2", "again 1"
 AGAIN = "again"
+EXPECT, ANOMALIES = "expect", "anomalies"  # tags of a run: what its cell expects, with commas
 _COLUMNS = (
     *("run", "cell", "night", "seed", "tags", "started_wall_ns", "valid", "anomalies"),
     *("failed_checkers", "unknown_checkers", "harness_failures"),
 )
+
+
+class RunTags(msgspec.Struct, frozen=True):
+    """What a matrix says of each of its runs; runs of no matrix, and of before, lack some of it."""
+
+    matrix: str = ""
+    turn: str = ""
+    expect: str = ""
+    anomalies: str = ""
+
+    @property
+    def is_again(self) -> bool:
+        """Whether it was run because another had failed: such runs are no sample of the cell."""
+        return self.turn.startswith(AGAIN)
+
+    def expects(self, verdict: str, kinds: Sequence[str]) -> bool:
+        """Whether the tags say that a run of this verdict is as its cell expects."""
+        anomalies = tuple(filter(None, self.anomalies.split(",")))
+        known = bool(self.expect)
+        return known and not surprising(verdict, kinds, self.expect.split(","), anomalies)
+
+
+def tags_of(text: str | None) -> RunTags:
+    """Of a row's ``tags``; of damaged ones nothing is known."""
+    try:
+        return msgspec.json.decode(text or "{}", type=RunTags)
+    except (msgspec.MsgspecError, UnicodeError):
+        return RunTags()
+
+
+def surprising(
+    verdict: str, kinds: Sequence[str], expect: Sequence[str], anomalies: Sequence[str]
+) -> tuple[str, ...]:
+    """The kinds of a run's anomalies that its cell does not expect (definition.py, Rule)."""
+    if verdict in expect:
+        if verdict != "invalid" or not anomalies:
+            return ()
+        return tuple(kind for kind in kinds if kind not in anomalies)
+    return tuple(kinds) if kinds else (verdict,)
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -218,6 +218,8 @@ class VerdictCounts(Protocol):
     @property
     def valid(self) -> int: ...
     @property
+    def expected(self) -> int: ...
+    @property
     def unknown(self) -> int: ...
     @property
     def none(self) -> int: ...
@@ -229,13 +231,14 @@ def bar_heights(
     counts: Sequence[VerdictCounts], tall: float
 ) -> list[tuple[int, str, float, float]]:
     """A sparkline: for each night that has runs, the place, the verdict, top and height of its
-    parts, from the bottom up valid, unknown, invalid."""
+    parts, from the bottom up valid, expected, unknown, invalid."""
     parts = []
     for place, each in enumerate(counts):
-        total = each.invalid + each.unknown + each.none + each.valid
+        total = each.invalid + each.unknown + each.none + each.valid + each.expected
         floor = tall
-        lower = (("valid", each.valid), ("unknown", each.unknown + each.none))
-        for word, number in (*lower, ("invalid", each.invalid)):
+        lower = (("valid", each.valid), ("expected", each.expected))
+        upper = (("unknown", each.unknown + each.none), ("invalid", each.invalid))
+        for word, number in (*lower, *upper):
             if number:
                 height = tall * number / total
                 floor -= height

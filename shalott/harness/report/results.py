@@ -90,6 +90,19 @@ def read_results(path: Path) -> RunResults:
     return found
 
 
+# Said before a run of faults that may be too short (harness/run/plan_checks.py).
+MAY_CHANGE_NOTHING = "the faults may change nothing"
+
+
+def notes_that_apply(notes: Sequence[str], results: Sequence[Result]) -> tuple[str, ...]:
+    """Without the doubt whether faults change anything, where they did: a node or a client noticed
+    one, or a check failed."""
+    noticed = any(result.counts.get("noticed-fault-count") for result in results)
+    if not noticed and overall(results) is not False:
+        return tuple(notes)
+    return tuple(note for note in notes if MAY_CHANGE_NOTHING not in note)
+
+
 # What a checker reports and may have said no without.
 REMARKS = ("dual-master-claimed", "epoch-regression")
 # The gravest first: what a finding with several classes is called after.

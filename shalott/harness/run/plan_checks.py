@@ -21,6 +21,7 @@ from shalott.core.doors import Door, Requirement, check_requirements
 from shalott.core.errors import UsageError
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import PARAMETERS_1, Effect, FaultAction, Plan
+from shalott.harness.report.results import MAY_CHANGE_NOTHING
 from shalott.harness.run.backends import hosts_of, make_system
 from shalott.harness.run.request import parse_nodes
 from shalott.nemesis.record import FAULTS
@@ -125,8 +126,8 @@ def faults_too_short(plan: Plan) -> tuple[str, ...]:
     longest_ms = max(action.duration_ms for action in plan.faults)
     return (
         f"No fault of this plan lasts longer than {longest_ms / 1000:g} s, and {plan.system.name}"
-        f" notices that a node is silent after up to {needed_ms / 1000:g} s: the faults may change"
-        " nothing. Make them longer (--nemesis-duration), or the system quicker.",
+        f" notices that a node is silent after up to {needed_ms / 1000:g} s: {MAY_CHANGE_NOTHING}."
+        " Make them longer (--nemesis-duration), or the system quicker.",
     )
 
 

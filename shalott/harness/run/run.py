@@ -27,6 +27,7 @@ from shalott.core.worker import describe
 from shalott.harness.report.junit import render_unended
 from shalott.harness.report.meta import ReportMeta, Tested
 from shalott.harness.report.meta import StoryResult as ToldStory
+from shalott.harness.report.results import notes_that_apply
 from shalott.harness.run.provenance import Provenance
 from shalott.harness.run.stage import Stage
 from shalott.harness.run.startup_race import story_as_text as told_as_text
@@ -287,7 +288,8 @@ def _conclude(
     history: History, stage: Stage, directory: RunDirectory, meta: ReportMeta, trouble: Trouble
 ) -> Outcome:
     verdict = judge(stage.plan, history)
-    notes = (*trouble.notes, *stage.notes, *(f"The harness failed: {f}" for f in trouble.failures))
+    told = notes_that_apply((*trouble.notes, *stage.notes), verdict.results)
+    notes = (*told, *(f"The harness failed: {f}" for f in trouble.failures))
     meta = msgspec.structs.replace(meta, notes=notes, failures=tuple(trouble.failures))
     try:
         save_verdict(stage.plan, history, verdict, meta, directory)
@@ -298,7 +300,7 @@ def _conclude(
         results=verdict.results,
         directory=directory,
         failures=tuple(trouble.failures),
-        notes=(*trouble.notes, *stage.notes),
+        notes=told,
         interrupted=trouble.interrupted,
         story=meta.story,
     )

@@ -27,7 +27,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -38,6 +38,7 @@ from shalott.harness.run.store import REPORT
 from shalott.harness.serve.archive import archive_name, zipped
 from shalott.harness.serve.cached_table import Runs, RunsFile
 from shalott.harness.serve.compare import compare
+from shalott.harness.serve.evidence import evidence_link
 from shalott.harness.serve.guard import (
     FILE_POLICY,
     Guard,
@@ -50,9 +51,10 @@ from shalott.harness.serve.live_runs import Found, LiveRuns, follow
 from shalott.harness.serve.nights import cell_history, list_nights, night_matrix
 from shalott.harness.serve.node_files import search_files, text_window
 from shalott.harness.serve.request import Query, Refused, StoreFiles, link, read_query
-from shalott.harness.serve.run_view import plan_view, run_view
+from shalott.harness.serve.run_view import plan_view, results_of, run_view
 from shalott.harness.serve.runs_page import list_runs
 from shalott.harness.serve.search_findings import list_findings
+from shalott.harness.serve.told_nights import NightFiles, ToldNight
 
 BLOCK_BYTES = 256 << 10
 SEARCHES_MAX = 2  # at a time: each may read much
@@ -72,11 +74,15 @@ class ServerState:
         self.places = StoreFiles(self.store)
         self.table = RunsFile(self.places.root)
         self.live = LiveRuns(self.places.root)
+        self.nights = NightFiles(self.places)
         self.searches = BoundedSemaphore(SEARCHES_MAX)
         self.followers = 0
 
     def runs(self) -> Runs:
         return self.table.current()
+
+    def told(self) -> Mapping[str, ToldNight]:
+        return self.nights.current()
 
     def found(self) -> Found:
         return self.live.find(self.runs().places)
@@ -113,9 +119,12 @@ def _list(state: ServerState, query: Query) -> object:
 # path -> (template, view)
 VIEWS: dict[str, tuple[str, View]] = {
     "/runs": ("runs.html.j2", _list),
-    "/nights": ("nights.html.j2", lambda state, query: list_nights(state.runs())),
-    "/night": ("night.html.j2", lambda state, query: night_matrix(state.runs(), query)),
-    "/cell": ("cell.html.j2", lambda state, query: cell_history(state.runs(), query)),
+    "/nights": ("nights.html.j2", lambda state, query: list_nights(state.runs(), state.told())),
+    "/night": (
+        "night.html.j2",
+        lambda state, query: night_matrix(state.runs(), state.told(), query),
+    ),
+    "/cell": ("cell.html.j2", lambda state, query: cell_history(state.runs(), state.told(), query)),
     "/run": (
         "run.html.j2",
         lambda state, query: run_view(state.places, state.runs(), query, state.store_name),
@@ -130,7 +139,9 @@ VIEWS: dict[str, tuple[str, View]] = {
     ),
     "/findings": (
         "findings.html.j2",
-        lambda state, query: list_findings(state.places, state.store_name),
+        lambda state, query: list_findings(
+            state.places, state.runs(), state.told(), state.store_name
+        ),
     ),
     "/live": ("live_runs.html.j2", lambda state, query: state.found().live),
 }
@@ -146,6 +157,7 @@ def build_app(store: Path, store_name: str, *, host: str, names: tuple[str, ...]
         Route("/run/raw", _raw(state)),
         Route("/run/report", _report(state)),
         Route("/run/zip", _zip(state)),
+        Route("/run/evidence", _evidence(state)),
         Route("/api/run/follow", _follow(state)),
         Route("/assets/{name}", _asset(state)),
     ]
@@ -168,7 +180,7 @@ def read_ahead(app: Starlette) -> None:
     template, view = VIEWS["/runs"]
     state: ServerState = app.state.state
     render(template, view=view(state, Query()), asked=Query(), path="/")
-    list_nights(state.runs())
+    list_nights(state.runs(), state.told())
 
 
 def _asked(request: Request) -> Query:
@@ -235,6 +247,17 @@ def _raw(state: ServerState) -> Callable[[Request], Response]:
         return _sent(state, query, name, headers, kind)
 
     return raw
+
+
+def _evidence(state: ServerState) -> Callable[[Request], Response]:
+    """Leads from a finding to its messages, its fault, or its node's log at that second."""
+
+    def evidence(request: Request) -> Response:
+        query = _asked(request)
+        results, _ = results_of(state.places, state.places.run(query.file_name("run")))
+        return RedirectResponse(evidence_link(state.places, results, query), 302)
+
+    return evidence
 
 
 def _report(state: ServerState) -> Callable[[Request], Response]:

@@ -30,7 +30,7 @@ KEPT = (
     *("dual_master_effective", "rto_ms", "unavailable_ms_max", "latency_p50_ms", "latency_p99_ms"),
     *("rate_acknowledged_hz", "harness_failures", "headline", "night", "cell", "campaign"),
     *("seeds_wanted", "seeds_judged", "seeds_valid", "seeds_invalid", "seeds_unknown"),
-    *("seeds_not_booted",),
+    *("seeds_not_booted", "unknown_checkers", "command", "tags"),
 )
 SCHEMA = pa.schema([RUNS_SCHEMA.field(name).with_nullable(True) for name in KEPT])
 # The words for people by the table's, the gravest first.

@@ -19,7 +19,14 @@ from shalott.core.history import HISTORY_SCHEMA
 from shalott.core.op import NEMESIS
 from shalott.core.recording import recover
 from shalott.harness.run.store import HISTORY, RECORDING
-from shalott.harness.serve.request import Query, Refused, RunPath, StoreFiles, whole_number
+from shalott.harness.serve.request import (
+    Query,
+    Refused,
+    RunPath,
+    StoreFiles,
+    seconds_as_ns,
+    whole_number,
+)
 from shalott.harness.store.columns import Row
 
 PAGE_ROWS = 200
@@ -53,7 +60,7 @@ def history_page(places: StoreFiles, query: Query) -> HistoryPage:
     run = places.run(query.file_name("run"))
     wanted = _expression(query)
     at = query.number("at", 0)
-    table, live = _read(places, run)
+    table, live = read_history(places, run)
     total = table.count_rows()
     scanner = table.scanner(
         columns=HISTORY_SCHEMA.names, filter=wanted & (ds.field("index") >= at), batch_size=8192
@@ -75,7 +82,7 @@ def history_page(places: StoreFiles, query: Query) -> HistoryPage:
     )
 
 
-def _read(places: StoreFiles, run: RunPath) -> tuple[ds.Dataset, bool]:
+def read_history(places: StoreFiles, run: RunPath) -> tuple[ds.Dataset, bool]:
     """The stored history; of a run that lasts, or was killed, what its recording tells."""
     stored = run.path / HISTORY
     try:
@@ -110,7 +117,9 @@ def _expression(query: Query) -> object:
         if any(kind not in _TYPES for kind in kinds):
             raise Refused(400, f"type must be one of {', '.join(_TYPES)}.")
         wanted &= ds.field("type").isin(kinds)
-    for name, column in (("value", "value"), ("process", "process"), ("op", "index")):
+    if numbers := query.text("op"):
+        wanted &= ds.field("index").isin(_numbers("op", numbers))
+    for name, column in (("value", "value"), ("process", "process")):
         if text := query.text(name):
             number = whole_number(text)
             if number is None:
@@ -124,20 +133,18 @@ def _expression(query: Query) -> object:
     elif whose == "clients":
         wanted &= ds.field("process") != NEMESIS
     if begin := query.text("from_s"):
-        wanted &= ds.field("invoke_ns") >= _nanoseconds("from_s", begin)
+        wanted &= ds.field("invoke_ns") >= seconds_as_ns("from_s", begin)
     if end := query.text("to_s"):
-        wanted &= ds.field("invoke_ns") <= _nanoseconds("to_s", end)
+        wanted &= ds.field("invoke_ns") <= seconds_as_ns("to_s", end)
     return wanted
 
 
-def _nanoseconds(name: str, text: str) -> int:
-    try:
-        seconds = float(text) if len(text) <= 30 else -1.0
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= 1e9:  # neither is NaN
-        raise Refused(400, f"{name} must be a time in seconds from the run's start.")
-    return round(seconds * 1e9)
+def _numbers(name: str, text: str) -> list[int]:
+    """One whole number, or several with commas."""
+    found = [whole_number(each) for each in text.split(",")]
+    if None in found:
+        raise Refused(400, f"{name} must be a whole number of 64 bits, or several with commas.")
+    return [each for each in found if each is not None]
 
 
 def _told(row: Row) -> Row:

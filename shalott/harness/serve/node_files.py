@@ -18,6 +18,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from shalott.harness.run.store import RESULTS
+from shalott.harness.serve.log_time import place_of_time
 from shalott.harness.serve.request import (
     Query,
     Refused,
@@ -25,10 +27,12 @@ from shalott.harness.serve.request import (
     StoredFile,
     StoreFiles,
     link,
+    seconds_as_ns,
     shown,
 )
 
 WINDOW_BYTES = 128 << 10
+CONTEXT_BYTES = 2 << 10  # before the second that is asked for
 LINE_MAX = 2000
 BLOCK_BYTES = 1 << 20
 SEARCH_BYTES_MAX = 256 << 20
@@ -65,8 +69,9 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TextWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines of a file from a byte on. ``next``: where the following window begins, None at the
-    end; ``before``: where the preceding one does, None at the beginning."""
+    """Lines of a file from a byte on, or around a second of the run. ``next``: where the following
+    window begins, None at the end; ``before``: where the preceding one does, None at the
+    beginning."""
 
     run: str
     file: str
@@ -78,6 +83,8 @@ class TextWindow(msgspec.Struct, frozen=True, kw_only=True):
     next: int | None
     last: int  # where the last window begins
     lines: tuple[Line, ...]
+    at_s: str = ""  # the second that was asked for
+    marked: int | None = None  # the byte at which the first line of it begins
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,9 +122,11 @@ def text_window(places: StoreFiles, query: Query) -> TextWindow:
     run = places.run(query.file_name("run"))
     name = query.file_name("file")
     at = query.number("at", 0)
+    at_s = query.text("at_s")
     with places.opened(run, name) as file:
         size = file.seek(0, 2)
-        at = min(at, size)
+        marked = _place_of(places, run, file, at_s) if at_s else None
+        at = min(at, size) if marked is None else _line_before(file, marked)
         file.seek(at)
         data = file.read(WINDOW_BYTES)
         if at + len(data) < size:  # end with a whole line, unless there is none
@@ -136,7 +145,34 @@ def text_window(places: StoreFiles, query: Query) -> TextWindow:
         next=after if after < size else None,
         last=last,
         lines=tuple(_lines(data, at)),
+        at_s=at_s,
+        marked=marked,
     )
+
+
+def _place_of(places: StoreFiles, run: RunPath, file: BinaryIO, at_s: str) -> int | None:
+    """Where that second begins; None if the file's lines do not say. Raises Refused."""
+    start_wall_ns = 0
+    try:
+        with places.opened(run, RESULTS) as results:
+            began = msgspec.json.decode(results.read(), type=_Began)
+        start_wall_ns = began.virtual_started_ns or began.started_wall_ns
+    except (Refused, msgspec.MsgspecError, UnicodeError):
+        pass  # seconds since the run's start are found nevertheless
+    return place_of_time(file, seconds_as_ns("at_s", at_s), start_wall_ns)
+
+
+class _Began(msgspec.Struct):
+    started_wall_ns: int = 0
+    virtual_started_ns: int | None = None
+
+
+def _line_before(file: BinaryIO, at: int) -> int:
+    """Where the line begins that is some way before a place."""
+    begin = max(0, at - CONTEXT_BYTES)
+    file.seek(begin)
+    data = file.read(at - begin)
+    return begin + (data.find(b"\n") + 1 if begin else 0)
 
 
 def _window_before(file: BinaryIO, at: int) -> int:

@@ -117,6 +117,17 @@ def whole_number(text: str) -> int | None:
     return value if -INT64_MAX - 1 <= value <= INT64_MAX else None
 
 
+def seconds_as_ns(name: str, text: str) -> int:
+    """Raises Refused."""
+    try:
+        seconds = float(text) if len(text) <= 30 else -1.0
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 1e9:  # neither is NaN
+        raise Refused(400, f"{name} must be a time in seconds from the run's start.")
+    return round(seconds * 1e9)
+
+
 def link(path: str, **parameters: object) -> str:
     """A path of this server with a query; parameters that are None or empty are left out."""
     given = [(name, str(value)) for name, value in parameters.items() if value not in (None, "")]

@@ -10,9 +10,10 @@ from shalott.checkers.checker import Result
 from shalott.core.errors import UsageError
 from shalott.core.json_value import Json, JsonObject
 from shalott.harness.report.meta import Tested
-from shalott.harness.report.results import RunResults, read_results
+from shalott.harness.report.results import RunResults, notes_that_apply, read_results
 from shalott.harness.run.store import PLAN, REPORT, RESULTS
 from shalott.harness.serve.cached_table import VERDICTS, Runs
+from shalott.harness.serve.evidence import Why, why_of
 from shalott.harness.serve.history_view import parquet_rows
 from shalott.harness.serve.node_files import ListedFile, listed
 from shalott.harness.serve.request import Query, Refused, RunPath, StoreFiles, is_live
@@ -42,7 +43,7 @@ class CheckerView(msgspec.Struct, frozen=True, kw_only=True):
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
     """``row``: what the table says of it. ``kept``: its directory is there; else the table is all
-    that is left of it."""
+    that is left of it. ``why`` it is not valid; ``remarks``: what the run says of itself."""
 
     run: str
     kept: bool
@@ -59,6 +60,8 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     plans: tuple[str, ...] = ()
     operations: int | None = None
     notes: tuple[str, ...] = ()
+    why: Why = Why()
+    remarks: tuple[str, ...] = ()
 
 
 class PlanView(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +128,9 @@ def _kept(places: StoreFiles, place: RunPath, row: RunRow | None, store: str) ->
         has_report=REPORT in names,
         plans=plans,
         operations=parquet_rows(places, place),
-        notes=notes + tuple((results.notes + results.failures) if results else ()),
+        notes=notes + tuple(results.failures if results else ()),
+        why=why_of(places, place, results),
+        remarks=notes_that_apply(results.notes, results.results) if results else (),
     )
 
 

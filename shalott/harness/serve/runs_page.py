@@ -15,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from shalott.harness.matrix.cell_names import plain_key
+from shalott.harness.matrix.run_outcomes import tags_of, verdict_of
 from shalott.harness.serve.cached_table import VERDICTS, Runs
 from shalott.harness.serve.live_runs import Found, LiveRun
 from shalott.harness.serve.request import Query, Refused, whole_number
@@ -27,6 +29,7 @@ SEARCHED = ("run", "name", "headline", "cell", "night", "commit", "image", "camp
 KINDS = ("run", "finding", "all")
 ORDERS = ("red", "newest", "oldest", "lost", "slowest")
 CHOICES_MAX = 200  # values listed of a filter
+_NOT_KNOWN = "?"  # which faults a plan has
 Mask = npt.NDArray[np.bool_]
 
 
@@ -38,7 +41,9 @@ class AnomalyCount(msgspec.Struct, frozen=True):
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as lists show it. ``group``: its night, or its UTC day."""
+    """A run as lists show it. ``group``: its night, or its UTC day. ``turn``: of a matrix, the
+    pass; "again 2" only repeats another run, to see how often it fails. ``expected``: it is not
+    valid, and its cell says that it may be so."""
 
     run: str
     kind: str
@@ -62,6 +67,8 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     rto_ms: float | None
     unavailable_ms_max: float | None
     latency_p99_ms: float | None
+    turn: str = ""
+    expected: bool = False
 
 
 class RunList(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +127,7 @@ def row_views(runs: Runs, numbers: npt.NDArray[np.int64]) -> tuple[RunRow, ...]:
 
 def row_view(row: Row, cell: str) -> RunRow:
     """A row of the table as lists show it."""
+    tags = tags_of(row["tags"])
     return RunRow(
         run=row["run"],
         kind=row["kind"] or "run",
@@ -146,6 +154,8 @@ def row_view(row: Row, cell: str) -> RunRow:
         },
         **{name: row[name] for name in ("rto_ms", "unavailable_ms_max", "latency_p99_ms")},
         commit=row["commit"] or "",
+        turn=tags.turn,
+        expected=row["valid"] != "true" and tags.expects(*verdict_of(row)),
     )
 
 
@@ -264,26 +274,37 @@ def _list_mentions(lists: pa.ChunkedArray, inner: pa.ChunkedArray, text: str) ->
 
 
 def cells(runs: Runs) -> pa.Array:
-    """The cell of each row: the matrix's word for it; of other runs what a matrix would vary."""
+    """The cell of each row: the matrix's word for it; of other runs what they were asked for,
+    and not the faults that their plans drew."""
     found = runs.made.get("cells")
     if found is None:
         table = runs.table
-        nemesis = pc.binary_join(
-            pc.fill_null(table["nemesis"], pa.scalar([], type=table["nemesis"].type)), ","
-        )
-        parts = [
-            pc.fill_null(each, "?")
-            for each in (
-                *(table[name] for name in ("system", "profile", "cluster", "workload")),
-                nemesis,
-            )
-        ]
-        own = pc.binary_join_element_wise(*parts, "/")
         named = pc.fill_null(table["cell"], "")
+        own = _plain_cells(table)
         found = pc.if_else(pc.equal(named, ""), own, named)
         found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
         runs.made["cells"] = found
     return found
+
+
+def _plain_cells(table: pa.Table) -> pa.Array:
+    """Of few kinds of rows there are many: each kind is named once."""
+    axes = [pc.fill_null(table[name], "?") for name in ("system", "profile", "cluster", "workload")]
+    drawn = pc.fill_null(pc.binary_join(table["nemesis"], ","), _NOT_KNOWN)
+    command = pc.fill_null(table["command"], "")
+    is_test = pc.match_substring_regex(command, "^shalott test( |$)")
+    asked = pc.if_else(
+        pc.and_(is_test, pc.invert(pc.match_substring(command, " --plan"))),
+        pc.replace_substring_regex(command, r"^(?:.*( --nemesis \S+).*|.*)$", r"shalott test\1"),
+        "",
+    )
+    rows = pc.binary_join_element_wise(*axes, drawn, asked, "\0").combine_chunks()
+    kinds = rows.dictionary_encode()
+    names = []
+    for kind in kinds.dictionary.to_pylist():
+        *own, faults, words = kind.split("\0")
+        names.append(plain_key(own, words, None if faults == _NOT_KNOWN else faults.split(",")))
+    return pa.array(names, pa.string()).take(kinds.indices)
 
 
 def choices(runs: Runs) -> dict[str, list[str]]:

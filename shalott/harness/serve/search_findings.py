@@ -1,20 +1,25 @@
-"""What searches found: every campaign with its denominator, its classes, and what was kept of them,
-with the minimal plan where one was made."""
+"""What nights found, the newest first; and what searches found: every campaign with its
+denominator, its classes, and what was kept of them, with the minimal plan where one was made."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 
 import msgspec
 
 from shalott.core.json_value import Json
 from shalott.harness.run.store import PLAN
+from shalott.harness.serve.cached_table import Runs
+from shalott.harness.serve.nights import NightFound, found_nights, list_nights
 from shalott.harness.serve.request import Refused, RunPath, StoreFiles
 from shalott.harness.serve.run_view import MINIMAL, inner, read_json
+from shalott.harness.serve.told_nights import ToldNight
 
 SEARCH = "search"  # where a store keeps them: harness/search/campaign.py
 SUMMARY = "summary.json"
 CAMPAIGNS_MAX = 500
+NIGHTS_SHOWN = 7
 FINDINGS_MAX = 200  # told of a campaign
 
 
@@ -80,19 +85,31 @@ class CampaignView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FindingList(msgspec.Struct, frozen=True, kw_only=True):
+    nights: tuple[NightFound, ...]
+    more_nights: int
     campaigns: tuple[CampaignView, ...]
 
 
-def list_findings(places: StoreFiles, store: str) -> FindingList:
-    """Every campaign of the store, the reddest first."""
+def list_findings(
+    places: StoreFiles, runs: Runs, told: Mapping[str, ToldNight], store: str
+) -> FindingList:
+    """Of the newest nights, and of every campaign of the store."""
+    nights = found_nights(runs, told, NIGHTS_SHOWN)
+    return FindingList(
+        nights=nights,
+        more_nights=len(list_nights(runs, told).nights) - len(nights),
+        campaigns=_campaigns(places, store),
+    )
+
+
+def _campaigns(places: StoreFiles, store: str) -> tuple[CampaignView, ...]:
+    """The reddest first."""
     top = places.root / SEARCH
     if top.is_symlink() or not top.is_dir():
-        return FindingList(campaigns=())
+        return ()
     names = sorted(each.name for each in top.iterdir() if each.is_dir() and not each.is_symlink())
     campaigns = [_campaign(places, name, store) for name in names[:CAMPAIGNS_MAX]]
-    return FindingList(
-        campaigns=tuple(sorted(campaigns, key=lambda each: (-bool(each.invalid), each.name)))
-    )
+    return tuple(sorted(campaigns, key=lambda each: (-bool(each.invalid), each.name)))
 
 
 def _campaign(places: StoreFiles, name: str, store: str) -> CampaignView:

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 PLAN, RESULTS, TAGS = "plan.json", "results.json", "tags.json"
 HISTORY, RECORDING = "history.parquet", "history.jsonl"
+LATEST = "latest"
 T = TypeVar("T")
 READ = (PLAN, RESULTS, TAGS, HISTORY)  # a row is made of these
 LATENCIES = ("process", "type", "invoke_ns", "complete_ns", "due_ns")
@@ -183,6 +184,8 @@ def _below(store: Path, directory: Path, campaign: str) -> Iterator[RunDirectory
             return
         campaign = directory.name
     for entry in entries:
+        if entry.name == LATEST:
+            continue  # a link; some archives copy what it leads to in its place
         if entry.name[0] not in "_." and entry.is_dir(follow_symlinks=False):
             inherited = campaign if entry.name == FINDINGS or directory.name == FINDINGS else ""
             yield from _below(store, Path(entry.path), inherited)

@@ -10,7 +10,7 @@ import pytest
 
 from shalott.harness.fleet.mastership import nearest_rank
 from shalott.harness.fleet.page_data import Axes, PageData, Verdicts
-from shalott.harness.fleet.run_facts import asked_of
+from shalott.harness.matrix.cell_names import asked_of
 from shalott.harness.matrix.definition import Definition, Matrix, parse
 from shalott.harness.matrix.night_findings import Share
 from shalott.harness.matrix.night_journal import NIGHTS, NightHead, begin_night

@@ -59,7 +59,7 @@ def test_the_newest_night_is_first_and_in_it_red_is(client: Asking) -> None:
         ({"system": "dledger"}, 0),
         ({"night": "night-1"}, 4),
         ({"cell": "a/kill"}, 6),
-        ({"cell": "mirrored/upstream/docker/queue/kill,partition"}, 2),
+        ({"cell": "mirrored/upstream/docker/queue/kill+partition"}, 2),
         ({"kind": "finding"}, 0),
         ({"text": ""}, 14),
     ],

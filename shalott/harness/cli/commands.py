@@ -152,10 +152,11 @@ def make_command(arguments: Sequence[str]) -> Callable[[], int]:
     """One command, ready to run, with its modules loaded. Raises UsageError."""
     load_modules_named(arguments)
     command = _command("".join(arguments[:1]), loaded_modules())
-    return partial(_run, command, arguments)
+    return partial(run_typer, command, arguments)
 
 
-def _run(command: _TyperCommand, arguments: Sequence[str]) -> int:
+def run_typer(command: _TyperCommand, arguments: Sequence[str]) -> int:
+    """Have typer read the arguments and call the command. Raises UsageError."""
     try:
         code = command.main(args=list(arguments), prog_name="shalott", standalone_mode=False)
     except _TyperUsageError as error:

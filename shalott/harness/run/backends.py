@@ -92,15 +92,9 @@ def docker_obstacle() -> str | None:
     from shalott.cluster.docker.engine import connect
 
     try:
-        api = connect(timeout_s=PING_TIMEOUT_S)
+        connect(timeout_s=PING_TIMEOUT_S).close()
     except UsageError as error:
         return str(error)
-    try:
-        system = str(api.info().get("OperatingSystem", ""))
-    finally:
-        api.close()
-    if "Docker Desktop" in system:
-        return "Docker Desktop's containers can't be reached from the host: use --cluster local"
     return None
 
 

@@ -20,7 +20,16 @@ from tests.world.waiting import until
 pytestmark = pytest.mark.local
 
 ROOT = Path(__file__).parents[2]
-PYTEST = (sys.executable, "-m", "pytest", "-p", "shalott.pytest_plugin", "-p", "no:shalott", "-q")
+PYTEST = (
+    sys.executable,
+    "-m",
+    "pytest",
+    "-p",
+    "shalott.harness.testing.pytest_plugin",
+    "-p",
+    "no:shalott",
+    "-q",
+)
 BODY = """
 import pytest
 

@@ -169,6 +169,12 @@ ROOMS: tuple[Room, ...] = (
         FLOW_LIBRARIES,
         lazily=(*("cluster.docker", "cluster.ssh", "checkers.porcupine", "harness.serve"),),
     ),
+    # Loaded by every pytest where the package is installed.
+    Room(
+        "harness.testing",
+        ("core", "nemesis", "harness.report", "harness.run", "harness.cli"),
+        ("pytest", "typer"),
+    ),
 )
 
 

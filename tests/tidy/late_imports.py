@@ -110,6 +110,9 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
     "harness/run/provenance.py": {
         "shalott.cluster.docker.images": "153 ms, and an extra",
     },
+    "harness/testing/pytest_plugin.py": {
+        "shalott.harness.testing.from_pytest": "660 ms",
+    },
     "spark_analysis/hadoop_store.py": {
         "pyspark.errors": "78 ms, an extra",
     },

@@ -14,10 +14,10 @@ import pytest
 
 from shalott.core.errors import MissingHere, UsageError
 from shalott.core.plan import load_plan
-from shalott.harness.cli import from_pytest
-from shalott.harness.cli.from_pytest import Ended, OptionValue, nemeses_named, read_options
 from shalott.harness.run.request import Request
 from shalott.harness.run.run import Outcome
+from shalott.harness.testing import from_pytest
+from shalott.harness.testing.from_pytest import Ended, OptionValue, nemeses_named, read_options
 from tests.world.harness.memory import Trap
 from tests.world.harness.memory_cli import install
 
@@ -25,7 +25,15 @@ pytest_plugins = "pytester"
 pytestmark = pytest.mark.unit
 
 # Whether the installed entry point is there or not, the plug-in is this tree's.
-OURS = ("-p", "shalott.pytest_plugin", "-p", "no:shalott", "-p", "no:cacheprovider", "-q")
+OURS = (
+    "-p",
+    "shalott.harness.testing.pytest_plugin",
+    "-p",
+    "no:shalott",
+    "-p",
+    "no:cacheprovider",
+    "-q",
+)
 ROOT = Path(__file__).parents[3]
 MEMORY = (
     "MEMORY = dict(system='memory', workload='memory', nemesis='none', seed=5, rate=1000,"
@@ -290,7 +298,7 @@ def test_patterns_name_nemeses() -> None:
 @pytest.mark.explore
 def test_a_project_that_does_not_use_it_loads_nothing_heavy() -> None:
     told = (
-        "import sys, pytest; before = {*sys.modules}; import shalott.pytest_plugin;"
+        "import sys, pytest; before = {*sys.modules}; import shalott.harness.testing.pytest_plugin;"
         " print(*sorted({*sys.modules} - before))"
     )
     done = subprocess.run(
@@ -300,5 +308,6 @@ def test_a_project_that_does_not_use_it_loads_nothing_heavy() -> None:
         text=True,
         check=True,
     )
-    ours = ("shalott", "shalott.core", "shalott.core.errors", "shalott.pytest_plugin")
-    assert done.stdout.split() == list(ours)
+    own = ("", ".core", ".core.errors", ".harness", ".harness.testing")
+    ours = [f"shalott{name}" for name in (*own, ".harness.testing.pytest_plugin")]
+    assert done.stdout.split() == ours

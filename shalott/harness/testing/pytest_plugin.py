@@ -1,7 +1,7 @@
 """The pytest plug-in: a fixture that runs a plan or some options, and asserts the verdict.
 
 pytest loads this file in every project where the package is installed, so it imports next to
-nothing: what runs is harness/cli/from_pytest.py, which the first run of a session loads.
+nothing: what runs is harness/testing/from_pytest.py, which the first run of a session loads.
 docs/how-to/test-with-pytest.md is the manual.
 """
 
@@ -20,7 +20,7 @@ from shalott.core.errors import MissingHere, ShalottError, UsageError, sentence_
 
 if TYPE_CHECKING:
     from shalott.core.plan import Plan
-    from shalott.harness.cli.from_pytest import OptionValue
+    from shalott.harness.testing.from_pytest import OptionValue
 
 WORLD_MARK, NEMESES_MARK = "shalott_world", "shalott_nemeses"
 CLUSTER, NEMESIS = "shalott_cluster", "shalott_nemesis"  # fixtures, and ids of parametrized tests
@@ -93,7 +93,7 @@ class Shalott:
         Raises UsageError in one sentence: such a run can't be.
         """
         __tracebackhide__ = True
-        from shalott.harness.cli.from_pytest import run_options
+        from shalott.harness.testing.from_pytest import run_options
 
         if plan is None and "plan" not in options:
             options = {**self._defaults, **options}
@@ -217,7 +217,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     mark = metafunc.definition.get_closest_marker(NEMESES_MARK)
     if mark is None or NEMESIS not in names:
         return
-    from shalott.harness.cli.from_pytest import nemeses_named
+    from shalott.harness.testing.from_pytest import nemeses_named
 
     try:
         metafunc.parametrize(NEMESIS, nemeses_named(mark.args))

@@ -20,16 +20,8 @@ from tests.world.waiting import until
 pytestmark = pytest.mark.local
 
 ROOT = Path(__file__).parents[2]
-PYTEST = (
-    sys.executable,
-    "-m",
-    "pytest",
-    "-p",
-    "shalott.harness.testing.pytest_plugin",
-    "-p",
-    "no:shalott",
-    "-q",
-)
+OURS = ("-p", "shalott.harness.testing.pytest_plugin", "-p", "no:shalott")
+PYTEST = (sys.executable, "-m", "pytest", *OURS, "-q")
 BODY = """
 import pytest
 
@@ -61,6 +53,7 @@ def logs(project: Path) -> list[Path]:
     return list(project.glob("kept/test_long/2*/log.txt"))
 
 
+@pytest.mark.nightly("three runs and their workers take half a minute")
 def test_runs_side_by_side_keep_out_of_each_others_way(tmp_path: Path) -> None:
     (tmp_path / "test_toy.py").write_text(BODY)
     done = subprocess.run(

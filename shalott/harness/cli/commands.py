@@ -42,6 +42,10 @@ COMMANDS: Mapping[str, Command] = {
         "Read any number of stored runs: what was lost, doubled, out of order, away, and for how"
         " long.",
     ),
+    "pictures": Command(
+        "shalott.harness.cli.pictures",
+        "Draw a run (availability beside faults, what was lost) or a store (its newest night).",
+    ),
     "bugs": Command(
         "shalott.harness.cli.bugs",
         "List the historical bugs that `--bug` switches on, or tell all about one.",

@@ -13,10 +13,12 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingUnixStreamServer
 
+import docker.errors
 import pytest
 
 from shalott.cluster.docker.engine import connect
 from shalott.cluster.docker.reachable import unfit
+from shalott.cluster.docker.sweep import remove_when_free
 from shalott.core.errors import MissingHere
 from shalott.harness.cli.main import run_command
 from shalott.harness.run.backends import choose_backend
@@ -49,6 +51,23 @@ def test_others_are_refused_with_what_to_do(info: Mapping[str, object], sentence
     told = str(unfit(info))
     assert told.startswith(sentence)
     assert "--cluster local" in told
+
+
+@pytest.mark.unit
+def test_a_container_that_ends_while_podman_kills_it_is_removed_again() -> None:
+    said = "cannot remove container as it could not be stopped: container state improper: stopped"
+    answers: list[Exception | None] = [docker.errors.APIError(said), None]
+
+    def remove() -> None:
+        answer = answers.pop(0)
+        if answer is not None:
+            raise answer
+
+    remove_when_free(remove)
+    assert answers == []
+    answers.append(docker.errors.APIError("no space left on device"))
+    with pytest.raises(docker.errors.APIError, match="no space left"):
+        remove_when_free(remove)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ COLUMNS = (
 PICTURED = (
     ("operations a second", "fault", " 1 partition-isolate-master n2"),
     ("offset in the log", "acknowledged by", "lost"),
-    ("controller safe log sim", "controller upstream log sim", "invalid"),
+    ("controller safe sim log", "controller upstream sim log", "invalid"),
 )
 
 

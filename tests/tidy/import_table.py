@@ -158,7 +158,7 @@ ROOMS: tuple[Room, ...] = (
     ),
     Room(
         "harness.pictures",
-        ("core", "checkers", "harness.report", "harness.store", "harness.run"),
+        (*("core", "checkers", "harness.report", "harness.store", "harness.run"), "harness.matrix"),
         (*COLUMNS, "matplotlib"),
     ),
     Room(

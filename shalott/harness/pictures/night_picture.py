@@ -1,13 +1,19 @@
-"""A night, or any store, as a heat map: what ran against what broke it."""
+"""A night, or any store, as a heat map: what ran against what broke it.
+
+A run of a night stands in its cell, by the cell's name; runs that only repeat one that failed are
+not counted.
+"""
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from shalott.harness.matrix.run_outcomes import AGAIN
 from shalott.harness.pictures.run_pictures import INK, sheet
 from shalott.harness.store.columns import RUN, Row
 
@@ -16,6 +22,7 @@ VERDICTS = ("true", "unknown", "false")
 WORDS = ("valid", "unknown", "invalid")
 COLOURS = ("#3f9a74", "#f2b84b", "#b3213d")
 NONE = "none"
+AXES = 5
 
 
 def night_picture(runs: pa.Table) -> Figure | None:
@@ -27,10 +34,10 @@ def night_picture(runs: pa.Table) -> Figure | None:
     if not rows:
         return None
     night = next((row["night"] for row in reversed(rows) if row["night"]), "")
-    rows = [row for row in rows if row["night"] == night]
+    rows = [row for row in rows if row["night"] == night and not _is_again(row)]
     cells: dict[tuple[str, str], list[str]] = {}
     for row in rows:
-        cells.setdefault((_what(row), _faults(row)), []).append(row["valid"])
+        cells.setdefault(_place(row), []).append(row["valid"])
     what = sorted({key[0] for key in cells})
     faults = sorted({key[1] for key in cells})
     invalid = sum(row["valid"] == "false" for row in rows)
@@ -56,10 +63,16 @@ def night_picture(runs: pa.Table) -> Figure | None:
     return figure
 
 
-def _what(row: Row) -> str:
-    parts = (row["system"], row["profile"], row["workload"], row["cluster"])
-    return " ".join(str(part) for part in parts if part)
+def _place(row: Row) -> tuple[str, str]:
+    """The row and the column of the map: the nemesis is the last word of the axes in a cell's name
+    (system/profile/cluster/workload/nemesis, and a label)."""
+    axes = str(row["cell"]).split("/")
+    if len(axes) >= AXES:
+        return " ".join(axes[: AXES - 1]), "/".join(axes[AXES - 1 :])
+    parts = (row["system"], row["profile"], row["cluster"], row["workload"])
+    return " ".join(str(part) for part in parts if part), ", ".join(row["nemesis"] or ()) or NONE
 
 
-def _faults(row: Row) -> str:
-    return ", ".join(row["nemesis"] or ()) or NONE
+def _is_again(row: Row) -> bool:
+    tags = msgspec.json.decode(row["tags"], type=dict[str, str]) if row["tags"] else {}
+    return tags.get("turn", "").startswith(AGAIN)

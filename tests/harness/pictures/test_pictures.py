@@ -132,6 +132,27 @@ def test_a_night_is_a_map_of_its_own_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.unit
+def test_a_run_of_a_night_stands_in_its_cell_once() -> None:
+    """Whatever faults were drawn for it, and however often it was repeated since it failed."""
+    rows = table([("safe", fault, "false", "monday") for fault in ("kill", "pause", "kill")])
+    rows = rows.set_column(
+        rows.schema.get_field_index("cell"),
+        RUNS_SCHEMA.field("cell"),
+        pa.array(["mirrored/safe/sim/queue/partition"] * 3),
+    ).set_column(
+        rows.schema.get_field_index("tags"),
+        RUNS_SCHEMA.field("tags"),
+        pa.array(['{"turn":"1"}', '{"turn":"2"}', '{"turn":"again 1"}']),
+    )
+    figure = night_picture(rows)
+    assert figure is not None
+    (axes,) = figure.axes
+    assert [each.get_text() for each in axes.get_xticklabels()] == ["partition"]
+    assert [each.get_text() for each in axes.get_yticklabels()] == ["mirrored safe sim queue"]
+    assert "2/2" in [each.get_text() for each in axes.texts]
+
+
+@pytest.mark.unit
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -3,6 +3,7 @@
 ShalottError
  ├─ UsageError            the user asked for what can't be done: one sentence, exit 254
  │   ├─ MissingCapability a plan asks for a fault that its world can't make
+ │   ├─ MissingHere       this machine has not what the world needs: no engine, no library
  │   └─ UnreadableHistory a file holds no history, or a malformed one: says where
  ├─ HarnessError          the harness itself failed: exit 255, never the system's failure
  │   ├─ BootFailed        the cluster did not come up
@@ -27,6 +28,9 @@ class UsageError(ShalottError): ...
 
 
 class MissingCapability(UsageError): ...
+
+
+class MissingHere(UsageError): ...
 
 
 class UnreadableHistory(UsageError): ...

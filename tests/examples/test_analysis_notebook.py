@@ -1,4 +1,4 @@
-"""examples/analysis.ipynb runs from its top to its end, and its three engines agree."""
+"""examples/analysis.ipynb runs to its end, its engines agree, and `shalott report` with them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,20 @@ import pytest
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "examples" / "analysis.ipynb"
 QUESTIONS = ("lost", "unavailable", "acknowledged by", "latency", "dual masters")
+
+COLUMNS = (
+    ("fault", "place", "lost"),
+    ("fault", "kind", "longest_ns"),
+    ("who", "lost"),
+    ("phase", "operations", "p50_ns", "p99_ns"),
+    ("group", "node", "other", "both_ns"),
+    ("of this run", "shalott report", "DuckDB"),
+)
+PICTURED = (
+    ("operations a second", "fault", " 1 partition-isolate-master n2"),
+    ("offset in the log", "acknowledged by", "lost"),
+    ("controller safe sim log", "controller upstream sim log", "invalid"),
+)
 
 
 @pytest.mark.unit
@@ -33,12 +47,12 @@ def test_it_is_kept_without_outputs() -> None:
 def test_it_runs_and_the_answers_are_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbformat: Any = pytest.importorskip("nbformat")
     nbclient: Any = pytest.importorskip("nbclient")
-    for needed in ("ipykernel", "duckdb", "polars", "pyspark"):
+    for needed in ("ipykernel", "duckdb", "polars", "pyspark", "matplotlib"):
         pytest.importorskip(needed)
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         pytest.skip("there is no Java")
     monkeypatch.delenv("SHALOTT_RUN", raising=False)
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}{os.pathsep}{ROOT}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     notebook = nbformat.read(NOTEBOOK, as_version=4)
@@ -52,3 +66,23 @@ def test_it_runs_and_the_answers_are_equal(tmp_path: Path, monkeypatch: pytest.M
     rows = json.loads(said)
     assert tuple(rows) == QUESTIONS
     assert all(rows.values()), "each question has an answer in that run"
+    check_what_is_shown(notebook)
+
+
+def check_what_is_shown(notebook: Any) -> None:
+    """Columns have names, the report stands beside DuckDB, and there are pictures."""
+    data = [
+        output["data"]
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if "data" in output
+    ]
+    tables = ["".join(each["text/plain"]) for each in data if "text/html" in each]
+    assert len(tables) == len(QUESTIONS) + 1
+    assert not any("column_" in table for table in tables)
+    for question, table in zip(COLUMNS, tables, strict=True):
+        assert all(f" {column} " in table for column in question), table
+    drawn = ["".join(each["image/svg+xml"]) for each in data if "image/svg+xml" in each]
+    for words, picture in zip(PICTURED, drawn, strict=True):
+        assert all(f">{word}" in picture for word in words), picture[:2000]

@@ -22,6 +22,7 @@ ENTRY_POINTS: Mapping[str, str] = {
     "shalott.cluster.ssh.agent.main": "what the archive of shalott/cluster/ssh/upload.py runs",
     "shalott.cluster.images.rocketmq.await_others": "entry.sh of a RocketMQ node's image",
     "shalott.cluster.images.rocketmq.log_digest": "a node of RocketMQ, for its harness",
+    "shalott.harness.testing.pytest_plugin": "the entry point of pytest, in pyproject.toml",
     "setup": "the package's build",
     "shalott.checkers.engine.build_engine": "named by setup.py: builds the engine",
 }

@@ -160,6 +160,11 @@ ROOMS: tuple[Room, ...] = (
         (*COLUMNS, "jinja2", "starlette", "uvicorn"),
     ),
     Room(
+        "harness.pictures",
+        (*("core", "checkers", "harness.report", "harness.store", "harness.run"), "harness.matrix"),
+        (*COLUMNS, "matplotlib"),
+    ),
+    Room(
         "harness.cli",
         (
             *("core", "checkers", "cluster.systems.record", "workloads"),
@@ -170,7 +175,16 @@ ROOMS: tuple[Room, ...] = (
             "broker.rocket.config",
         ),
         FLOW_LIBRARIES,
-        lazily=(*("cluster.docker", "cluster.ssh", "checkers.porcupine", "harness.serve"),),
+        lazily=(
+            *("cluster.docker", "cluster.ssh", "checkers.porcupine", "harness.serve"),
+            "harness.pictures",
+        ),
+    ),
+    # Loaded by every pytest where the package is installed.
+    Room(
+        "harness.testing",
+        ("core", "nemesis", "harness.report", "harness.run", "harness.cli"),
+        ("pytest", "typer"),
     ),
 )
 

@@ -96,6 +96,9 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
         "shalott.harness.cli.commands": "46 ms",
         "shalott.harness.run.request": "75 ms",
     },
+    "harness/cli/pictures.py": {
+        "shalott.harness.pictures.drawing": "550 ms, and an extra",
+    },
     "harness/cli/serve.py": {
         "shalott.harness.serve.app": "769 ms",
     },
@@ -111,6 +114,9 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
     },
     "harness/run/provenance.py": {
         "shalott.cluster.docker.images": "153 ms, and an extra",
+    },
+    "harness/testing/pytest_plugin.py": {
+        "shalott.harness.testing.from_pytest": "660 ms",
     },
     "spark_analysis/hadoop_store.py": {
         "pyspark.errors": "78 ms, an extra",

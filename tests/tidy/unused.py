@@ -24,6 +24,9 @@ NO_USER_HERE: Mapping[tuple[str, str], str] = {
         "shalott/core/history.py",
         "read_origin",
     ): "for those who read histories by their own programs",
+    ("shalott/harness/testing/pytest_plugin.py", "pytest_addoption"): "called by pytest",
+    ("shalott/harness/testing/pytest_plugin.py", "pytest_configure"): "the same",
+    ("shalott/harness/testing/pytest_plugin.py", "pytest_generate_tests"): "the same",
 }
 # Distributions whose import has another name.
 IMPORTED_AS: Mapping[str, str] = {

@@ -16,8 +16,8 @@ import docker
 import docker.errors
 import requests.exceptions
 
-from shalott.cluster.docker.reachable import CONNECT_TIMEOUT_S, explain, reach_socket
-from shalott.core.errors import HarnessError, UsageError
+from shalott.cluster.docker.reachable import CONNECT_TIMEOUT_S, explain, reach_socket, unfit
+from shalott.core.errors import HarnessError, MissingHere
 
 __all__ = ["CONNECT_TIMEOUT_S", "Engine", "connect", "explain"]
 
@@ -28,16 +28,19 @@ THREADS = 12
 
 
 def connect(timeout_s: int = CALL_TIMEOUT_S) -> docker.APIClient:
-    """A client of the engine that DOCKER_HOST or the usual socket names.
+    """A client of the engine that DOCKER_HOST or the usual socket names: Docker's or Podman's.
 
-    Raises UsageError with a sentence that says what to do.
+    Raises MissingHere with a sentence that says what to do: there is none, or it can't run nodes.
     """
     try:
         reach_socket()
         api = docker.DockerClient.from_env(version="auto", timeout=timeout_s).api
-        api.ping()
+        obstacle = unfit(api.info())
     except (OSError, docker.errors.DockerException) as error:
-        raise UsageError(explain(error)) from error
+        raise MissingHere(explain(error)) from error
+    if obstacle is not None:
+        api.close()
+        raise MissingHere(obstacle)
     return api
 
 

@@ -1,10 +1,12 @@
-"""Whether a server listens at the engine's socket, found without the SDK that is slow to load."""
+"""Whether a server listens at the engine's socket, found without the SDK that is slow to load; and
+whether an engine that answers can run nodes."""
 
 from __future__ import annotations
 
 import getpass
 import os
 import socket
+from collections.abc import Mapping
 
 CONNECT_TIMEOUT_S = 5
 USUAL_SOCKET = "/var/run/docker.sock"
@@ -31,6 +33,25 @@ def reach_socket() -> None:
         with socket.socket(socket.AF_UNIX) as attempt:
             attempt.settimeout(CONNECT_TIMEOUT_S)
             attempt.connect(path)
+
+
+def unfit(info: Mapping[str, object]) -> str | None:
+    """Why an engine that says this of itself can't run nodes, and what to do; None if it can.
+
+    Docker and Podman answer alike. An engine without root keeps its containers in a network of its
+    own, whose addresses lead elsewhere on this host, and their processes in namespaces where no
+    fault can be made; one in a virtual machine likewise.
+    """
+    if "Docker Desktop" in str(info.get("OperatingSystem", "")):
+        return "Docker Desktop's containers can't be reached from the host: use --cluster local"
+    options = info.get("SecurityOptions")
+    words = [str(option) for option in options] if isinstance(options, list) else []
+    if info.get("Rootless") is True or any("name=rootless" in word.split(",") for word in words):
+        return (
+            "the engine runs without root, so its containers can't be reached or cut from here:"
+            " use one that runs as root (DOCKER_HOST says which), or --cluster local"
+        )
+    return None
 
 
 def explain(error: Exception) -> str:

@@ -112,13 +112,13 @@ async def remove_run(engine: Engine, token: str, tables: Sequence[str]) -> None:
             failed.append(error)  # what can be removed is removed first
 
     def container(name: str) -> Callable[[docker.APIClient], object]:
-        return lambda api: api.remove_container(name, force=True, v=True)
+        return lambda api: remove_when_free(lambda: api.remove_container(name, force=True, v=True))
 
     def volume(name: str) -> Callable[[docker.APIClient], object]:
-        return lambda api: _remove_when_free(lambda: api.remove_volume(name))
+        return lambda api: remove_when_free(lambda: api.remove_volume(name))
 
     def network(name: str) -> Callable[[docker.APIClient], object]:
-        return lambda api: _remove_when_free(lambda: api.remove_network(name))
+        return lambda api: remove_when_free(lambda: api.remove_network(name))
 
     await asyncio.gather(*(remove(container(name)) for name in found.containers))
     for table in tables:
@@ -133,8 +133,9 @@ async def remove_run(engine: Engine, token: str, tables: Sequence[str]) -> None:
         raise failed[0]
 
 
-def _remove_when_free(remove: Callable[[], object]) -> None:
-    """Wait for the containers that use it, if another sweeper is about to remove them. Blocks."""
+def remove_when_free(remove: Callable[[], object]) -> None:
+    """Wait for the containers that use it, if another sweeper is about to remove them; or for a
+    container that ended while it was being killed, which Podman calls improper. Blocks."""
     removing = Retrying(
         stop=stop_after_delay(FREE_WITHIN_S),
         wait=wait_fixed(POLL_S),
@@ -146,7 +147,7 @@ def _remove_when_free(remove: Callable[[], object]) -> None:
 
 def _is_in_use(error: BaseException) -> bool:
     return isinstance(error, docker.errors.APIError) and (
-        "in use" in str(error) or "active endpoints" in str(error)
+        any(word in str(error) for word in ("in use", "active endpoints", "state improper"))
     )
 
 

@@ -42,6 +42,10 @@ COMMANDS: Mapping[str, Command] = {
         "Read any number of stored runs: what was lost, doubled, out of order, away, and for how"
         " long.",
     ),
+    "pictures": Command(
+        "shalott.harness.cli.pictures",
+        "Draw a run (availability beside faults, what was lost) or a store (its newest night).",
+    ),
     "bugs": Command(
         "shalott.harness.cli.bugs",
         "List the historical bugs that `--bug` switches on, or tell all about one.",
@@ -152,10 +156,11 @@ def make_command(arguments: Sequence[str]) -> Callable[[], int]:
     """One command, ready to run, with its modules loaded. Raises UsageError."""
     load_modules_named(arguments)
     command = _command("".join(arguments[:1]), loaded_modules())
-    return partial(_run, command, arguments)
+    return partial(run_typer, command, arguments)
 
 
-def _run(command: _TyperCommand, arguments: Sequence[str]) -> int:
+def run_typer(command: _TyperCommand, arguments: Sequence[str]) -> int:
+    """Have typer read the arguments and call the command. Raises UsageError."""
     try:
         code = command.main(args=list(arguments), prog_name="shalott", standalone_mode=False)
     except _TyperUsageError as error:

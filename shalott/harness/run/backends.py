@@ -21,7 +21,7 @@ from shalott.cluster.docker.reachable import socket_obstacle
 from shalott.cluster.ssh.inventory import check_hosts
 from shalott.cluster.system import System
 from shalott.cluster.systems.record import SYSTEMS
-from shalott.core.errors import HarnessError, UsageError
+from shalott.core.errors import HarnessError, MissingHere, UsageError
 from shalott.core.plan import Plan, PowerLoss, SshPlan
 from shalott.nemesis.requirements import required_capabilities
 from shalott.nemesis.rolling import images_told
@@ -53,7 +53,7 @@ def choose_backend(wanted: str, system: str) -> Choice:
     worlds = SYSTEMS.find(system).worlds
     check_world(wanted, system)
     if wanted == "ssh" and find_spec("paramiko") is None:
-        raise UsageError("--cluster ssh needs the package paramiko: pip install 'shalott[ssh]'")
+        raise MissingHere("--cluster ssh needs the package paramiko: pip install 'shalott[ssh]'")
     if wanted in ("sim", "local", "ssh"):
         return Choice(wanted, f"cluster {wanted}: {WHY[wanted]}, as asked for")
     obstacle = docker_obstacle() if "docker" in worlds else f"{system} does not run in containers"
@@ -61,15 +61,15 @@ def choose_backend(wanted: str, system: str) -> Choice:
         why = "as asked for" if wanted == "docker" else "since the Docker engine answers"
         return Choice("docker", f"cluster docker: {WHY['docker']}, {why}")
     if wanted == "docker":
-        raise UsageError(f"cluster docker can't be used: {obstacle}")
+        raise MissingHere(f"cluster docker can't be used: {obstacle}")
     for other in ("local", "sim"):
         if other in worlds:
             return Choice(other, f"cluster {other}: {WHY[other]}, since {obstacle}")
     if "ssh" in worlds:
-        raise UsageError(
+        raise MissingHere(
             f"{system} runs in containers or on hosts over SSH (--cluster ssh) only, and {obstacle}"
         )
-    raise UsageError(f"{system} runs in containers only, and {obstacle}")
+    raise MissingHere(f"{system} runs in containers only, and {obstacle}")
 
 
 def check_world(backend: str, system: str) -> None:
@@ -92,15 +92,9 @@ def docker_obstacle() -> str | None:
     from shalott.cluster.docker.engine import connect
 
     try:
-        api = connect(timeout_s=PING_TIMEOUT_S)
+        connect(timeout_s=PING_TIMEOUT_S).close()
     except UsageError as error:
         return str(error)
-    try:
-        system = str(api.info().get("OperatingSystem", ""))
-    finally:
-        api.close()
-    if "Docker Desktop" in system:
-        return "Docker Desktop's containers can't be reached from the host: use --cluster local"
     return None
 
 

@@ -30,8 +30,9 @@ from shalott.harness.run.plan_checks import check_plan, check_provided, faults_t
 from shalott.harness.run.planning import make_plan, repeat_command, store_words
 from shalott.harness.run.provenance import Provenance
 from shalott.harness.run.request import Request
-from shalott.harness.run.run import Outcome, RunContext, real_clock, run
+from shalott.harness.run.run import Outcome, RunContext, Watch, real_clock, run
 from shalott.harness.run.simulate import run_stored
+from shalott.harness.run.simulation_record import SimulationRecord
 from shalott.harness.run.stage import Stage
 from shalott.harness.run.startup_race import find_story
 from shalott.harness.run.store import JUNIT, REPORT, RESULTS, TAGS, RunDirectory, Store
@@ -56,6 +57,27 @@ def run_request(
     ``junit``: where one document over all these runs is kept (harness/run/junit_file.py).
     ``tags``: what the runs' rows in the table of runs carry.
     """
+    planned = planner(request, test_count, store_root)
+
+    def told(number: int) -> tuple[Plan, RunContext]:
+        plan, context = planned(number)
+        if number == 0:
+            typer.echo(f"{context.notes[0]}.", err=True)
+        if test_count > 1:
+            typer.echo(f"Run {number + 1} of {test_count}, seed {plan.seed}.", err=True)
+        return plan, context
+
+    return _run_series(told, test_count, store_root, JunitFile(junit), tags)
+
+
+Planner = Callable[[int], tuple[Plan, RunContext]]
+
+
+def planner(request: Request, test_count: int, store_root: Path) -> Planner:
+    """What plans each of so many runs, from 0; the notes begin with why they run where they do.
+
+    Raises UsageError with all that is wrong.
+    """
     first_seed = request.seed if request.seed is not None else int.from_bytes(os.urandom(4))
     story = find_story(request.scenario) if request.scenario else None
     if story is not None:
@@ -68,10 +90,6 @@ def run_request(
         plan = make_plan(request, backend=choice.backend, seed=seed)
         if story is not None:
             plan = story.staged(plan)
-        if number == 0:
-            typer.echo(f"{choice.reason}.", err=True)
-        if test_count > 1:
-            typer.echo(f"Run {number + 1} of {test_count}, seed {seed}.", err=True)
         context = RunContext(
             command=repeat_command(repeated, seed, store_root),
             iteration=number + 1,
@@ -80,7 +98,7 @@ def run_request(
         )
         return plan, context
 
-    return _run_series(planned, test_count, store_root, JunitFile(junit), tags)
+    return planned
 
 
 def _check_and_choose(request: Request, test_count: int, seed: int) -> backends.Choice:
@@ -108,20 +126,23 @@ def run_stored_plan(
     tags: Mapping[str, str] | None = None,
 ) -> int:
     """Run a stored plan again, as it is."""
-    plan = load_plan(path)
-    for note in check_provided(plan):
+    planned = planner_of_stored(path, store_root)
+    for note in planned(0)[1].notes:
         typer.echo(note, err=True)
-    check_plan(plan)
-    command = typed_command("test", "--plan", str(path), *store_words(store_root))
-
-    def planned(number: int) -> tuple[Plan, RunContext]:
-        return plan, RunContext(command=command, iteration=number + 1)
-
     return _run_series(planned, test_count, store_root, JunitFile(junit), tags)
 
 
+def planner_of_stored(path: Path, store_root: Path) -> Planner:
+    """The same of a stored plan; the notes say who provides what now. Raises UsageError."""
+    plan = load_plan(path)
+    notes = tuple(check_provided(plan))
+    check_plan(plan)
+    command = typed_command("test", "--plan", str(path), *store_words(store_root))
+    return lambda number: (plan, RunContext(command=command, iteration=number + 1, notes=notes))
+
+
 def _run_series(
-    planned: Callable[[int], tuple[Plan, RunContext]],
+    planned: Planner,
     count: int,
     store_root: Path,
     junit: JunitFile,
@@ -146,11 +167,35 @@ def run_once(
     tags: Mapping[str, str] | None = None,
 ) -> int:
     """One run, from a fresh directory to the last line on the terminal."""
-    for note in (warnings := faults_too_short(plan)):
+    for note in faults_too_short(plan):
         typer.echo(note, err=True)
-    context = dataclasses.replace(context, notes=(*context.notes, *warnings))
     file = junit or JunitFile(None)
     file.begin(plan, context.command, context.iteration)
+    try:
+        outcome, record = perform(plan, store_root, context, tags=tags, watch=progress())
+    except ShalottError as error:
+        file.refuse(plan, context.command, context.iteration, sentence_of(error))
+        raise
+    tell_outcome(outcome, context.command)
+    if record is not None:
+        typer.echo(
+            f"Digest: {record.digest} ({record.callbacks} callbacks, {record.segments} segments,"
+            f" {record.virtual_ns / 1e9:.1f} virtual seconds)"
+        )
+    file.end(outcome.directory.path / JUNIT)
+    return outcome.exit_code
+
+
+def perform(
+    plan: Plan,
+    store_root: Path,
+    context: RunContext,
+    *,
+    tags: Mapping[str, str] | None = None,
+    watch: Watch | None = None,
+) -> tuple[Outcome, SimulationRecord | None]:
+    """One run in a fresh directory of the store, of which nothing is told but by ``watch``."""
+    context = dataclasses.replace(context, notes=(*context.notes, *faults_too_short(plan)))
     store = Store(store_root)
     began: RunDirectory | None = None
 
@@ -165,31 +210,15 @@ def run_once(
         directory = store.name_run(plan.name)
         if plan.cluster.backend == "sim":
             begin(directory)
-            code = _run_simulated(plan, directory, context)
-        else:
-            world = build_world(plan, directory)  # may refuse; then nothing is left in the store
-            begin(directory)
-            outcome = asyncio.run(_run_until_signalled(plan, directory, world, context))
-            tell_outcome(outcome, context.command)
-            code = outcome.exit_code
-    except ShalottError as error:
-        file.refuse(plan, context.command, context.iteration, sentence_of(error))
-        raise
+            return run_stored(plan, directory, context)
+        world = build_world(plan, directory)  # may refuse; then nothing is left in the store
+        begin(directory)
+        # With a factory the caller's own event loop stays the current one.
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            return runner.run(_run_until_signalled(plan, directory, world, context, watch)), None
     finally:
         if began is not None:
             note_in_table(store_root, began)
-    file.end(directory.path / JUNIT)
-    return code
-
-
-def _run_simulated(plan: Plan, directory: RunDirectory, context: RunContext) -> int:
-    outcome, record = run_stored(plan, directory, context)
-    tell_outcome(outcome, context.command)
-    typer.echo(
-        f"Digest: {record.digest} ({record.callbacks} callbacks, {record.segments} segments,"
-        f" {record.virtual_ns / 1e9:.1f} virtual seconds)"
-    )
-    return outcome.exit_code
 
 
 def analyze(run_name: str | None, store_root: Path) -> int:
@@ -207,7 +236,7 @@ def analyze(run_name: str | None, store_root: Path) -> int:
 
 
 async def _run_until_signalled(
-    plan: Plan, directory: RunDirectory, world: World, context: RunContext
+    plan: Plan, directory: RunDirectory, world: World, context: RunContext, watch: Watch | None
 ) -> Outcome:
     """The run, ended in order by the first Ctrl-C, SIGTERM or SIGHUP."""
     interrupt = asyncio.Event()
@@ -230,6 +259,7 @@ async def _run_until_signalled(
         )
 
     loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, stop)
     try:
@@ -241,11 +271,17 @@ async def _run_until_signalled(
             clock=clock,
             provenance=provenance,
             interrupt=interrupt,
-            watch=watch_terminal if sys.stderr.isatty() else _watch_plainly,
+            watch=watch,
         )
     finally:
-        for number in STOP_SIGNALS:
+        for number, handler in before.items():
             loop.remove_signal_handler(number)
+            signal.signal(number, handler)
+
+
+def progress() -> Watch:
+    """What shows a run's progress on standard error, on a terminal or elsewhere."""
+    return watch_terminal if sys.stderr.isatty() else _watch_plainly
 
 
 async def _watch_plainly(stage: Stage) -> None:

@@ -46,6 +46,16 @@ COMMANDS: Mapping[str, Command] = {
         "shalott.harness.cli.bugs",
         "List the historical bugs that `--bug` switches on, or tell all about one.",
     ),
+    **{
+        kind: Command("shalott.harness.cli.catalogue", text)
+        for kind, text in {
+            "systems": "List the systems that can be tested, or tell all about one.",
+            "faults": "List the faults that `--nemesis` takes, or tell all about one.",
+            "workloads": "List what clients can do, or tell all about one workload.",
+            "checkers": "List what judges runs, or tell all about one checker.",
+            "models": "List the models that `shalott check` knows, or tell all about one.",
+        }.items()
+    },
     "doctor": Command(
         "shalott.harness.cli.doctor",
         "Say what is missing on this machine, or on hosts, and the command that installs it.",
@@ -163,4 +173,6 @@ def _run(command: _TyperCommand, arguments: Sequence[str]) -> int:
         raise UsageError(f"{sentence}: see `shalott --help`") from error
     except typer.Abort:
         raise KeyboardInterrupt from None
+    except SystemExit:  # how typer ends when no reader is left
+        raise BrokenPipeError from None
     return code if isinstance(code, int) else 0

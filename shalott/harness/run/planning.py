@@ -45,7 +45,7 @@ from shalott.harness.run.request import (
     parse_policy,
     profile_of,
 )
-from shalott.nemesis.record import FAULTS, nemesis_names, usual_nemeses
+from shalott.nemesis.record import FAULTS
 from shalott.nemesis.schedule import Rhythm, make_schedule
 from shalott.nemesis.trigger_words import with_triggers
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
@@ -162,14 +162,6 @@ def lay_out(
         )
     one_of("layout", layout, (TOGETHER, *system.layouts.names))
     return system.layouts.lay_out(layout, nodes, parameters)
-
-
-def nemesis_help() -> str:
-    """What ``--nemesis`` takes, for the command's help."""
-    return (
-        f"a,b; none; all, which is {','.join(usual_nemeses())}. There are:"
-        f" {', '.join(nemesis_names())}."
-    )
 
 
 def repeat_command(request: Request, seed: int, store_root: Path = STORE) -> str:

@@ -15,6 +15,7 @@ import typer
 
 from shalott.core.doors import load_module, loaded_modules
 from shalott.core.errors import UsageError
+from shalott.harness.cli.options import is_completing
 
 # The class of every complaint about arguments; typer exports only its children.
 _TyperUsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -28,6 +29,7 @@ class Command(NamedTuple):
     text: str
 
 
+COMPLETION = "shalott.harness.cli.completion"
 COMMANDS: Mapping[str, Command] = {
     "test": Command(
         "shalott.harness.cli.test",
@@ -96,10 +98,22 @@ COMMANDS: Mapping[str, Command] = {
         "shalott.harness.cli.export",
         "Write a history as EDN, for Jepsen's and Knossos's own tools.",
     ),
+    "node": Command(
+        "shalott.harness.cli.up",
+        "Start one node on this machine and say where clients connect; Ctrl-C ends it in order.",
+    ),
+    "up": Command(
+        "shalott.harness.cli.up",
+        "Start a cluster and say where clients connect; Ctrl-C or `shalott clean` ends it.",
+    ),
     "ctl": Command(
         "shalott.harness.cli.ctl",
         "Ask the brokers of a running cluster, or tell them: promote, elect-master, ha-status; and"
         " as\nrabbitmqctl does: set_policy, list_queues, cluster_status.",
+    ),
+    "completion": Command(
+        COMPLETION,
+        "Have a shell complete commands, options, names of systems, faults and runs.",
     ),
     "serve": Command(
         "shalott.harness.cli.serve",
@@ -131,6 +145,8 @@ def make_app(words: Sequence[str] = ()) -> typer.Typer:
         elif module not in loaded:
             loaded[module] = None
             import_module(module).add_commands(app)
+    if is_completing() and words and words[0] in COMMANDS:
+        import_module(f"{COMPLETION}_values").prepare(app)
     return app
 
 
@@ -160,9 +176,17 @@ def _command(name: str, modules: tuple[str, ...]) -> _TyperCommand:
 
 def make_command(arguments: Sequence[str]) -> Callable[[], int]:
     """One command, ready to run, with its modules loaded. Raises UsageError."""
+    if is_completing():
+        arguments = _typed_so_far()
     load_modules_named(arguments)
     command = _command("".join(arguments[:1]), loaded_modules())
     return partial(_run, command, arguments)
+
+
+def _typed_so_far() -> Sequence[str]:
+    """What a shell asks how it goes on: it calls without arguments."""
+    words: Sequence[str] = import_module(COMPLETION).words_typed()
+    return words
 
 
 def _run(command: _TyperCommand, arguments: Sequence[str]) -> int:
@@ -173,6 +197,8 @@ def _run(command: _TyperCommand, arguments: Sequence[str]) -> int:
         raise UsageError(f"{sentence}: see `shalott --help`") from error
     except typer.Abort:
         raise KeyboardInterrupt from None
-    except SystemExit:  # how typer ends when no reader is left
-        raise BrokenPipeError from None
+    except SystemExit as end:  # of a completion; or there is no reader any more
+        if end.code:
+            raise BrokenPipeError from None
+        return 0
     return code if isinstance(code, int) else 0

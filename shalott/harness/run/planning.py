@@ -176,11 +176,11 @@ def repeat_command(request: Request, seed: int, store_root: Path = STORE) -> str
         if isinstance(value, SshFlags):
             for inner in dataclasses.fields(value):
                 if (said := getattr(value, inner.name)) != inner.default:
-                    words += _words(f"ssh_{inner.name}", said)
+                    words += flag_words(f"ssh_{inner.name}", said)
             continue
-        words += _words(each.name, value)
+        words += flag_words(each.name, value)
     for name, value in request.given.items():
-        words += _words(name, value)
+        words += flag_words(name, value)
     return shlex.join([*words, "--seed", str(seed), *store_words(store_root)])
 
 
@@ -189,7 +189,8 @@ def store_words(store_root: Path) -> list[str]:
     return [] if store_root == STORE else ["--store", str(store_root)]
 
 
-def _words(name: str, value: object) -> list[str]:
+def flag_words(name: str, value: object) -> list[str]:
+    """An option as it is typed."""
     flag = f"--{name.replace('_', '-')}"
     if isinstance(value, tuple):
         return [word for item in value for word in (flag, str(item))]

@@ -66,27 +66,27 @@ Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Tell all abo
 
 
 def systems(name: Name = None, load: LoadOption = None) -> None:
-    """List the systems that can be tested, or tell all about one: settings, faults, promises."""
+    """List the systems that can be tested, or tell all about one."""
     show("systems", name)
 
 
 def faults(name: Name = None, load: LoadOption = None) -> None:
-    """List the faults that `--nemesis` takes, or tell all about one: where, how much, of whom."""
+    """List the faults that `--nemesis` takes, or tell all about one."""
     show("faults", name)
 
 
 def workloads(name: Name = None, load: LoadOption = None) -> None:
-    """List what clients can do, or tell all about one workload: settings, systems, checkers."""
+    """List what clients can do, or tell all about one workload."""
     show("workloads", name)
 
 
 def checkers(name: Name = None, load: LoadOption = None) -> None:
-    """List what judges runs, or tell all about one checker: what it promises, and who says so."""
+    """List what judges runs, or tell all about one checker."""
     show("checkers", name)
 
 
 def models(name: Name = None, load: LoadOption = None) -> None:
-    """List the models that `shalott check` knows, or tell all about one: operations, options."""
+    """List the models of `shalott check`, or tell all about one."""
     show("models", name)
 
 

@@ -55,7 +55,7 @@ COMMANDS: Mapping[str, Command] = {
             "faults": "List the faults that `--nemesis` takes, or tell all about one.",
             "workloads": "List what clients can do, or tell all about one workload.",
             "checkers": "List what judges runs, or tell all about one checker.",
-            "models": "List the models that `shalott check` knows, or tell all about one.",
+            "models": "List the models of `shalott check`, or tell all about one.",
         }.items()
     },
     "doctor": Command(
@@ -113,7 +113,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "completion": Command(
         COMPLETION,
-        "Have a shell complete commands, options, names of systems, faults and runs.",
+        "Have a shell complete commands, options and names: bash, zsh, fish, powershell.",
     ),
     "serve": Command(
         "shalott.harness.cli.serve",

@@ -29,8 +29,10 @@ def completion(
         bool, typer.Option("--install", help="Have the shell load it, from now on.")
     ] = False,
 ) -> None:
-    """Print what makes a shell complete commands, options and names: eval "$(shalott completion
-    bash)", or --install it for good."""
+    """Have a shell complete commands, options and names: bash, zsh, fish, powershell.
+
+    It prints a script: eval "$(shalott completion bash)". With --install for good.
+    """
     if shell not in SHELLS:
         raise unknown("shell", shell, SHELLS, "shalott completion --help")
     tell = install_callback if install else show_callback

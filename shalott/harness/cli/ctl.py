@@ -87,7 +87,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command(context_settings=loose)(with_options(ctl))
 
 
-VERBS_TOLD = f"{', '.join(VERBS)}; and rabbitmqctl's: {', '.join(RABBIT_VERBS)}."
+VERBS_TOLD = f"{', '.join(VERBS)}; of mirrored: {', '.join(RABBIT_VERBS)}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

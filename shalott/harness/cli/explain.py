@@ -24,7 +24,7 @@ from shalott.checkers.models.outside import ModelClass, class_name
 from shalott.cluster.capabilities import MOST
 from shalott.cluster.system import System
 from shalott.cluster.systems.record import SYSTEMS, SystemRecord
-from shalott.core.doors import OWN, Door, Record
+from shalott.core.doors import OWN, Door, Record, loaded_modules
 from shalott.core.errors import UsageError
 from shalott.core.parameters import Flag, flags_of, to_plan
 from shalott.core.plan import Plan
@@ -125,7 +125,7 @@ def system_text(record: SystemRecord, known: Known = ALL) -> str:
         lines.append(item(f"Profile `{name}` sets: {_settings(record, name)}."))
     name = "safe" if "safe" in record.profiles else next(iter(record.profiles))
     lines.append(item(f"Under `{name}` it promises: {_promises(record, name)}."))
-    lines.append(item(f"Faults: {code(fault_names(record, known))}."))
+    lines.append(item(f"Faults: {_folded(fault_names(record, known), known)}."))
     return _section(record.name, record.summary, lines, record.parameters)
 
 
@@ -142,6 +142,21 @@ def fault_names(system: SystemRecord, known: Known) -> list[str]:
         if system.name in asked_of(fault, known)
         and any(not lacks(fault, world) for world in system.worlds)
     ]
+
+
+def _folded(names: Sequence[str], known: Known) -> str:
+    """A group in place of its members, and what there is in one direction too named once."""
+    left = dict.fromkeys(names)
+    found: list[str] = []
+    for group in groups(known):
+        members = [each.name for each in known.of(FAULTS) if each.group == group]
+        if left.keys() >= {*members}:
+            found.append(f"`{group}` in all its kinds")
+            left = {name: None for name in left if name not in members}
+    for name in left:
+        if not (name.endswith(ONE_WAY) and name.removesuffix(ONE_WAY) in left):
+            found.append(f"`{name}`" + (f"(`{ONE_WAY}`)" if name + ONE_WAY in left else ""))
+    return ", ".join(found)
 
 
 def _settings(record: SystemRecord, profile: str) -> str:
@@ -226,13 +241,14 @@ def asked_of(record: FaultRecord, known: Known = ALL) -> Sequence[str]:
     """The systems that it can be asked of."""
     return [
         name
-        for name, system in _systems(known).items()
+        for name, system in _systems(known, loaded_modules()).items()
         if all(isinstance(system, protocol) for protocol in record.asks)
     ]
 
 
 @cache
-def _systems(known: Known) -> Mapping[str, System]:
+def _systems(known: Known, modules: Sequence[str]) -> Mapping[str, System]:
+    """What those that are there after ``modules`` were loaded can be asked."""
     found: dict[str, System] = {}
     for record in known.of(SYSTEMS):
         try:

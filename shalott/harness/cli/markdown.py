@@ -92,7 +92,8 @@ def fields_text(struct: type[msgspec.Struct]) -> str:
             name, kind, default, comment = match.groups()
             is_told = default not in (None, "msgspec.UNSET")
             said = " ".join([*above, comment or ""]).strip().replace("``", "`")
-            value = f" = `{default}`" if is_told else ""
+            shown = re.sub(r"^(-?\d+)\.0$", r"\1", default or "")  # a whole number is one
+            value = f" = `{shown}`" if is_told else ""
             found.append(item(f"`{name}` {_kind(kind)}{value}" + (f": {said}" if said else "")))
         above = []
     return "\n".join(found)

@@ -43,7 +43,7 @@ from shalott.core.plan import (
 )
 from shalott.harness.cli.checking import DESCRIPTION, OPTIONS
 from shalott.harness.cli.commands import make_app
-from shalott.harness.cli.ctl import VERBS
+from shalott.harness.cli.ctl import VERBS, VERBS_TOLD
 from shalott.harness.cli.explain import (
     OURS,
     checker_text,
@@ -108,6 +108,8 @@ def command_text(name: str) -> str:
     parts = [f"## shalott {name}", wrapped(sentence(help_text))]
     panels: dict[str, list[str]] = {}
     for parameter in command.params:
+        if parameter.name in ("load", "store", "help_all") and name not in ("test", "report"):
+            continue
         panel = getattr(parameter, "rich_help_panel", None) or ""
         panels.setdefault(panel, []).append(_parameter(parameter))
     elsewhere = []
@@ -141,7 +143,8 @@ def _parameter(parameter: Any) -> str:
     if isinstance(parameter.show_default, str):
         default = parameter.show_default
     if parameter.param_type_name == "argument":
-        return _option([parameter.name.upper()], default, parameter.help or "")
+        told = "One of those below." if parameter.help == VERBS_TOLD else parameter.help or ""
+        return _option([parameter.name.upper()], default, told)
     names = [*parameter.opts, *parameter.secondary_opts]
     return _option(names, default, parameter.help or "")
 
@@ -180,7 +183,8 @@ def commands_page() -> str:
     return page(
         "Commands",
         "For users of the command line: every command with its arguments and options, defaults in"
-        " brackets. `shalott COMMAND --help` prints the same.",
+        " brackets. `shalott COMMAND --help` prints the same. `--load` and `--store` are those of"
+        " `test` in every command that has them.",
         *(command_text(name) for name in commands()),
     )
 

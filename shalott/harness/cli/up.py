@@ -164,11 +164,16 @@ def detached(serving: Serving, wanted: ClusterOptions) -> int:
     for name, value in serving.given.items():
         command += flag_words(name, value)
     child = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, start_new_session=True
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     )
     assert child.stdout is not None
     for line in child.stdout:
-        typer.echo(line, nl=False)
+        typer.echo(line, nl=False, err=line.startswith("shalott: "))
         if line.startswith(ENDS):
             return 0
     return child.wait()
@@ -187,7 +192,7 @@ async def _stay(plan: Plan, directory: Path, stays: Stays) -> int:
 
     def ended(end: NodeExit) -> None:
         gone[end.node] = end
-        typer.echo(f"{end.node} ended by itself, with exit code {end.exit_code}.", err=True)
+        _say(f"{end.node} ended by itself, with exit code {end.exit_code}.")
         if len(gone) == len(cluster.nodes):
             asked.set()
 
@@ -195,7 +200,7 @@ async def _stay(plan: Plan, directory: Path, stays: Stays) -> int:
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, asked.set)
-    with staying(name, directory, is_temporary=not stays.keep), steps_told(_tell_step):
+    with staying(name, directory, is_temporary=not stays.keep), steps_told(_say):
         try:
             booting = asyncio.ensure_future(_boot(cluster, system, directory))
             waiting = asyncio.ensure_future(asked.wait())
@@ -208,7 +213,7 @@ async def _stay(plan: Plan, directory: Path, stays: Stays) -> int:
             await waiting
             if len(gone) == len(cluster.nodes):
                 raise HarnessError(f"no node runs any more: {await _last_words(cluster)}")
-            typer.echo("Stopping: the nodes end in order.", err=True)
+            _say("Stopping: the nodes end in order.")
             await cluster.each(lambda each: cluster.processes.stop(each, STOP_TIMEOUT_MS))
         finally:
             await cluster.teardown()
@@ -227,8 +232,10 @@ async def _last_words(cluster: Cluster) -> str:
     return "; ".join(filter(None, said)) or "they said nothing"
 
 
-def _tell_step(sentence: str) -> None:
-    typer.echo(sentence, err=True)
+def _say(sentence: str) -> None:
+    """Where it is read; what has detached has no reader any more."""
+    with contextlib.suppress(OSError):
+        typer.echo(sentence, err=True)
 
 
 # -- where clients connect -------------------------------------------------------------------------
@@ -266,14 +273,16 @@ def _lines_of(plan: Plan, cluster: Cluster, system: System, name: str) -> Iterat
         yield f"management page: {page} ({USER}, {USER})"
         return
     for port in ports:
+        if port in INNER:
+            continue
         if port == "management":
             yield f"management API: http://{_at(cluster, name, port)}/api/shalott/claims"
         else:
             yield f"{NAMES.get(port, port)}: {_at(cluster, name, port)}"
 
 
-# Of the log systems' ports, what they are to a client.
-NAMES: Mapping[str, str] = {"remoting": "broker", "nameserver": "name server"}
+NAMES: Mapping[str, str] = {"remoting": "broker"}  # what ports are to a client
+INNER = ("cluster", "raft", "ha", "controller", "nameserver")  # no client's, or told already
 
 
 def _at(cluster: Cluster, name: str, port: str) -> str:

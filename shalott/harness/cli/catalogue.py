@@ -33,13 +33,14 @@ NARROWEST = 40
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """``text`` and ``example`` cost time, and are made of what is asked for alone. ``example``: a
-    command line; "" if there is none."""
+    """``text``, ``more`` and ``example`` cost time, and are made of what is asked for alone.
+    ``more``: what a page has elsewhere. ``example``: a command line; "" if there is none."""
 
     summary: str
     text: Callable[[], str]
     example: Callable[[], str]
     provider: Provider = Provider(OWN)
+    more: Callable[[], str] = str
 
     @property
     def provided(self) -> str:
@@ -123,7 +124,7 @@ def listed(entries: Mapping[str, Entry]) -> str:
 
 
 def explained(entry: Entry) -> str:
-    parts = [entry.text()]
+    parts = [entry.text(), *filter(None, [entry.more()])]
     if entry.provided:
         parts.append(f"Provided by {entry.provided}.")
     if example := entry.example():
@@ -140,7 +141,11 @@ def _systems() -> Mapping[str, Entry]:
         provider = SYSTEMS.provider_of(record.name)
         example = partial(_run_of, record, provider)
         found[record.name] = Entry(
-            record.summary, partial(explain.system_text, record), example, provider
+            record.summary,
+            partial(explain.system_text, record),
+            example,
+            provider,
+            more=partial(explain.faults_text, record),
         )
     return found
 

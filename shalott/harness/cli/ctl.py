@@ -94,9 +94,7 @@ VERBS_TOLD = f"{', '.join(VERBS)}; of mirrored: {', '.join(RABBIT_VERBS)}."
 class CtlOptions:
     """Which nodes are asked, and what the verb is told."""
 
-    verb: Annotated[
-        str, Argument(f"{', '.join(VERBS)}; or rabbitmqctl's: {', '.join(RABBIT_VERBS)}.")
-    ]
+    verb: Annotated[str, Argument(VERBS_TOLD)]
     run: Annotated[
         str, Option("A run's directory or name, latest, or what `shalott up` printed.")
     ] = "latest"

@@ -125,7 +125,7 @@ def system_text(record: SystemRecord, known: Known = ALL) -> str:
         lines.append(item(f"Profile `{name}` sets: {_settings(record, name)}."))
     name = "safe" if "safe" in record.profiles else next(iter(record.profiles))
     lines.append(item(f"Under `{name}` it promises: {_promises(record, name)}."))
-    lines.append(item(f"Faults: {_folded(fault_names(record, known), known)}."))
+    lines.append(item(f"Faults: {_all_but(fault_names(record, known), known)}."))
     return _section(record.name, record.summary, lines, record.parameters)
 
 
@@ -144,19 +144,14 @@ def fault_names(system: SystemRecord, known: Known) -> list[str]:
     ]
 
 
-def _folded(names: Sequence[str], known: Known) -> str:
-    """A group in place of its members, and what there is in one direction too named once."""
-    left = dict.fromkeys(names)
-    found: list[str] = []
-    for group in groups(known):
-        members = [each.name for each in known.of(FAULTS) if each.group == group]
-        if left.keys() >= {*members}:
-            found.append(f"`{group}` in all its kinds")
-            left = {name: None for name in left if name not in members}
-    for name in left:
-        if not (name.endswith(ONE_WAY) and name.removesuffix(ONE_WAY) in left):
-            found.append(f"`{name}`" + (f"(`{ONE_WAY}`)" if name + ONE_WAY in left else ""))
-    return ", ".join(found)
+def _all_but(names: Sequence[str], known: Known) -> str:
+    others = code(each.name for each in known.of(FAULTS) if each.name not in names)
+    return f"all but {others}" if others else "all"
+
+
+def faults_text(record: SystemRecord) -> str:
+    """The same by their names."""
+    return item(f"Faults that fit: {', '.join(fault_names(record, ALL))}.")
 
 
 def _settings(record: SystemRecord, profile: str) -> str:

@@ -108,14 +108,16 @@ def command_text(name: str) -> str:
     parts = [f"## shalott {name}", wrapped(sentence(help_text))]
     panels: dict[str, list[str]] = {}
     for parameter in command.params:
-        if parameter.name in ("load", "store", "help_all") and name not in ("test", "report"):
+        is_told = name == "test" or parameter.param_type_name == "argument"
+        if parameter.name in ("load", "store", "help_all") and not is_told:
             continue
         panel = getattr(parameter, "rich_help_panel", None) or ""
         panels.setdefault(panel, []).append(_parameter(parameter))
     elsewhere = []
     if RECORDS_PANEL in panels:
         del panels[RECORDS_PANEL]
-        elsewhere.append("the parameters of its [system](systems.md) and [workload](workloads.md)")
+        and_workload = " and [workload](workloads.md)" if name == "test" else ""
+        elsewhere.append(f"the parameters of its [system](systems.md){and_workload}")
     if HOSTS_PANEL in panels and name != "test":
         del panels[HOSTS_PANEL]
         elsewhere.append("the flags of hosts that [`test`](#shalott-test) has")

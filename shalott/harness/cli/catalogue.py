@@ -261,10 +261,7 @@ def _test(provider: Provider, *words: str) -> str:
 
 def _check_with(name: str, made_by: ModelClass, provider: Provider) -> str:
     """Of a history of one operation that did not come back."""
-    try:
-        meanings = explain.operations_of(made_by)
-    except Exception:  # a stranger's class may need options
-        meanings = ()
+    meanings = explain.operations_of(made_by)
     if not meanings:
         return ""
     line = f"{{:process 0, :type :invoke, :f :{next(iter(meanings))}, :value nil}}"

@@ -30,6 +30,7 @@ class Command(NamedTuple):
 
 
 COMPLETION = "shalott.harness.cli.completion"
+COMPLETION_VALUES = "shalott.harness.cli.completion_values"
 COMMANDS: Mapping[str, Command] = {
     "test": Command(
         "shalott.harness.cli.test",
@@ -146,7 +147,7 @@ def make_app(words: Sequence[str] = ()) -> typer.Typer:
             loaded[module] = None
             import_module(module).add_commands(app)
     if is_completing() and words and words[0] in COMMANDS:
-        import_module(f"{COMPLETION}_values").prepare(app)
+        import_module(COMPLETION_VALUES).prepare(app)
     return app
 
 

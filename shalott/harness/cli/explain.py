@@ -336,5 +336,6 @@ def operations_of(made_by: ModelClass) -> Sequence[str]:
     """The names of the operations that the model reads, if it says so."""
     meanings = getattr(made_by, "meanings", None)
     if isinstance(meanings, property):  # it depends on the options
-        meanings = meanings_of(made_by())
+        needs_options = any(each.default is REQUIRED for each in options_of(made_by))
+        meanings = () if needs_options else meanings_of(made_by())
     return tuple(meanings or ())

@@ -168,7 +168,7 @@ def _parameter(option: _FieldOption) -> inspect.Parameter:
     )
 
 
-def _metavar(kind: Any) -> str | None:
+def _metavar(kind: object) -> str | None:
     """What stands for the value; None: there is none."""
     for known in (*get_args(kind), kind):
         if known in METAVARS:

@@ -132,7 +132,7 @@ def plan_of(serving: Serving, wanted: ClusterOptions) -> Plan:
 
 @contextlib.contextmanager
 def directory_of(data: Path | None) -> Iterator[Path]:
-    """One that is there and nobody else's. Raises UsageError."""
+    """One that is there, and that no other node uses. Raises UsageError."""
     if data is None:
         place = Path(tempfile.mkdtemp(prefix="shalott-"))
         try:

@@ -198,14 +198,13 @@ def make_system(plan: Plan) -> System:
 def staying(name: str, directory: Path, *, is_temporary: bool) -> Iterator[None]:
     """While it lasts, ``sweep_all`` ends this process in order; if the process is killed, the next
     sweep removes the directory, where that ``is_temporary``."""
-    from shalott.cluster.local import sweep
+    from shalott.cluster.local.sweep import MARK, RunState, state_directory, write_state
 
     if is_temporary:
-        (directory / sweep.MARK).touch()
-    path = sweep.state_directory() / f"up-{os.getpid()}.json"
+        (directory / MARK).touch()
+    path = state_directory() / f"up-{os.getpid()}.json"
     owner = str(this_process())
-    state = sweep.RunState(run=name, owner=owner, directory=str(directory), stays=True)
-    sweep.write_state(path, state)
+    write_state(path, RunState(run=name, owner=owner, directory=str(directory), stays=True))
     try:
         yield
     finally:

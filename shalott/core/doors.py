@@ -16,7 +16,9 @@ name stands in the plan, and the door finds the record again, in worker processe
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -94,6 +96,12 @@ def import_named(name: str, asked: str) -> ModuleType:
 def loaded_modules() -> tuple[str, ...]:
     """What was loaded by name: a worker process loads the same."""
     return tuple(_loaded)
+
+
+def typed_command(*words: str) -> str:
+    """``shalott WORDS`` as a user types it who has what was loaded here."""
+    loads = (word for name in loaded_modules() for word in ("--load", name))
+    return shlex.join(["shalott", *words, *loads])
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,10 +247,17 @@ class Door(Generic[Record]):
                     f" {self.kind} record"
                 )
                 continue
+            if wrong := _misfit(record):
+                self._broken[entry_point.name] = (
+                    f"{provider.name}'s {self.kind} {entry_point.name} can't be used: {wrong}"
+                )
+                continue
             self._take(record, provider, into)
 
     def _take(self, record: Record, provider: Provider, into: dict[str, _Entry[Record]]) -> None:
         name, entry = self._name_of(record), _Entry(record, provider)
+        if wrong := _misfit(record):
+            raise UsageError(f"the {self.kind} {name!r} of {provider.name} can't be used: {wrong}")
         self._check_free(name, entry, into)
         into.setdefault(name, entry)
 
@@ -311,6 +326,30 @@ def check_requirements(requires: Iterable[Requirement], doors: Iterable[Door[obj
 
 def _named(provider: Provider) -> str:
     return f"{provider.name} {provider.version}".rstrip()
+
+
+# What the annotations of records' fields begin with, and what such a value is.
+_KINDS: Mapping[str, type] = {
+    "str": str,
+    "bool": bool,
+    "tuple[": tuple,
+    "Callable[": Callable,  # type: ignore[dict-item]
+    "Mapping[": Mapping,
+    "type[": type,
+}
+
+
+def _misfit(record: object) -> str:
+    """Which field of a record, a dataclass, is of another type than it says; "" if none is."""
+    if isinstance(record, type) or not dataclasses.is_dataclass(record):
+        return ""
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        told = str(field.type)
+        wanted = next((kind for begin, kind in _KINDS.items() if told.startswith(begin)), object)
+        if not isinstance(value, wanted) and not (value is None and "None" in told):
+            return f"{field.name} is to be {told}, not {type(value).__name__}"
+    return ""
 
 
 def _entry_points(group: str) -> tuple[tuple[EntryPoint, Provider], ...]:

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from shalott.core.run_id import run_id
+
 # Column of LOST_MESSAGES, or kind of DUAL_MASTERS -> the checker's count of the same thing.
 COMPARED = {
     "attempts": "attempt-count",
@@ -40,6 +42,8 @@ LEFT_OUT = (
     "dead letters",
     "longest gap",
 )  # on the terminal, whose lines are short
+
+REST_WIDTH = 76  # of the terminal's table, without the runs' names
 
 
 class RunLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,15 +181,20 @@ def markdown(report: FleetReport) -> list[str]:
 
 def print_report(report: FleetReport, out: Path, console: Console) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    shown = [place for place, heading in enumerate(HEADINGS) if heading not in LEFT_OUT]
+    table.add_column("id", no_wrap=True)
+    # A name that is broken can't be copied: where there is no room for it, the id stands alone.
+    longest = max((len(line.run) for line in report.runs), default=0)
+    left_out = LEFT_OUT if console.width >= longest + REST_WIDTH else ("run", *LEFT_OUT)
+    shown = [place for place, heading in enumerate(HEADINGS) if heading not in left_out]
     for place in shown:
-        is_name = place == 0
         justify: Literal["left", "right"] = "left" if place < 3 else "right"
-        table.add_column(HEADINGS[place], justify=justify, overflow="fold", no_wrap=not is_name)
+        table.add_column(HEADINGS[place], justify=justify, no_wrap=True)
     for line in report.runs:
         cells = _cells(line)
         table.add_row(
-            *(Text(cells[place]) for place in shown), style="red" if line.is_bad else None
+            run_id(line.run),
+            *(Text(cells[place]) for place in shown),
+            style="red" if line.is_bad else None,
         )
     console.print(table)
     for remark in _remarks(report):

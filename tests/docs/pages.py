@@ -92,6 +92,21 @@ def commands(page: Path) -> Iterator[list[str]]:
                 yield shlex.split(line, comments=True)[1:]
 
 
+def code_lines(page: Path) -> Iterator[tuple[str, str]]:
+    """(language, line): what code blocks have a reader type, without remarks; of console blocks
+    what is behind $."""
+    for _, language, body in _FENCE.findall(read(page)):
+        for line in body.replace("\\\n", " ").splitlines():
+            if language == "sh" or (language == "console" and line.startswith("$ ")):
+                yield language, " ".join(re.sub(r"\s#\s.*", "", line.removeprefix("$ ")).split())
+
+
+def first_block(page: Path, language: str) -> str:
+    """ "" if there is none."""
+    blocks = _FENCE.findall(read(page))
+    return next((body for _, found, body in blocks if found == language), "")
+
+
 def commands_in_prose(page: Path) -> list[str]:
     """Commands that sentences name; "|" and "..." may stand in them."""
     return [" ".join(each.split()) for each in _INLINE.findall(prose(page))]

@@ -262,4 +262,4 @@ def assert_files(run: Done) -> None:
         assert (path / "nodes" / node / "output.log").stat().st_size > 0
         assert (path / "nodes" / node / "events.jsonl").stat().st_size > 0
     assert f"Report: store/{path.parent.name}/{path.name}/report.html" in run.stdout
-    assert f"Repeat: {results.command}" in run.stdout
+    assert f"{results.command.removeprefix('shalott')}\n" in run.stdout

@@ -68,6 +68,7 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
         "shalott.core.doors": "2 ms",
     },
     "harness/cli/checking.py": {
+        "shalott.harness.run.store": "98 ms",
         "shalott.checkers.linearizability.explain": "23 ms",
         "shalott.checkers.porcupine.porcupine": "15 ms",
     },
@@ -88,6 +89,7 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
         "shalott.cluster.docker.images": "178 ms, and an extra",
     },
     "harness/cli/main.py": {
+        "shalott.harness.cli.unforeseen": "41 ms",
         "shalott.harness.cli.checking": "277 ms",
         "importlib.metadata": "24 ms",
         "shalott.harness.run.junit_file": "428 ms",

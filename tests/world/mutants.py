@@ -39,7 +39,7 @@ def mutated_checkout(edits: Sequence[Edit], directory: Path) -> Path:
     shutil.copy(original / "__init__.py", package)
     for room in original.iterdir():
         if room.name == "broker":
-            shutil.copytree(room, package / room.name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(room, package / room.name)  # compiled files keep their sources' times
         elif room.is_dir() and room.name != "__pycache__":
             (package / room.name).symlink_to(room.resolve())
     for edit in edits:

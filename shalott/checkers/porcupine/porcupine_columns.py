@@ -132,11 +132,12 @@ def encode(history: ConcurrentHistory, model: Model) -> EncodedHistory:
 
 
 def _counting(history: ConcurrentHistory, model: Model) -> npt.NDArray[np.int64]:
-    """The rows that say something."""
+    """The rows that say something. Names that no row has are passed over: a stored run's are those
+    of its nemesis, too."""
     own = {meaning.f: meaning for meaning in (meanings_of(model) or {}).values()}
-    names = history.f.names
-    observed = np.array([own[name].failed for name in names], dtype=bool)[history.f.codes]
-    pure = np.array([own[name].pure for name in names], dtype=bool)[history.f.codes]
+    known = [own.get(name) for name in history.f.names]
+    observed = np.array([each and each.failed for each in known], dtype=bool)[history.f.codes]
+    pure = np.array([each and each.pure for each in known], dtype=bool)[history.f.codes]
     left_out = ((history.type == FAIL) & ~observed) | ((history.type == INFO) & pure)
     return np.flatnonzero(~left_out)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Final
 
@@ -160,24 +160,29 @@ def _atom(text: str) -> Hashable:
     if text in _SPECIAL:
         return _SPECIAL[text]
     if _INTEGER.fullmatch(text):
-        return int(text.removesuffix("N"))
+        return _integer(text.removesuffix("N"))
     if _FLOAT.fullmatch(text):
         return _decimal(text[:-1]) if text.endswith("M") else float(text)
     ratio = _RATIO.fullmatch(text)
-    if ratio and int(ratio[2]):
-        return _fraction(int(ratio[1]), int(ratio[2]))
+    if ratio and (denominator := _integer(ratio[2])):
+        return Fraction(_integer(ratio[1]), denominator)
     if text[0] in "0123456789" or text in (":", "::"):
         raise EdnError(f"{text!r} is no value")
     return text.removeprefix(":")
 
 
-# Imported when there is one: reading a file that has none must not wait for it.
-def _decimal(text: str) -> Hashable:
-    return Decimal(text)
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:  # sys.set_int_max_str_digits: it would take too long to read
+        raise EdnError(f"{text[:20]}… is a number of {len(text):,} digits") from error
 
 
-def _fraction(numerator: int, denominator: int) -> Hashable:
-    return Fraction(numerator, denominator)
+def _decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation as error:
+        raise EdnError(f"{text[:40]}M has an exponent that is too large") from error
 
 
 def _character(text: str) -> str:

@@ -22,6 +22,8 @@ histories have no such column; then only the first is told.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -46,6 +48,10 @@ QUANTILES = (0, 0.5, 0.95, 0.99, 1)
 MS = 1_000_000
 _MESSAGES = ("enqueue", "send")
 _OF_WHICH_MESSAGES = 5  # one in so many of min_acked has to be a message, where messages were sent
+EMPTY = "empty"  # what a dequeue says that found nothing: no error
+ERRORS_SHOWN = 3  # of the kinds of errors, on the terminal; the report has all
+ERROR_WIDTH = 80
+_OWN_NAMES = re.compile(r"'[^']*'|\d{4,}")  # of queues, nodes, messages: errors alike but for them
 _LASTING = ("channel", "consumer", "blocked", "member", "assignment", "deliver")  # no latencies
 
 
@@ -75,7 +81,12 @@ class Stats:
                 "unproved-fault-count": len(_unproved(around)),
             },
             notes=(*doubts, *(f"Fault {f.name} was skipped: {f.skipped}." for f in skipped)),
-            detail={"by-f": by_f, "by-node": _by_node(ops), "errors": _errors(ops)},
+            detail={
+                "by-f": by_f,
+                "by-node": _by_node(ops),
+                "errors": _errors(ops),
+                "summary": _failed_words(ops),
+            },
         )
 
     def _doubts(self, ops: Operations, around: Surroundings, complete: bool) -> Iterator[str]:
@@ -105,7 +116,7 @@ def _silence_after_heal(ops: Operations, around: Surroundings) -> Iterator[str]:
         yield "The history has no completed heal: nothing is known about the healed cluster."
         return
     answered = ops.type.equal("ok") & ~ops.f.among(BETWEEN)
-    answered |= ops.type.equal("fail") & ops.error.equal("empty")
+    answered |= ops.type.equal("fail") & ops.error.equal(EMPTY)
     if not (answered & (ops.invoke_ns >= heal.end_ns)).any():
         yield "No operation was acknowledged after the heal."
 
@@ -154,6 +165,34 @@ def _errors(ops: Operations) -> dict[str, int]:
     counts = np.bincount(ops.error.codes, minlength=len(ops.error.names))
     order = np.argsort(-counts, kind="stable")
     return {ops.error.names[i]: int(counts[i]) for i in order if ops.error.names[i] and counts[i]}
+
+
+def _failed_words(ops: Operations) -> str:
+    """What was not acknowledged, by f and error, with the nodes whose clients met it."""
+    rows = ~ops.type.equal("ok") & ~ops.error.among(("", EMPTY))
+    words = (ops.f, ops.error, ops.type, ops.node)
+    kinds, counts = np.unique(
+        np.stack([column.codes[rows] for column in words]), axis=1, return_counts=True
+    )
+    met: dict[tuple[str, str, str], Counter[str]] = {}
+    for codes, count in zip(kinds.T, counts, strict=True):
+        f, error, kind, node = (column.names[c] for column, c in zip(words, codes, strict=True))
+        outcome = "" if kind == "fail" else "unknown whether it happened; "
+        alike = _OWN_NAMES.sub("…", error)
+        met.setdefault((f, alike, outcome), Counter())[node] += int(count)
+    most = sorted(met.items(), key=lambda group: (-group[1].total(), group[0]))
+    shown = [
+        f"{nodes.total():,} × {f}: {_clipped(error)} ({outcome}at {', '.join(sorted(nodes))})"
+        for (f, error, outcome), nodes in most[:ERRORS_SHOWN]
+    ]
+    if len(most) > ERRORS_SHOWN:
+        rest = sum(nodes.total() for _, nodes in most[ERRORS_SHOWN:])
+        shown.append(f"{rest:,} with {len(most) - ERRORS_SHOWN} other errors")
+    return f"Not acknowledged: {'; '.join(shown)}." if shown else ""
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= ERROR_WIDTH else f"{text[:ERROR_WIDTH]}…"
 
 
 S = 1_000_000_000

@@ -33,6 +33,7 @@ from shalott.checkers.reading import read_history
 from shalott.checkers.reading.history_files import STANDARD_INPUT
 from shalott.core.errors import HarnessError, UnreadableHistory, UsageError
 from shalott.core.parameters import parse_bytes, parse_duration_ms
+from shalott.core.run_id import is_run_id
 from shalott.harness.cli.check_lines import (
     Checked,
     Echo,
@@ -114,7 +115,8 @@ def _refusal(request: CheckRequest, file: str, error: Exception) -> str:
 
 
 def locate(file: str, store: Path) -> Path:
-    """A file, a run's directory, a run of the store by its name, or the latest of all."""
+    """A file, a run's directory, a run of the store by its name or short id, or the latest of
+    all."""
     path = Path(file)
     if file == STANDARD_INPUT or path.exists():
         return path
@@ -123,6 +125,11 @@ def locate(file: str, store: Path) -> Path:
             continue
         if candidate.is_dir():
             return candidate.resolve()
+    if is_run_id(file):
+        from shalott.harness.run.store import Store
+
+        if (found := Store(store).of_id(file)) is not None:
+            return found
     if file == _LATEST:
         raise UsageError(f"there is no run yet in {store}: name a file, or --store")
     raise UnreadableHistory(f"cannot read {file}: there is no such file, nor a run of {store}")

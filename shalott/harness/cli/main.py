@@ -29,6 +29,7 @@ from shalott.core.errors import HarnessError, ShalottError, UsageError
 EXIT_BAD_ARGUMENTS = 254
 EXIT_HARNESS_FAILED = 255
 EXIT_INTERRUPTED = 130
+LONGEST_NUMBER = 100_000  # digits of a value in a history, in place of Python's 4,300
 SENTENCE = "interrupted before the run began"
 _last_words: list[Callable[[str], None]] = []
 
@@ -36,6 +37,7 @@ _last_words: list[Callable[[str], None]] = []
 def main(arguments: Sequence[str] | None = None) -> None:
     # numpy's linear algebra, which nothing here uses, starts a thread a core that spins for 0.1 s.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    sys.set_int_max_str_digits(LONGEST_NUMBER)
     for stream in (sys.stdout, sys.stderr):  # a name that is no text is shown, not refused
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -45,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run_command(arguments: Sequence[str]) -> int:
     """Run one command; every error becomes one sentence and an exit code."""
     try:
+        _require_directory()
         if arguments[:1] == ["check"]:
             with quiet_exit():
                 from shalott.harness.cli.checking import run_check
@@ -64,9 +67,18 @@ def run_command(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return EXIT_HARNESS_FAILED
     except BaseException as error:  # SystemExit, too: no command of ours ends by it
-        from shalott.harness.cli.unforeseen import sentence_about
+        from shalott.harness.cli.unforeseen import sentence_about, sentence_about_file
 
+        if isinstance(error, OSError) and (sentence := sentence_about_file(error, arguments)):
+            return _complain(sentence, EXIT_BAD_ARGUMENTS)
         return _complain(sentence_about(error, arguments), EXIT_HARNESS_FAILED)
+
+
+def _require_directory() -> None:
+    try:
+        os.getcwd()  # noqa: PTH109 (pathlib takes longer to load than `check` to check)
+    except OSError as error:
+        raise UsageError("the working directory is gone: change to another one") from error
 
 
 def _print_version() -> int:

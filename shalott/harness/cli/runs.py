@@ -17,6 +17,7 @@ import typer
 from shalott.core.command_options import Argument, Option
 from shalott.core.errors import UsageError
 from shalott.core.parameters import parse_duration_ms
+from shalott.core.run_id import run_id
 from shalott.harness.cli.options import with_options
 from shalott.harness.store.columns import CAMPAIGN, FINDING, RUN
 from shalott.harness.store.runs_table import refresh
@@ -135,7 +136,7 @@ def _with_listed(table: pa.Table, filters: Filters) -> pa.Table:
 
 
 def run_lines(table: pa.Table) -> Iterator[str]:
-    """A line a run: when, verdict, where it is, why."""
+    """A line a run: its short id, when, verdict, where it is, why."""
     names = ("started_wall_ns", "valid", "run", "headline", "kind", "harness_failures")
     for row in table.select(names).to_pylist():
         ns = row["started_wall_ns"]
@@ -143,7 +144,7 @@ def run_lines(table: pa.Table) -> Iterator[str]:
         word = "harness failed" if row["harness_failures"] else _WORDS.get(row["valid"], "?")
         kind = "" if row["kind"] == RUN else f" ({row['kind']})"
         headline = row["headline"] or ""
-        yield f"{when}  {word:<10}  {row['run']}{kind}  {headline}".rstrip()
+        yield f"{run_id(row['run'])}  {when}  {word:<10}  {row['run']}{kind}  {headline}".rstrip()
 
 
 def json_lines(table: pa.Table) -> Iterator[str]:

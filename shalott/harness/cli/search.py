@@ -25,11 +25,13 @@ from rich.table import Table
 from rich.text import Text
 
 from shalott.core.command_options import Argument, Option
+from shalott.core.doors import typed_command
 from shalott.harness.cli.options import LoadField, LoadOption, StoreOption, with_options
 from shalott.harness.cli.test import shared_flags
 from shalott.harness.run.request import STORE
 from shalott.harness.run.simulate import simulate
 from shalott.harness.run.store import PLAN
+from shalott.harness.run.terminal import pasted
 from shalott.harness.search.door import Runs, SimulatedRuns
 from shalott.harness.search.failure_rate import Rule
 from shalott.harness.search.real_search import plan_real, runs_of
@@ -209,9 +211,9 @@ def _of_simulated(summary: Summary, directory: Path) -> Iterator[str]:
         yield "Every event that a campaign wants to see was seen."
     kept = [name for found in summary.classes.values() for name in found.kept]
     if kept:
-        plan = shlex.quote(str(directory / kept[0] / PLAN))
-        yield f"Replay: shalott replay {plan}"
-        yield f"Shrink: shalott shrink {plan}"
+        plan = str(directory / kept[0] / PLAN)
+        yield f"Replay: {pasted(typed_command('replay', plan))}"
+        yield f"Shrink: {pasted(typed_command('shrink', plan))}"
 
 
 def _found(summary: Summary) -> str:
@@ -250,9 +252,10 @@ def _of_real(summary: Summary, real: RealSummary, directory: Path) -> Iterator[s
         yield f"Never seen: {', '.join(summary.never)}."
     kept = [name for found in summary.classes.values() for name in found.kept]
     if kept:
-        plan = shlex.quote(str(directory / kept[0] / PLAN))
-        yield f"Replay: shalott replay {plan}"
-        yield f"Shrink: shalott shrink {plan} --cluster {summary.cluster}"
+        plan = str(directory / kept[0] / PLAN)
+        yield f"Replay: {pasted(typed_command('replay', plan))}"
+        shrink = typed_command("shrink", plan, "--cluster", summary.cluster)
+        yield f"Shrink: {pasted(shrink)}"
 
 
 def _times(real: RealSummary) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What is said of an exception that nobody foresaw, and where its traceback is kept.
+"""What is said of an exception that has no sentence of its own, and where its traceback is kept.
 
 1 means Invalid, so Python's own way to end, a traceback and exit code 1, may happen to no command.
 """
@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
+from shalott.core.doors import GROUPS
+
 MAX_BYTES = 1_000_000  # of the file with tracebacks, which then begins anew
-GROUPS = "shalott."  # how the doors' entry points begin
 
 
 def sentence_about(error: BaseException, arguments: Sequence[str]) -> str:
@@ -24,6 +25,15 @@ def sentence_about(error: BaseException, arguments: Sequence[str]) -> str:
     text = " ".join(str(error).split())
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return f"{owner} failed: {_shortened(what)} ({where}); {_kept(error, arguments)}"
+
+
+def sentence_about_file(error: OSError, arguments: Sequence[str]) -> str:
+    """Of a file that the command line names, or that lies below it, and that is not such a one as
+    the command needs; "" if it is about another file."""
+    name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""
+    typed = {value for word in arguments for value in (word, word.partition("=")[2])} - {""}
+    is_typed = any(name == value or name.startswith(value.rstrip("/") + "/") for value in typed)
+    return _shortened(f"{name}: {error.strerror}") if is_typed else ""
 
 
 def _shortened(text: str) -> str:
@@ -54,9 +64,10 @@ def _owner(file: Path) -> str:
 
 
 def _plugins() -> Iterator[str]:
-    for point in metadata.entry_points():
-        if point.group.startswith(GROUPS):
-            yield point.module.partition(".")[0]
+    for distribution in metadata.distributions():
+        for point in distribution.entry_points:
+            if point.group.startswith(GROUPS):
+                yield point.module.partition(".")[0]
 
 
 def _kept(error: BaseException, arguments: Sequence[str]) -> str:

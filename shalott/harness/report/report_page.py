@@ -10,7 +10,6 @@ and how long no client was served, which every run tells.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ import msgspec
 
 from shalott.checkers.checker import Result
 from shalott.cluster.systems.record import SYSTEMS
+from shalott.core.doors import typed_command
 from shalott.core.history import History
 from shalott.core.parameters import flags_of
 from shalott.core.plan import Plan
@@ -284,18 +284,18 @@ def follow_up_commands(plan: Plan, meta: ReportMeta, valid: bool | str) -> list[
     commands = [FollowUpCommand("repeat", "This runs it again:", meta.command)]
     if not meta.directory:
         return commands
-    stored = shlex.quote(str(PurePosixPath(meta.directory) / "plan.json"))
+    stored = str(PurePosixPath(meta.directory) / "plan.json")
     commands.append(
         FollowUpCommand(
             "replay",
             "With the very faults of this run, their targets as they were found:",
-            f"shalott replay {stored}",
+            typed_command("replay", stored),
         )
     )
     if valid is False and plan.cluster.backend == "sim":
         commands.append(
             FollowUpCommand("shrink", "This makes its plan as small as it can be:",
-                        f"shalott shrink {stored}")
+                        typed_command("shrink", stored))
         )  # fmt: skip
     return commands
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -20,7 +19,7 @@ import typer
 
 from shalott.cluster.cluster import Cluster
 from shalott.cluster.system import System
-from shalott.core.doors import loaded_modules
+from shalott.core.doors import typed_command
 from shalott.core.errors import Complaints, ShalottError, sentence_of
 from shalott.core.plan import Plan, load_plan
 from shalott.harness.report.meta import ReportMeta
@@ -113,8 +112,7 @@ def run_stored_plan(
     for note in check_provided(plan):
         typer.echo(note, err=True)
     check_plan(plan)
-    words = ["shalott", "test", *(w for name in loaded_modules() for w in ("--load", name))]
-    command = shlex.join([*words, "--plan", str(path), *store_words(store_root)])
+    command = typed_command("test", "--plan", str(path), *store_words(store_root))
 
     def planned(number: int) -> tuple[Plan, RunContext]:
         return plan, RunContext(command=command, iteration=number + 1)
@@ -275,7 +273,7 @@ def _stored_meta(directory: RunDirectory, plan: Plan) -> ReportMeta:
             directory=str(directory.path),
         )
     return ReportMeta(
-        command=f"shalott test --plan {directory.path / 'plan.json'}",
+        command=typed_command("test", "--plan", str(directory.path / "plan.json")),
         started_wall_ns=directory.started_wall_ns,
         notes=("The harness was killed in this run; this is what it had recorded.",),
         directory=str(directory.path),

@@ -35,6 +35,8 @@ from shalott.core.errors import StoreError, UsageError
 from shalott.core.history import History, read_history, write_events, write_history
 from shalott.core.plan import Plan, dump_plan, load_plan
 from shalott.core.recording import recover
+from shalott.core.run_id import run_of_id
+from shalott.harness.store.run_files import run_directories
 
 LATEST = "latest"
 PLAN = "plan.json"
@@ -176,15 +178,24 @@ class Store:
             raise StoreError(f"cannot store runs in {self.root}: {_reason(error)}") from error
 
     def find(self, run: str | None) -> RunDirectory:
-        """A run by its directory, by its name (the latest of that name), or the latest of all."""
+        """A run by its directory, its short id, its name (the latest of that name), or the latest
+        of all."""
         candidates = [self.root / LATEST] if run is None else []
         if run is not None:
             candidates = [Path(run), self.root / run, self.root / run / LATEST]
         for path in candidates:
             if (path / PLAN).is_file():
                 return RunDirectory(path.resolve())
+        if run is not None and (named := self.of_id(run)) is not None:
+            return RunDirectory(named.resolve())
         what = "no run yet" if run is None else f"no run {run}"
         raise UsageError(f"there is {what} in {self.root}: give a run's directory, or --store")
+
+    def of_id(self, word: str) -> Path | None:
+        """The directory of the run that has this short id. Raises UsageError: several have it."""
+        runs = (place.run for place in run_directories(self.root))
+        found = run_of_id(word, runs)
+        return None if found is None else self.root / found
 
 
 class _RunLog(logging.Handler):

@@ -12,8 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
+import shutil
+import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TextIO
 
 import typer
@@ -186,7 +190,16 @@ def tell_outcome(outcome: Outcome, command: str) -> None:
         typer.echo(f"Report: {outcome.directory.path / REPORT}")
     else:
         typer.echo(f"What there is: {outcome.directory.path}")
-    typer.echo(f"Repeat: {command}")
+    typer.echo(f"Repeat: {pasted(command)}")
+
+
+def pasted(command: str) -> str:
+    """A command of ours as it can be pasted into this shell: with the program's whole path where
+    its directory is not on PATH."""
+    program = Path(sys.argv[0])
+    if program.name != "shalott" or shutil.which("shalott") or not program.is_file():
+        return command
+    return shlex.quote(str(program.absolute())) + command.removeprefix("shalott")
 
 
 def tell_verdict(results: Sequence[Result]) -> None:

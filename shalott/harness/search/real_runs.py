@@ -34,6 +34,7 @@ from shalott.checkers.checker import Result
 from shalott.checkers.history.faults import read_surroundings
 from shalott.cluster.cluster import Cluster
 from shalott.cluster.system import System
+from shalott.core.doors import typed_command
 from shalott.core.errors import StoreError
 from shalott.core.plan import Plan, dump_plan
 from shalott.harness.report.results import classes, violations
@@ -152,7 +153,7 @@ class RealRunner:
 
 
 def _command(directory: RunDirectory) -> str:
-    return f"shalott replay {directory.path / PLAN}"
+    return typed_command("replay", str(directory.path / PLAN))
 
 
 def keep_as_drawn(plan: Plan, directory: RunDirectory) -> None:

@@ -8,7 +8,6 @@ of several runs the plan fails.
 
 from __future__ import annotations
 
-import shlex
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ import msgspec
 import typer
 
 from shalott.cluster.sim.loop.trace import differing_chunk, first_difference
+from shalott.core.doors import typed_command
 from shalott.core.errors import HarnessError, MissingCapability, UsageError
 from shalott.core.plan import FaultAction, Plan, load_plan
 from shalott.harness.run import backends
@@ -63,8 +63,8 @@ def replay(
     if backend == SIM:
         return _in_simulation(path, plan, store_root, simulate)
     there = _on(plan, backend, drop_unsupported)
-    words = ["shalott", "replay", str(path), "--cluster", backend]
-    command = shlex.join([*words, *(["--drop-unsupported"] if drop_unsupported else [])])
+    dropped = ["--drop-unsupported"] if drop_unsupported else []
+    command = typed_command("replay", str(path), "--cluster", backend, *dropped)
     return run_trials(there, trials, store_root, command)
 
 
@@ -73,7 +73,7 @@ def replay(
 
 def _in_simulation(path: Path, plan: Plan, store_root: Path, simulate: Simulate) -> int:
     record = load_record(path)
-    command = shlex.join(["shalott", "replay", str(path)])
+    command = typed_command("replay", str(path))
     if record is not None and record.way == "test":
         return _as_test(path, plan, record, store_root, command)
     as_run = plan if record is None else plan_as_run(plan, record)

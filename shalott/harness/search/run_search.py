@@ -21,7 +21,7 @@ from typing import Protocol
 
 import msgspec
 
-from shalott.core.doors import loaded_modules
+from shalott.core.doors import loaded_modules, typed_command
 from shalott.core.parameters import parse_duration_ms
 from shalott.harness.run.session import note_in_table
 from shalott.harness.run.store import PLAN, RunDirectory
@@ -222,7 +222,7 @@ class _SearchLoop:
             evidence.drop()
             return
         place = self._campaign.finding(report.seed)
-        evidence.keep(place, f"shalott replay {place.path / PLAN}")
+        evidence.keep(place, typed_command("replay", str(place.path / PLAN)))
         kinds = ", ".join(report.violations)
         self._watch.say(f"seed {report.seed}: {kinds}: {place.path}")
 

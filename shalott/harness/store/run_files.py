@@ -156,9 +156,11 @@ def run_directories(store: Path) -> Iterator[RunDirectory]:
 
 
 def run_directory_of(store: Path, directory: Path) -> RunDirectory | None:
-    """The one place that ``directory`` is; None if it holds nothing of a run. Either may be told
-    from the working directory on, or through links."""
+    """The one place that ``directory`` is; None if it holds nothing of a run, or lies in another
+    store. Either may be told from the working directory on, or through links."""
     store, directory = store.resolve(), directory.resolve()
+    if not directory.is_relative_to(store):
+        return None
     parents = directory.parents
     campaign = ""
     if directory.parent.name == FINDINGS and (parents[1] / CAMPAIGN_LOG).exists():

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,15 @@ def test_the_verdict_is_the_published_one(kind: str) -> None:
         decided += verdict.valid != "unknown"
         assert str(verdict.valid).lower() in (row["expected"], "unknown"), (row["file"], verdict)
     assert decided >= 0.8 * len(rows), "Porcupine decides most of them"
+
+
+def test_names_that_only_the_nemesis_has_do_not_matter() -> None:
+    """As in every stored run: its rows are left out, the names of what they did are still there."""
+    require_porcupine()
+    rows = [Row(0, "write", 1, None, 0, 1), Row(1, "read", None, 1, 2, 3)]
+    history = from_rows(rows)
+    named = replace(history, f=replace(history.f, names=(*history.f.names, "phase", "observe")))
+    assert check_with_porcupine(named, "register").valid is True
 
 
 def test_it_names_the_key_that_is_not_linearizable() -> None:

@@ -253,7 +253,11 @@ def test_values_survive_writing_and_reading(value: object) -> None:
     assert exact(back) == exact(value)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("text", ["", "[1", "{1}", "1 2", "\\", "#", "1x", "]", '"a', "#_ 1", ":"])
+TOO_LONG = "9" * 200_000
+NO_VALUES = ["", "[1", "{1}", "1 2", "\\", "#", "1x", "]", '"a', "#_ 1", ":", f"1e{'9' * 20}M"]
+
+
+@pytest.mark.parametrize("text", [*NO_VALUES, TOO_LONG, f"1/{TOO_LONG}", f"{TOO_LONG}/3"])
 def test_what_is_no_value(text: str) -> None:
     with pytest.raises(EdnError):
         decode(text)

@@ -43,6 +43,21 @@ def test_by_f_counts_and_quantiles() -> None:
     assert detail["by-node"]["n2"] == {"ok": 0, "fail": 1, "info": 0}
 
 
+def test_errors_are_counted_by_operation_and_node_in_one_sentence() -> None:
+    story = sound()
+    for number, queue in ((60, "a"), (61, "b"), (62, "c")):
+        story.enqueue(number, 31, "fail", error=f"404: no queue '{queue}' of message 12345")
+    story.enqueue(70, 32, "info", took=None, error="TimeoutError: " + "x" * 90)
+    for number, error in enumerate(("e1", "e2", "e3"), start=71):
+        story.enqueue(number, 33, "fail", error=error)
+    assert check(story).detail["summary"] == (
+        "Not acknowledged: 3 × enqueue: 404: no queue … of message … (at n1);"
+        f" 1 × enqueue: TimeoutError: {'x' * 66}… (unknown whether it happened; at n1);"
+        " 1 × enqueue: e1 (at n1); 2 with 2 other errors."
+    )
+    assert check(sound()).detail["summary"] == "", "that a queue was empty is no error"
+
+
 def test_too_few_acknowledged() -> None:
     result = check(sound(), min_acked=11)
     assert result.valid == "unknown"

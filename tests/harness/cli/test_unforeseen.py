@@ -92,6 +92,16 @@ def test_of_our_own_code_it_says_the_harness(
     assert said.startswith("shalott: the harness failed: ") and "cli/commands.py, line " in said
 
 
+@pytest.mark.parametrize("word", ["a/store", "--store=a/store", "a"])
+def test_a_file_that_was_named_is_bad_arguments(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], word: str
+) -> None:
+    fails_with(monkeypatch, FileExistsError(17, "File exists", "a/store"))
+    assert run_command(["runs", word]) == 254
+    assert capsys.readouterr().err == "shalott: a/store: File exists\n"
+    assert run_command(["runs", "elsewhere"]) == 255
+
+
 def test_a_place_that_can_not_be_written_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from shalott.core.recording import HistoryWriter
 from shalott.core.steps import tell_step
 from shalott.harness.run.stage import Stage
-from shalott.harness.run.terminal import Rates, progress_text, watch_plainly
+from shalott.harness.run.terminal import Rates, pasted, progress_text, watch_plainly
 from tests.world.clock import virtual
 from tests.world.harness.memory import MemoryWorld, Trap, memory_plan
 
@@ -108,3 +108,22 @@ def test_what_a_settling_cluster_lacks_is_said(
     parted.phase = "settle"
     awaited = "awaiting: n1 reports a partition from n3"
     lines_until(parted, lambda lines: any(awaited in line for line in lines), lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("program", "on_path", "said"),
+    [
+        ("a dir/shalott", "", "'{place}/a dir/shalott' test --seed 1"),
+        ("a dir/shalott", "/usr/local/bin/shalott", "shalott test --seed 1"),
+        ("a dir/pytest", "", "shalott test --seed 1"),
+    ],
+)
+def test_a_command_can_be_pasted_where_it_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, on_path: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a dir").mkdir()
+    Path(program).touch()
+    monkeypatch.setattr("sys.argv", [program, "test"])
+    monkeypatch.setattr("shutil.which", lambda name: on_path or None)
+    assert pasted("shalott test --seed 1") == said.format(place=tmp_path)

@@ -319,7 +319,7 @@ def test_lists_are_filtered_and_the_newest_is_first(tmp_path: Path) -> None:
     calm = {**PLAN, "faults": [], "system": {"name": "controller", "profile": "safe"}}
     store_run(tmp_path, "b/20270101T000000.000Z", calm, {**RESULTS, "valid": True, "results": []})
     table = refresh(tmp_path).table
-    assert [line.split()[3] for line in run_lines(selected(table, Filters()))] == [
+    assert [line.split()[4] for line in run_lines(selected(table, Filters()))] == [
         "b/20270101T000000.000Z",
         f"a/{STAMP}",
     ]

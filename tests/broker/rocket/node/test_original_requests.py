@@ -192,10 +192,10 @@ async def _send_timers(
             born_timestamp=now,
             properties=encode_properties({"UNIQ_KEY": key, **properties}),
         )
-        sent_ms = int(time.time() * 1000)
+        begins_ms = now if "TIMER_DELIVER_MS" in properties else int(time.time() * 1000)
         answer = await client.ask(address, RequestCode.SEND_MESSAGE_V2, header, body=b"m")
         handle = answer.ext.get("recallHandle", "")
-        said[key] = (answer.code, bool(handle), sent_ms + due)
+        said[key] = (answer.code, bool(handle), begins_ms + due)
     return said
 
 

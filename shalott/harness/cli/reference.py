@@ -41,6 +41,7 @@ from shalott.core.plan import (
     Trigger,
     WorkloadPlan,
 )
+from shalott.harness.cli.catalogue import KINDS
 from shalott.harness.cli.checking import DESCRIPTION, OPTIONS
 from shalott.harness.cli.commands import make_app
 from shalott.harness.cli.ctl import VERBS, VERBS_TOLD
@@ -101,6 +102,10 @@ def page(title: str, intro: str, *sections: str) -> str:
 def command_text(name: str) -> str:
     """A command with its arguments and options."""
     command = commands()[name]
+    if name == "systems":
+        kinds = ", ".join(KINDS)
+        text = "List what there is, plug-ins too (`--load`), or tell all about one."
+        return f"## shalott {kinds}\n\n{text}\n\n- `NAME`: Of the one."
     if name == "check":
         options = [_option(names, default, text) for names, _, default, text in OPTIONS]
         return "\n\n".join([f"## shalott {name}", wrapped(DESCRIPTION), "\n".join(options)])
@@ -187,7 +192,7 @@ def commands_page() -> str:
         "For users of the command line: every command with its arguments and options, defaults in"
         " brackets. `shalott COMMAND --help` prints the same. `--load` and `--store` are those of"
         " `test` in every command that has them.",
-        *(command_text(name) for name in commands()),
+        *(command_text(name) for name in commands() if name not in KINDS or name == "systems"),
     )
 
 

@@ -1,4 +1,4 @@
-"""`shalott node`, `shalott up` and `shalott ctl`: nodes on local processes, and real clients."""
+"""`shalott node`, `shalott up` and `shalott ctl`: nodes for real clients, until they are ended."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from shalott.broker.rabbit.ctl.verbs import VERBS
 from shalott.harness.cli.main import run_command
 from shalott.harness.cli.up import ENDS
 from tests.tidy.sources import ROOT
-
-pytestmark = pytest.mark.local
 
 SHALOTT = (sys.executable, "-m", "shalott.harness.cli.main")
 TIMEOUT_S = 60
@@ -113,6 +111,7 @@ def get(url: str, queue: str) -> bytes | None:
     return found
 
 
+@pytest.mark.local
 def test_a_node_serves_clients_and_keeps_its_data_where_it_was_told(tmp_path: Path) -> None:
     words = ("node", "mirrored", "--data", str(tmp_path / "data"))
     with running(tmp_path, *words) as first:
@@ -131,6 +130,7 @@ def test_a_node_serves_clients_and_keeps_its_data_where_it_was_told(tmp_path: Pa
     assert (tmp_path / "data").is_dir()
 
 
+@pytest.mark.local
 def test_a_node_of_a_log_tells_its_name_server_and_answers_ctl(tmp_path: Path) -> None:
     with running(tmp_path, "node", "master-slave") as node:
         assert re.search(r"name server address: 127\.0\.0\.1:\d+\n", node.told)
@@ -147,6 +147,7 @@ def kill(place: str, name: str) -> None:
     os.kill(int(found.stdout.split()[0]), signal.SIGKILL)
 
 
+@pytest.mark.local
 def test_nodes_that_all_end_by_themselves_are_told(tmp_path: Path) -> None:
     with running(tmp_path, "node", "mirrored") as node:
         kill(node.place, "n1")
@@ -172,6 +173,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         client(urls_of(done.stdout)[0])
 
 
+@pytest.mark.local
 def test_a_client_reaches_every_node_of_a_cluster(cluster: str) -> None:
     first, second = urls_of(cluster)
     publish(first, "shared", b"from n1")
@@ -225,6 +227,7 @@ def words_of(line: str) -> list[str]:
     return [verb, *words]
 
 
+@pytest.mark.local
 def test_every_verb_works_through_ctl(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
     publish(urls_of(cluster)[0], "shared", b"x")
     assert {words_of(line)[0] for line, _ in TYPED} == {*VERBS}
@@ -234,3 +237,19 @@ def test_every_verb_works_through_ctl(cluster: str, capsys: pytest.CaptureFixtur
         code = run_command(["ctl", *words_of(line), "--run", place_of(cluster)])
         out, err = capsys.readouterr()
         assert code == 0 and said in out, (line, code, out, err)
+
+
+@pytest.mark.docker
+def test_a_cluster_of_containers_serves_clients_until_it_is_cleaned(tmp_path: Path) -> None:
+    words = ("up", "mirrored", "--nodes", "2", "--profile", "safe", "--cluster", "docker")
+    done = shalott(tmp_path, *words, "--detach")
+    assert done.returncode == 0, done.stderr
+    try:
+        first, second = urls_of(done.stdout)
+        publish(first, "shared", b"from n1")
+        assert get(second, "shared") == b"from n1"
+        asked = shalott(tmp_path, "ctl", "cluster_status", "--run", place_of(done.stdout))
+        assert asked.returncode == 0 and "Running Nodes" in asked.stdout
+    finally:
+        cleaned = shalott(tmp_path, "clean")
+    assert "ended mirrored of `shalott up`" in cleaned.stdout, cleaned

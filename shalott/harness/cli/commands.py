@@ -7,6 +7,7 @@ of the others it knows the name and the sentence in the list.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from functools import cache, partial
 from importlib import import_module
 from typing import NamedTuple, Protocol
@@ -179,7 +180,8 @@ def make_command(arguments: Sequence[str]) -> Callable[[], int]:
     """One command, ready to run, with its modules loaded. Raises UsageError."""
     if is_completing():
         arguments = _typed_so_far()
-    load_modules_named(arguments)
+    with suppress(UsageError) if is_completing() else nullcontext():
+        load_modules_named(arguments)
     command = _command("".join(arguments[:1]), loaded_modules())
     return partial(_run, command, arguments)
 

@@ -65,27 +65,33 @@ def offered(place: Path, line: str) -> list[str]:
     return done.stdout.split()
 
 
+LINES: tuple[tuple[str, list[str]], ...] = (
+    ("shalott re", ["report", "replay"]),
+    ("shalott test --partition-", ["--partition-mode"]),  # not in --help
+    ("shalott test --nemesis kill,pau", ["kill,pause"]),
+    ("shalott analyze mir", ["mirrored-safe-queue/20261128T010203.004Z"]),
+    ("shalott check x.edn --model cas", ["cas-register"]),
+    ("shalott ctl set_perm", ["set_permissions"]),
+)
+MORE: tuple[tuple[str, list[str]], ...] = (
+    ("shalott ", ["test", "check", "systems", "completion"]),
+    ("shalott test --nemesis-", ["--nemesis-interval", "--nemesis-duration"]),
+    ("shalott test --system mirr", ["mirrored"]),
+    ("shalott test --workload q", ["queue"]),
+    ("shalott test --system controller --layout ", ["together", "separate"]),
+    ("shalott test --partition-mode pause", ["pause_minority"]),
+    ("shalott check --mod", ["--model"]),
+    ("shalott faults partition-h", ["partition-halves"]),
+    ("shalott ctl claims --run lat", ["latest"]),
+    ("shalott up mast", ["master-slave"]),
+    ("shalott search --bug KB-RMQ-0", ["KB-RMQ-02"]),
+    ("shalott test --load no_such_module --clu", ["--cluster"]),
+)
+NIGHTLY = pytest.mark.nightly("a second of a processor for each line")
+
+
 @pytest.mark.parametrize(
-    ("line", "some"),
-    [
-        ("shalott ", ["test", "check", "systems", "completion"]),
-        ("shalott re", ["report", "replay"]),
-        ("shalott test --nemesis-", ["--nemesis-interval", "--nemesis-duration"]),
-        ("shalott test --partition-", ["--partition-mode"]),  # not in --help
-        ("shalott test --system mirr", ["mirrored"]),
-        ("shalott test --workload q", ["queue"]),
-        ("shalott test --nemesis kill,pau", ["kill,pause"]),
-        ("shalott test --system controller --layout ", ["together", "separate"]),
-        ("shalott test --partition-mode pause", ["pause_minority"]),
-        ("shalott analyze mir", ["mirrored-safe-queue/20261128T010203.004Z"]),
-        ("shalott check x.edn --model cas", ["cas-register"]),
-        ("shalott check --mod", ["--model"]),
-        ("shalott faults partition-h", ["partition-halves"]),
-        ("shalott ctl set_perm", ["set_permissions"]),
-        ("shalott ctl claims --run lat", ["latest"]),
-        ("shalott up mast", ["master-slave"]),
-        ("shalott search --bug KB-RMQ-0", ["KB-RMQ-02"]),
-    ],
+    ("line", "some"), [*LINES, *(pytest.param(*each, marks=NIGHTLY) for each in MORE)]
 )
 def test_bash_completes(line: str, some: list[str], place: Path) -> None:
     found = offered(place, line)

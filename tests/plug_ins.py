@@ -17,7 +17,10 @@ import pytest
 
 from shalott.checkers.checker import CHECKERS
 from shalott.checkers.models.outside import MODELS
+from shalott.cluster.systems.record import SYSTEMS
 from shalott.core import doors
+from shalott.nemesis.record import FAULTS
+from shalott.workloads.record import WORKLOADS
 
 METADATA = "Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
 
@@ -52,6 +55,9 @@ def forget() -> None:
         door._installed = None
         door._from_modules.clear()
         door._broken.clear()
+    for other in (SYSTEMS, WORKLOADS, FAULTS):
+        other._from_modules.clear()
+        other._gathered = None
 
 
 @pytest.fixture

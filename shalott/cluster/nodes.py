@@ -138,6 +138,14 @@ class CommandResult(msgspec.Struct, frozen=True):
     output: str
 
 
+class Stays(msgspec.Struct, frozen=True, kw_only=True):
+    """How local nodes differ that serve a user and no run. ``usual_ports``: the first of them has
+    its system's usual port numbers, where these are free. ``keep``: their files outlive them."""
+
+    usual_ports: bool = False
+    keep: bool = False
+
+
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
     """Addresses settled by the backend before the nodes' files are written.
 

@@ -27,6 +27,16 @@ from shalott.core.errors import UsageError
 Parameters = TypeVar("Parameters", bound=msgspec.Struct)
 
 Kind = Literal["flag", "duration", "number", "fraction", "choice", "list", "text"]
+# What a user types as a value of it.
+TYPES: Mapping[Kind, str] = {
+    "flag": "",
+    "duration": "TIME",
+    "number": "INTEGER",
+    "fraction": "NUMBER",
+    "choice": "WORD",
+    "list": "LIST",
+    "text": "TEXT",
+}
 
 
 class NoParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,6 +53,10 @@ class Flag:
     default: object
     help: str
     choices: tuple[str, ...] = ()
+
+    @property
+    def type_name(self) -> str:
+        return TYPES[self.kind]
 
     def typed(self, value: Any) -> str:
         """A value as a user would type it."""

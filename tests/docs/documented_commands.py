@@ -28,10 +28,12 @@ PROGRAMS = (
     "docker",
     "pytest",
     "podman",
+    "spark-submit",
 )
 INSTALLED = "scripts/release"
 SHOWN = "tests/end_to_end/test_shown_output.py::test_a_document_shows_what_is_printed"
 CTL = "tests/harness/cli/test_cli_ctl.py"
+UP = "tests/end_to_end/test_up.py"
 SPARK = "tests/spark_analysis/test_clusters.py"
 SSH = "tests/end_to_end/test_ssh.py::test_upstream_loses_what_one_side_of_a_partition_took"
 SERVE = "tests/harness/cli/test_cli_serve.py"
@@ -66,6 +68,17 @@ ELSEWHERE: Mapping[str, str] = {
     ),
     "shalott report s3a": (f"{SPARK}::test_a_store_in_another_file_system_is_read_through_hadoop"),
     "shalott report store --follow": f"{SPARK}::test_a_store_is_followed",
+    "shalott node mirrored": (
+        f"{UP}::test_a_node_serves_clients_and_keeps_its_data_where_it_was_told"
+    ),
+    "shalott up controller": f"{UP}::test_a_node_of_a_log_tells_its_name_server_and_answers_ctl",
+    "shalott up mirrored": (
+        f"{UP}::test_a_cluster_of_containers_serves_clients_until_it_is_cleaned"
+    ),
+    "shalott report store --engine spark": (
+        "tests/spark_analysis/test_report.py::test_every_run_is_a_line_and_the_last_says_it_all"
+    ),
+    "spark-submit": f"{SPARK}::test_spark_submit_reports",
     "shalott ctl elect-master": (
         f"{CTL}::test_an_election_is_asked_of_one_after_the_other_until_one_takes_it"
     ),

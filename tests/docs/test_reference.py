@@ -8,17 +8,16 @@ import pytest
 
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.parameters import Flag
-from shalott.harness.cli.markdown import item, wrapped
-from shalott.harness.cli.reference import (
+from shalott.harness.cli.explain import (
     JUDGED,
-    PAGES,
     checkers_of,
     fault_text,
     own_checker_text,
     parameter_text,
     system_text,
-    write_pages,
 )
+from shalott.harness.cli.markdown import item, wrapped
+from shalott.harness.cli.reference import PAGES, write_pages
 from shalott.nemesis.record import FAULTS
 from shalott.workloads.record import WORKLOADS
 from tests.docs.pages import DOCS
@@ -71,11 +70,11 @@ def test_a_system_says_what_its_profiles_set() -> None:
 
 def test_parameters_are_flags() -> None:
     plain = Flag("hold_ms", "hold", "duration", 200, "Held so long.", ())
-    assert parameter_text(plain) == "- `--hold` (`200ms`): Held so long."
+    assert parameter_text(plain) == "- `--hold` TIME (`200ms`): Held so long."
     switch = Flag("durable", "durable", "flag", True, "Queues stay.", ())
     assert parameter_text(switch) == "- `--durable`, `--no-durable` (`--durable`): Queues stay."
     choice = Flag("reads", "reads", "choice", "leader", "", ("leader", "local"))
-    assert parameter_text(choice) == "- `--reads` (`leader`): One of leader, local."
+    assert parameter_text(choice) == "- `--reads` WORD (`leader`): One of leader, local."
 
 
 def test_no_wrapped_line_looks_like_something_else() -> None:

@@ -32,6 +32,7 @@ CATCHES_ALL: Mapping[str, str] = {
     "shalott/checkers/models/outside.py": "a model of others may fail in any way",
     "shalott/checkers/linearizability/transitions.py": "what a model raises is reported",
     "shalott/checkers/linearizability/order_search.py": "what a model raises is no verdict",
+    "shalott/harness/cli/explain.py": "a plug-in that breaks keeps no other from being told",
     "shalott/core/doors.py": "somebody else's module may fail in any way, and is told of",
     "shalott/spark_analysis/kernels/judge.py": "one run must not end a fleet's report",
     "shalott/harness/search/workers.py": "all that a worker meets must be reported",

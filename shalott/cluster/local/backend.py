@@ -15,6 +15,7 @@ the number.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import shutil
@@ -42,7 +43,7 @@ from shalott.cluster.local.sweep import (
     sweep_local,
     write_state,
 )
-from shalott.cluster.nodes import Endpoint, NodeSpec, Topology
+from shalott.cluster.nodes import Endpoint, NodeSpec, Stays, Topology
 from shalott.cluster.owner import this_process
 from shalott.core.errors import HarnessError
 
@@ -54,7 +55,7 @@ class LocalCluster(Cluster):
 
     ``disk_seed``, ``power_loss``: as DockerCluster's; without a seed the nodes' data lies in plain
     directories. A loss of power is silence for the other nodes; clients, which talk to nodes
-    directly, see their connections reset.
+    directly, see their connections reset. ``stays``: of nodes that are no run's.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class LocalCluster(Cluster):
         *,
         disk_seed: int | None = None,
         power_loss: PowerLoss = "torn",
+        stays: Stays | None = None,
     ) -> None:
         can, no_disks = WORLDS["local"], why_not() is not None
         run = LocalNodes(nodes, work_dir.absolute() / "local")
@@ -82,7 +84,7 @@ class LocalCluster(Cluster):
         super().__init__(
             "local",
             nodes,
-            LocalHosts(run, run_id, relays, processes, disks),
+            LocalHosts(run, run_id, relays, processes, disks, stays or Stays()),
             Parts(links=links, processes=processes, disks=disks, files=files),
         )
 
@@ -97,8 +99,10 @@ class LocalHosts:
         relays: RelayProcess,
         processes: LocalProcesses,
         disks: MountedDisks,
+        stays: Stays,
     ) -> None:
         self._run = run
+        self._stays = stays
         self._run_id = run_id
         directory = run.directory.parent
         self._token = hashlib.sha256(f"{run_id}\0{directory}".encode()).hexdigest()[:16]
@@ -115,11 +119,13 @@ class LocalHosts:
         self._state_path = state_directory() / f"{self._token}.json"
         self._write_state()
         self._run.directory.mkdir(parents=True, exist_ok=True)
-        (self._run.directory / MARK).touch()
+        if not self._stays.keep:
+            (self._run.directory / MARK).touch()
         self._run.make_directories()
         for node in self._run.nodes:
-            for port in software.ports:
-                self._holders[node, port] = reserve_port()
+            is_usual = self._stays.usual_ports and node == self._run.nodes[0]
+            for port, number in software.ports.items():
+                self._holders[node, port] = reserve_port(number if is_usual else 0)
         await self._relays.start(self._run.directory / "relays.log")
         self._write_state()
         topology = self._listen(software)
@@ -213,8 +219,17 @@ class LocalHosts:
 HOST = "127.0.0.1"
 
 
-def reserve_port() -> socket.socket:
-    """A bound socket that holds a free port. Raises HarnessError if there is none."""
+def reserve_port(wished: int = 0) -> socket.socket:
+    """A bound socket that holds a free port: the one that is ``wished``, if nothing listens there.
+    Raises HarnessError if there is none."""
+    if wished:
+        holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # Closed connections of a node that was there before keep no other from it.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):
+            holder.bind((HOST, wished))
+            return holder
+        holder.close()
     holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         holder.bind((HOST, 0))

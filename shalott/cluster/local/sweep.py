@@ -13,17 +13,19 @@ import os
 import shutil
 import signal
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from shalott.cluster.disks.mounting import unmount_below
-from shalott.cluster.owner import liveness, parse_owner, runs
+from shalott.cluster.owner import Owner, liveness, parse_owner, runs
 from shalott.cluster.waiting import wait_until
 from shalott.core.errors import HarnessError
 
 MARK = ".shalott-run"  # in a run's directory: made by this backend, to be removed as a whole
 GONE_WITHIN_S = 5
+ENDED_WITHIN_S = 60  # nodes stop in order, and containers are removed
 POLL_S = 0.005
 
 
@@ -40,6 +42,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     directory: str
     processes: tuple[StartedProcess, ...] = ()
+    stays: bool = False  # until a user ends it: it is no run
 
 
 def state_directory() -> Path:
@@ -90,6 +93,29 @@ async def sweep_local() -> list[str]:
             f" behind ({ended} still ran)"
         )
     return sentences
+
+
+async def end_staying() -> list[str]:
+    """Have what ``shalott up`` started end in order. Says what was ended. Raises HarnessError."""
+    sentences = []
+    for path in sorted(state_directory().glob("*.json")):
+        try:
+            state = msgspec.json.decode(path.read_bytes(), type=RunState)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            continue
+        owner = parse_owner(state.owner)
+        if not state.stays or owner is None or liveness(owner) != "alive":
+            continue
+        os.kill(owner.pid, signal.SIGTERM)
+        has_ended = partial(_has_ended, owner)
+        if not await wait_until(has_ended, ENDED_WITHIN_S, POLL_S):
+            raise HarnessError(f"{state.run} does not end: its process is {owner.pid}")
+        sentences.append(f"ended {state.run}")
+    return sentences
+
+
+def _has_ended(owner: Owner) -> bool:
+    return not runs(owner.pid, owner.start_ticks)
 
 
 async def end_processes(processes: tuple[StartedProcess, ...]) -> int:

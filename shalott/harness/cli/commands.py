@@ -7,6 +7,7 @@ of the others it knows the name and the sentence in the list.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from functools import cache, partial
 from importlib import import_module
 from typing import NamedTuple, Protocol
@@ -15,6 +16,7 @@ import typer
 
 from shalott.core.doors import load_module, loaded_modules
 from shalott.core.errors import UsageError
+from shalott.harness.cli.options import is_completing
 
 # The class of every complaint about arguments; typer exports only its children.
 _TyperUsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -28,6 +30,8 @@ class Command(NamedTuple):
     text: str
 
 
+COMPLETION = "shalott.harness.cli.completion"
+COMPLETION_VALUES = "shalott.harness.cli.completion_values"
 COMMANDS: Mapping[str, Command] = {
     "test": Command(
         "shalott.harness.cli.test",
@@ -50,6 +54,16 @@ COMMANDS: Mapping[str, Command] = {
         "shalott.harness.cli.bugs",
         "List the historical bugs that `--bug` switches on, or tell all about one.",
     ),
+    **{
+        kind: Command("shalott.harness.cli.catalogue", text)
+        for kind, text in {
+            "systems": "List the systems that can be tested, or tell all about one.",
+            "faults": "List the faults that `--nemesis` takes, or tell all about one.",
+            "workloads": "List what clients can do, or tell all about one workload.",
+            "checkers": "List what judges runs, or tell all about one checker.",
+            "models": "List the models of `shalott check`, or tell all about one.",
+        }.items()
+    },
     "doctor": Command(
         "shalott.harness.cli.doctor",
         "Say what is missing on this machine, or on hosts, and the command that installs it.",
@@ -90,10 +104,22 @@ COMMANDS: Mapping[str, Command] = {
         "shalott.harness.cli.export",
         "Write a history as EDN, for Jepsen's and Knossos's own tools.",
     ),
+    "node": Command(
+        "shalott.harness.cli.up",
+        "Start one node on this machine and say where clients connect; Ctrl-C ends it in order.",
+    ),
+    "up": Command(
+        "shalott.harness.cli.up",
+        "Start a cluster and say where clients connect; Ctrl-C or `shalott clean` ends it.",
+    ),
     "ctl": Command(
         "shalott.harness.cli.ctl",
         "Ask the brokers of a running cluster, or tell them: promote, elect-master, ha-status; and"
         " as\nrabbitmqctl does: set_policy, list_queues, cluster_status.",
+    ),
+    "completion": Command(
+        COMPLETION,
+        "Have a shell complete commands, options and names: bash, zsh, fish, powershell.",
     ),
     "serve": Command(
         "shalott.harness.cli.serve",
@@ -125,6 +151,8 @@ def make_app(words: Sequence[str] = ()) -> typer.Typer:
         elif module not in loaded:
             loaded[module] = None
             import_module(module).add_commands(app)
+    if is_completing() and words and words[0] in COMMANDS:
+        import_module(COMPLETION_VALUES).prepare(app)
     return app
 
 
@@ -154,9 +182,18 @@ def _command(name: str, modules: tuple[str, ...]) -> _TyperCommand:
 
 def make_command(arguments: Sequence[str]) -> Callable[[], int]:
     """One command, ready to run, with its modules loaded. Raises UsageError."""
-    load_modules_named(arguments)
+    if is_completing():
+        arguments = _typed_so_far()
+    with suppress(UsageError) if is_completing() else nullcontext():
+        load_modules_named(arguments)
     command = _command("".join(arguments[:1]), loaded_modules())
     return partial(run_typer, command, arguments)
+
+
+def _typed_so_far() -> Sequence[str]:
+    """What a shell asks how it goes on: it calls without arguments."""
+    words: Sequence[str] = import_module(COMPLETION).words_typed()
+    return words
 
 
 def run_typer(command: _TyperCommand, arguments: Sequence[str]) -> int:
@@ -168,4 +205,8 @@ def run_typer(command: _TyperCommand, arguments: Sequence[str]) -> int:
         raise UsageError(f"{sentence}: see `shalott --help`") from error
     except typer.Abort:
         raise KeyboardInterrupt from None
+    except SystemExit as end:  # of a completion; or there is no reader any more
+        if end.code:
+            raise BrokenPipeError from None
+        return 0
     return code if isinstance(code, int) else 0

@@ -21,6 +21,7 @@ import typer
 
 from shalott.broker.base.http_client import Asked
 from shalott.broker.rabbit.ctl.session import EXIT_UNAVAILABLE, CtlError
+from shalott.broker.rabbit.ctl.verbs import VERBS as RABBIT_VERBS
 from shalott.broker.rabbit.ctl.verbs import read as read_words
 from shalott.broker.rabbit.ctl.verbs import run as run_verb
 from shalott.cluster.http import Management
@@ -28,6 +29,7 @@ from shalott.cluster.nodes import Endpoint
 from shalott.core.command_options import Argument, Option
 from shalott.core.errors import ClientError, UsageError
 from shalott.core.json_value import Json, JsonObject
+from shalott.harness.cli.near_names import unknown
 from shalott.harness.cli.options import StoreField, with_options
 from shalott.harness.run.store import ENDPOINTS, Store
 
@@ -60,16 +62,6 @@ VERBS: Mapping[str, Verb] = {
 }
 
 
-# rabbitmqctl's, which are the broker's own (broker/rabbit/ctl/).
-RABBIT_VERBS = (
-    *("set_policy", "clear_policy", "list_policies", "list_queues", "list_exchanges"),
-    *("list_bindings", "list_connections", "list_channels", "list_consumers", "list_vhosts"),
-    *("sync_queue", "cancel_sync_queue", "gm_ring"),
-    *("add_vhost", "delete_vhost"),
-    *("cluster_status", "stop_app", "start_app", "forget_cluster_node"),
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What one node said. ``body`` is JSON, or the text of a refusal."""
@@ -95,12 +87,17 @@ def add_commands(app: typer.Typer) -> None:
     app.command(context_settings=loose)(with_options(ctl))
 
 
+VERBS_TOLD = f"{', '.join(VERBS)}; of mirrored: {', '.join(RABBIT_VERBS)}."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CtlOptions:
     """Which nodes are asked, and what the verb is told."""
 
-    verb: Annotated[str, Argument(", ".join((*VERBS, *RABBIT_VERBS)))]
-    run: Annotated[str, Option("A run's directory or name, or latest.")] = "latest"
+    verb: Annotated[str, Argument(VERBS_TOLD)]
+    run: Annotated[
+        str, Option("A run's directory or name, latest, or what `shalott up` printed.")
+    ] = "latest"
     node: Annotated[str, Option("The node to ask; else all, or the first.")] = ""
     endpoint: Annotated[str, Option("host:port of one node's API, without a run.")] = ""
     broker: Annotated[str, Option("elect-master: the broker that is wanted.")] = ""
@@ -120,8 +117,7 @@ def ctl(context: typer.Context, asked: CtlOptions) -> None:
         words = [verb, *context.args, *(["--formatter", "json"] if asked.as_json else [])]
         raise typer.Exit(as_rabbitmqctl(words, lambda name: _nodes(asked, name), asked.node))
     if verb not in VERBS:
-        known = ", ".join((*VERBS, *RABBIT_VERBS))
-        raise UsageError(f"unknown verb {verb}: choose one of {known}")
+        raise unknown("verb", verb, (*VERBS, *RABBIT_VERBS), "shalott ctl --help")
     if context.args:
         raise UsageError(f"shalott ctl {verb}: {context.args[0]} means nothing here")
     nodes = _nodes(asked, asked.node)
@@ -153,8 +149,11 @@ def _nodes(asked: CtlOptions, node: str) -> dict[str, Address]:
 
 def _nodes_of_run(asked: CtlOptions, flag: str, node: str) -> dict[str, Address]:
     """All of them, or the one that a flag names. Raises UsageError."""
-    directory = Store(asked.store).find(None if asked.run == "latest" else asked.run)
-    nodes = read_endpoints(directory.path / ENDPOINTS)
+    place = Path(asked.run) / ENDPOINTS  # where a cluster is that belongs to no run
+    if not place.is_file():
+        directory = Store(asked.store).find(None if asked.run == "latest" else asked.run)
+        place = directory.path / ENDPOINTS
+    nodes = read_endpoints(place)
     if not node:
         return nodes
     if node not in nodes:

@@ -201,16 +201,22 @@ def examine_maven(machine: Machine) -> Iterator[Finding]:
         yield Finding("ok", "Maven", maven)
 
 
-def examine_spark(machine: Machine) -> Iterator[Finding]:
+# What of `shalott report` needs Spark: spark_analysis/engine_choice.py.
+SPARK_ALONE = "--engine spark and sql, --master, --follow and stores elsewhere (s3a://)"
+
+
+def examine_reports(machine: Machine) -> Iterator[Finding]:
+    """Worker processes make any report of a store of this machine; Spark is for the rest."""
+    yield Finding("ok", "Reports", "made by worker processes, without Spark or Java")
+    lacking = f"of shalott report {SPARK_ALONE}"
     java = machine.program("java")
     if java is None:
-        yield Finding(
-            "missing", "Java", "not installed", "shalott report", _apt("default-jre-headless")
-        )
+        fix = _apt("default-jre-headless")
+        yield Finding("missing", "Java", "not installed; Spark needs 17 or later", lacking, fix)
     else:
-        yield Finding("ok", "Java", java)
+        yield Finding("ok", "Java", f"{java}; Spark needs 17 or later")
     if machine.missing_distributions("spark"):
-        yield Finding("missing", "pyspark", "not installed", "shalott report", _pip("spark"))
+        yield Finding("missing", "pyspark", "not installed", lacking, _pip("spark"))
     else:
         yield Finding("ok", "pyspark", "installed")
 
@@ -232,7 +238,7 @@ EXAMINATIONS: Sequence[Callable[[Machine], Iterator[Finding]]] = (
     examine_faulty_disks,
     examine_precedence,
     examine_maven,
-    examine_spark,
+    examine_reports,
     examine_java_client,
 )
 

@@ -17,8 +17,8 @@ _MARKS = re.compile(r"(?:[-+*#>|=]+|\d+[.)])$")
 _FIELD = re.compile(r"    (\w+): (.+?)(?: = (.*?))?(?:  # (.*))?$")
 
 
-def wrapped(text: str, first: str = "", rest: str = "") -> str:
-    """A paragraph of at most 120 characters a line; no line begins like a list or a heading."""
+def wrapped(text: str, first: str = "", rest: str = "", width: int = WIDTH) -> str:
+    """A paragraph of at most ``width`` columns; no line begins like a list or a heading."""
     pieces: list[str] = []
     for word in text.split():
         if pieces and _MARKS.match(word):
@@ -27,7 +27,7 @@ def wrapped(text: str, first: str = "", rest: str = "") -> str:
             pieces.append(word)
     lines, line = [], first
     for piece in pieces:
-        room = WIDTH - len(line) - (not line.endswith(" ") and line != "")
+        room = width - len(line) - (not line.endswith(" ") and line != "")
         if len(piece) > room and line not in (first, rest):
             lines.append(line)
             line = rest
@@ -38,6 +38,29 @@ def wrapped(text: str, first: str = "", rest: str = "") -> str:
 def item(text: str) -> str:
     """An entry of a list."""
     return wrapped(text, "- ", "  ")
+
+
+def refitted(text: str, width: int) -> str:
+    """What ``wrapped`` and ``item`` made, at another width. Indented lines stay as they are."""
+    if width == WIDTH:
+        return text
+    found: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("  ") and not line.startswith("    ") and found:
+            found[-1] += line[1:]
+        elif line[:1].isalpha() and found and found[-1][:1].isalpha():
+            found[-1] += f" {line}"
+        else:
+            found.append(line)
+    return "\n".join(_refitted(line, width) for line in found)
+
+
+def _refitted(line: str, width: int) -> str:
+    if line.startswith(("    ", "#")) or not line:
+        return line
+    if line.startswith("- "):
+        return wrapped(line[2:], "- ", "  ", width)
+    return wrapped(line, width=width)
 
 
 def code(words: Iterable[object]) -> str:
@@ -69,7 +92,8 @@ def fields_text(struct: type[msgspec.Struct]) -> str:
             name, kind, default, comment = match.groups()
             is_told = default not in (None, "msgspec.UNSET")
             said = " ".join([*above, comment or ""]).strip().replace("``", "`")
-            value = f" = `{default}`" if is_told else ""
+            shown = re.sub(r"^(-?\d+)\.0$", r"\1", default or "")  # a whole number is one
+            value = f" = `{shown}`" if is_told else ""
             found.append(item(f"`{name}` {_kind(kind)}{value}" + (f": {said}" if said else "")))
         above = []
     return "\n".join(found)

@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
+import typer.core
 
 from shalott.core.command_options import Argument, Option, Prefixed
 from shalott.core.parameters import Flag
 
+METAVARS: Mapping[object, str] = {str: "TEXT", int: "INTEGER", float: "NUMBER", Path: "PATH"}
+COMPLETE = "_SHALOTT_COMPLETE"  # the variable by which shells ask
 RECORDS_PANEL = "Of some workloads and systems"
 GIVEN = "given"  # the field that takes the records' flags
 Typed = Mapping[str, object]
@@ -50,10 +54,14 @@ class SharedFlag:
 def with_options(
     command: Callable[..., None],
     flags: Sequence[SharedFlag] = (),
-    helps: Mapping[str, str] | None = None,
+    common: Sequence[str] = (),
 ) -> Callable[..., None]:
     """``command`` with an option for each field of the structs that it takes, and for each of
-    ``flags``. ``helps``: what to say of options in place of what stands there, by their names."""
+    ``flags``.
+
+    ``--help`` shows those named in ``common``, all fields if none is; ``--help-all`` the others and
+    ``flags`` too.
+    """
     taken = inspect.signature(command, eval_str=True).parameters.values()
     structs = {each.name: _struct_of(each.annotation) for each in taken}
     own: list[inspect.Parameter] = []
@@ -64,12 +72,14 @@ def with_options(
             own.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
         else:
             for option in _options_of(*struct):
-                own.append(_parameter(option, helps or {}))
+                own.append(_parameter(option))
                 if option.said_after:
                     after[option.name] = option.said_after
     names = dict.fromkeys(each.name for each in own)
     shared = {each.flag.name.replace("-", "_"): each for each in flags}
     shared = {name: each for name, each in shared.items() if name not in names}
+
+    hidden = {each.name for each in own if common and each.name not in common} | {*shared}
 
     def run(**typed: object) -> None:
         given = {s.flag.name: typed[name] for name, s in shared.items() if typed[name] is not None}
@@ -81,6 +91,9 @@ def with_options(
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     parameters = [*_in_order(own, after), *(_shared(name, s) for name, s in shared.items())]
+    if hidden:
+        _hide(parameters, hidden)
+        parameters.append(_help_all(hidden))
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run
@@ -128,27 +141,72 @@ def _options_of(struct: type, prefix: str) -> Iterator[_FieldOption]:
                 yield _FieldOption(prefix + each.name, word, kind, each.default)
 
 
-def _parameter(option: _FieldOption, helps: Mapping[str, str]) -> inspect.Parameter:
+def _parameter(option: _FieldOption) -> inspect.Parameter:
     kind, default, said = option.kind, option.default, option.said
     if get_origin(kind) is tuple:
         kind, default = list[get_args(kind)[0]] | None, None  # type: ignore[misc]
     if default is dataclasses.MISSING:
         default = inspect.Parameter.empty
+    if isinstance(default, float) and default.is_integer():
+        default = int(default)  # as it is typed
     if isinstance(said, Argument):
         info: object = typer.Argument(help=said.help)
     else:
         flag = f"--{option.name.replace('_', '-')}"
         info = typer.Option(
             *(said.names or (flag,)),
-            help=helps.get(option.name, said.help),
+            help=said.help,
             rich_help_panel=said.panel,
             show_default=said.shows_default,
+            metavar=_metavar(option.kind),
         )
     return inspect.Parameter(
         option.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=default,
         annotation=Annotated[kind, info],
+    )
+
+
+def _metavar(kind: object) -> str | None:
+    """What stands for the value; None: there is none."""
+    for known in (*get_args(kind), kind):
+        if known in METAVARS:
+            return METAVARS[known]
+    return None
+
+
+def _hide(parameters: Sequence[inspect.Parameter], names: Collection[str]) -> None:
+    for each in parameters:
+        if each.name in names:
+            (info,) = each.annotation.__metadata__
+            info.hidden = not is_completing()
+
+
+def is_completing() -> bool:
+    """Whether a shell asks what could be typed, and not a user what there is."""
+    return COMPLETE in os.environ
+
+
+def _help_all(hidden: Collection[str]) -> inspect.Parameter:
+    def show(context: typer.Context, asked: bool) -> None:
+        if not asked:
+            return
+        for each in context.command.params:
+            if each.name in hidden and isinstance(each, typer.core.TyperOption):
+                each.hidden = False
+        context.command.epilog = None
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+    option = typer.Option(
+        "--help-all", help="Show every option.", is_eager=True, callback=show, expose_value=False
+    )
+    return inspect.Parameter(
+        "help_all",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False,
+        annotation=Annotated[bool, option],
     )
 
 
@@ -188,7 +246,11 @@ def _shared(name: str, shared: SharedFlag) -> inspect.Parameter:
     words = f"--{flag.name}/--no-{flag.name}" if is_switch else f"--{flag.name}"
     default = "" if is_switch else flag.typed(flag.default)
     option = typer.Option(
-        words, help=shared.help, show_default=default or False, rich_help_panel=RECORDS_PANEL
+        words,
+        help=f"{shared.help} \\[default: {default}]" if default else shared.help,
+        show_default=False,
+        metavar=flag.type_name or None,
+        rich_help_panel=RECORDS_PANEL,
     )
     kind = bool | None if is_switch else str | None
     return inspect.Parameter(

@@ -17,7 +17,8 @@ from shalott.spark_analysis.store_stream import follow_store
 
 _SPARK = "Spark"
 EngineOption = Annotated[
-    str, typer.Option(help="auto, local (no Java), spark, or sql: Spark without our kernels.")
+    str,
+    typer.Option(help="auto; local: worker processes; spark, or sql on Spark, which need Java 17."),
 ]
 MasterOption = Annotated[
     str, typer.Option(help="Where Spark runs: spark://host:7077, yarn.", rich_help_panel=_SPARK)
@@ -53,6 +54,7 @@ def report(
     """Read any number of stored runs: what was lost, doubled, out of order, away, and for how long.
 
     Writes tables, report.json, and a page: index.html. What was judged once is not judged again.
+    By worker processes, which need no Java, or on Spark.
     """
     if not is_elsewhere(store) and not store.startswith("file:") and not Path(store).is_dir():
         raise UsageError(f"there is no store {store}: run `shalott test` first, or name its place")

@@ -27,16 +27,26 @@ from shalott.harness.cli.options import (
     StoreOption,
     with_options,
 )
-from shalott.harness.run.planning import nemesis_help
 from shalott.harness.run.request import RUN, STORE, Request, read_tags
 from shalott.harness.run.session import analyze as analyze_run
 from shalott.harness.run.session import run_request, run_stored_plan
 from shalott.workloads.record import WORKLOADS
 
+# What `--help` shows: the rest is in `--help-all`.
+COMMON = (
+    *("system", "profile", "policy", "bug", "load", "store"),
+    *("workload", "cluster", "nodes", "concurrency", "rate", "time_limit", "seed", "test_count"),
+    *("plan", "junit", "leave_db_running"),
+    *("nemesis", "nemesis_interval", "nemesis_duration", "targets"),
+)
+MORE = (
+    "`shalott test --help-all` shows every option; `shalott systems NAME` and `shalott workloads"
+    " NAME` the settings that each has of its own, `shalott faults` the faults."
+)
+
 
 def add_commands(app: typer.Typer) -> None:
-    helps = {"nemesis": nemesis_help()}
-    app.command("test")(with_options(test, shared_flags(), helps))
+    app.command("test", epilog=MORE)(with_options(test, shared_flags(), COMMON))
     app.command()(analyze)
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +20,8 @@ import msgspec
 from shalott.cluster.capabilities import DISK_CAPABILITIES, RESOURCES
 from shalott.cluster.cluster import Cluster
 from shalott.cluster.docker.reachable import socket_obstacle
+from shalott.cluster.nodes import Stays
+from shalott.cluster.owner import this_process
 from shalott.cluster.ssh.inventory import check_hosts
 from shalott.cluster.system import System
 from shalott.cluster.systems.record import SYSTEMS
@@ -99,10 +103,16 @@ def docker_obstacle() -> str | None:
 
 
 def make_cluster(
-    plan: Plan, run_id: str, work_dir: Path, *, needs: Collection[str] = ()
+    plan: Plan,
+    run_id: str,
+    work_dir: Path,
+    *,
+    needs: Collection[str] = (),
+    stays: Stays | None = None,
 ) -> Cluster:
     """The plan's cluster, not booted. ``work_dir`` is the run's own; what is made there is
-    removed again. ``needs``: what it must be able to do besides what the plan's faults need."""
+    removed again. ``needs``: what it must be able to do besides what the plan's faults need.
+    ``stays``: of local nodes that are no run's."""
     choice = choose_backend(plan.cluster.backend, plan.system.name)
     log.info("%s", choice.reason)
     needs = frozenset(needs) | required_capabilities(plan.faults)
@@ -158,6 +168,7 @@ def make_cluster(
         work_dir,
         disk_seed=plan.seed if needs_disks else None,
         power_loss=power_loss,
+        stays=stays,
     )
 
 
@@ -177,11 +188,28 @@ def make_system(plan: Plan) -> System:
     return SYSTEMS.find(plan.system.name).make(plan)
 
 
+@contextmanager
+def staying(name: str, directory: Path, *, is_temporary: bool) -> Iterator[None]:
+    """While it lasts, ``sweep_all`` ends this process in order; if the process is killed, the next
+    sweep removes the directory, where that ``is_temporary``."""
+    from shalott.cluster.local.sweep import MARK, RunState, state_directory, write_state
+
+    if is_temporary:
+        (directory / MARK).touch()
+    path = state_directory() / f"up-{os.getpid()}.json"
+    owner = str(this_process())
+    write_state(path, RunState(run=name, owner=owner, directory=str(directory), stays=True))
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
 def sweep_all(ssh: SshPlan | None = None) -> list[str]:
     """Remove what dead harnesses left, in every backend, and what was left running on purpose.
 
-    What belongs to a live harness stays. ``ssh``: the hosts that are swept too, of what was
-    uploaded as well. One sentence for each thing removed.
+    What belongs to a live harness stays, unless it is a cluster of ``shalott up``. ``ssh``: the
+    hosts that are swept too, of what was uploaded as well. One sentence for each thing removed.
     """
     sentences = asyncio.run(_sweep_all())
     if ssh is not None:
@@ -193,9 +221,9 @@ def sweep_all(ssh: SshPlan | None = None) -> list[str]:
 
 async def _sweep_all() -> list[str]:
     from shalott.cluster.disks.mounting import sweep_disks
-    from shalott.cluster.local.sweep import sweep_local
+    from shalott.cluster.local.sweep import end_staying, sweep_local
 
-    sentences = await sweep_local()
+    sentences = [*await end_staying(), *await sweep_local()]
     if docker_obstacle() is not None:
         return [*sentences, *await sweep_disks()]
     from shalott.cluster.docker.engine import Engine

@@ -45,7 +45,7 @@ from shalott.harness.run.request import (
     parse_policy,
     profile_of,
 )
-from shalott.nemesis.record import FAULTS, nemesis_names, usual_nemeses
+from shalott.nemesis.record import FAULTS
 from shalott.nemesis.schedule import Rhythm, make_schedule
 from shalott.nemesis.trigger_words import with_triggers
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
@@ -164,14 +164,6 @@ def lay_out(
     return system.layouts.lay_out(layout, nodes, parameters)
 
 
-def nemesis_help() -> str:
-    """What ``--nemesis`` takes, for the command's help."""
-    return (
-        f"a,b; none; all, which is {','.join(usual_nemeses())}. There are:"
-        f" {', '.join(nemesis_names())}."
-    )
-
-
 def repeat_command(request: Request, seed: int, store_root: Path = STORE) -> str:
     """The command that plans the same run again: flags that are not defaults, the seed, and where
     runs are kept. ``request.cluster`` should be the one that was chosen: on another machine, or
@@ -184,11 +176,11 @@ def repeat_command(request: Request, seed: int, store_root: Path = STORE) -> str
         if isinstance(value, SshFlags):
             for inner in dataclasses.fields(value):
                 if (said := getattr(value, inner.name)) != inner.default:
-                    words += _words(f"ssh_{inner.name}", said)
+                    words += flag_words(f"ssh_{inner.name}", said)
             continue
-        words += _words(each.name, value)
+        words += flag_words(each.name, value)
     for name, value in request.given.items():
-        words += _words(name, value)
+        words += flag_words(name, value)
     return shlex.join([*words, "--seed", str(seed), *store_words(store_root)])
 
 
@@ -197,7 +189,8 @@ def store_words(store_root: Path) -> list[str]:
     return [] if store_root == STORE else ["--store", str(store_root)]
 
 
-def _words(name: str, value: object) -> list[str]:
+def flag_words(name: str, value: object) -> list[str]:
+    """An option as it is typed."""
     flag = f"--{name.replace('_', '-')}"
     if isinstance(value, tuple):
         return [word for item in value for word in (flag, str(item))]

@@ -58,7 +58,9 @@ class Request:
     rate: Annotated[float, Option("Operations a second.", ("--rate", "-r"), RUN)] = 200.0
     time_limit: Annotated[str, Option("Load for so long: 60, 90s, 2m.", panel=RUN)] = "60"
     op_timeout: Annotated[str, Option("When an answer is given up.", panel=RUN)] = "5"
-    nemesis: Annotated[str, Option("Which faults.", panel=FAULTS_PANEL)] = "partition,kill"
+    nemesis: Annotated[str, Option("a,b of `shalott faults`; none; all.", panel=FAULTS_PANEL)] = (
+        "partition,kill"
+    )
     nemesis_interval: Annotated[str, Option("From fault to fault.", panel=FAULTS_PANEL)] = "15"
     nemesis_duration: Annotated[str, Option("A fault's length.", panel=FAULTS_PANEL)] = "8"
     targets: Annotated[
@@ -165,7 +167,7 @@ def refuse_quickly(arguments: Sequence[str]) -> None:
 
     Raises UsageError with all that is wrong.
     """
-    if "--plan" in arguments or "--help" in arguments:
+    if {"--plan", "--help", "--help-all"} & {*arguments}:
         return
     request = _as_typed(arguments)
     wrong = complaints_about(request)

@@ -128,7 +128,11 @@ def options_of_commands() -> dict[str, tuple[str, ...]]:
             command = group.commands[name]  # type: ignore[attr-defined]
             found[name] = tuple(word for each in command.params for word in each.opts)
     return {
-        name: tuple(word for word in words if word not in ("--follow", "--host", "--leave-running"))
+        name: tuple(
+            word
+            for word in words
+            if word not in ("--follow", "--host", "--leave-running", "--install")
+        )
         for name, words in found.items()
     }
 
@@ -171,7 +175,7 @@ class Calls:
             return SIMULATED if command == "test" else SIMULATED[:2]
         if command == "search":
             return ("--seeds", "1", "--jobs", "1", "--time-limit", "1")
-        if command == "clean":
+        if command in ("clean", "node", "up"):
             return (self.rng.choice(("--help", "--nothing", "extra")),)
         return ("--port", self.rng.choice(("-1", "99999", "x"))) if command == "serve" else ()
 

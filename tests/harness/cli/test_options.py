@@ -54,7 +54,7 @@ def build(*words: str) -> tuple[list[object], str]:
 
     command.__annotations__ = {"house": House, "site": Site}
     app = typer.Typer(add_completion=False)
-    app.command()(with_options(command, (COLOUR,), {"height": "Over the street."}))
+    app.command()(with_options(command, (COLOUR,)))
     return called, CliRunner().invoke(app, list(words)).output
 
 
@@ -80,9 +80,9 @@ def test_help_says_what_the_fields_say_in_the_order_that_they_want() -> None:
     _, printed = build("--help")
     flags = [word for word in printed.split() if word.startswith("--")]
     assert flags == [
-        *("--room", "--door-width", "--door-is-open", "--height", "--roof", "--help", "--colour")
+        *("--room", "--door-width", "--door-is-open", "--height", "--roof", "--help-all", "--help")
     ]
-    assert "Over the street." in printed and "Above the sea." not in printed
+    assert "Above the sea." in printed and "Of the walls." not in printed
     assert "--no-door-is-open" not in printed and "unsaid" not in printed
 
 
@@ -91,3 +91,18 @@ def test_the_list_of_commands_says_what_each_says_itself(name: str) -> None:
     module = import_module(COMMANDS[name].module)
     first, _, _ = (inspect.getdoc(getattr(module, name)) or "").partition("\n\n")
     assert COMMANDS[name].text == first
+
+
+def test_what_is_not_common_is_shown_by_help_all() -> None:
+    def command(house: House, site: Site) -> None:
+        """Builds."""
+
+    command.__annotations__ = {"house": House, "site": Site}
+    app = typer.Typer(add_completion=False)
+    app.command()(with_options(command, (COLOUR,), ("name", "height")))
+    short = CliRunner().invoke(app, ["--help"]).output
+    whole = CliRunner().invoke(app, ["--help-all"]).output
+    assert "--height" in short and "--help-all" in short
+    for flag in ("--roof", "--door-width", "--colour"):
+        assert flag not in short and flag in whole
+    assert CliRunner().invoke(app, ["x", "--roof", "tin", "--colour", "red"]).exit_code == 0

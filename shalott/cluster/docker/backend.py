@@ -96,6 +96,9 @@ class DockerCluster(Cluster):
             capabilities=can["processes"] - POWER if no_disks else can["processes"],
             on_exit=lambda ended: self.on_exit(ended),
         )
+        disks.on_end = lambda ended: self.on_helper_end(ended)
+        processes.tell_helper_ends(disks.on_end)
+        links.tell_helper_ends(disks.on_end)
         parts = Parts(
             links=links,
             processes=processes,

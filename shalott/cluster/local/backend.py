@@ -79,6 +79,7 @@ class LocalCluster(Cluster):
             on_exit=lambda ended: self.on_exit(ended),
         )
         files = LocalFiles(run, processes, disks)
+        relays.on_end = disks.on_end = lambda ended: self.on_helper_end(ended)
         super().__init__(
             "local",
             nodes,

@@ -9,6 +9,7 @@ what follows is a list of steps, each of which is tried even if the one before i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -32,7 +33,7 @@ from shalott.harness.run.stage import Stage
 from shalott.harness.run.startup_race import story_as_text as told_as_text
 from shalott.harness.run.store import JUNIT, STORY_JSON, STORY_TEXT, RunDirectory
 from shalott.harness.run.story import Story, read_material
-from shalott.harness.run.verdict import judge, save_verdict
+from shalott.harness.run.verdict import judge, save_data, save_verdict
 from shalott.harness.run.world import World
 from shalott.workloads.record import WORKLOADS
 
@@ -286,13 +287,14 @@ def _tell(
 def _conclude(
     history: History, stage: Stage, directory: RunDirectory, meta: ReportMeta, trouble: Trouble
 ) -> Outcome:
-    verdict = judge(stage.plan, history)
-    notes = (*trouble.notes, *stage.notes, *(f"The harness failed: {f}" for f in trouble.failures))
-    meta = msgspec.structs.replace(meta, notes=notes, failures=tuple(trouble.failures))
+    verdict = judge(stage.plan, history, trouble.failures)
     try:
-        save_verdict(stage.plan, history, verdict, meta, directory)
+        save_verdict(stage.plan, history, verdict, _with_trouble(meta, stage, trouble), directory)
     except Exception as error:
         trouble.report("writing the report", error)
+        verdict = judge(stage.plan, history, trouble.failures)  # files say what the exit code does
+        with contextlib.suppress(Exception):
+            save_data(stage.plan, history, verdict, _with_trouble(meta, stage, trouble), directory)
     return Outcome(
         valid=verdict.valid,
         results=verdict.results,
@@ -302,6 +304,11 @@ def _conclude(
         interrupted=trouble.interrupted,
         story=meta.story,
     )
+
+
+def _with_trouble(meta: ReportMeta, stage: Stage, trouble: Trouble) -> ReportMeta:
+    notes = (*trouble.notes, *stage.notes, *(f"The harness failed: {f}" for f in trouble.failures))
+    return msgspec.structs.replace(meta, notes=notes, failures=tuple(trouble.failures))
 
 
 async def _watched(watch: Watch, stage: Stage) -> None:

@@ -6,13 +6,15 @@ way.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 import pyarrow.compute as pc
 
-from shalott.checkers.checker import Result
-from shalott.checkers.runs.compose import Verdict, check_all, extra_checkers
+from shalott.checkers.checker import Result, merge_valid
+from shalott.checkers.runs.compose import Verdict, check_all, check_safely, extra_checkers
+from shalott.checkers.runs.helpers import Helpers, without_verdicts
 from shalott.core.history import History
 from shalott.core.plan import Plan
 from shalott.harness.report.junit import render_junit
@@ -23,13 +25,19 @@ from shalott.harness.run.store import JUNIT, REPORT, RESULTS, RunDirectory
 from shalott.workloads.record import WORKLOADS
 
 
-def judge(plan: Plan, history: History) -> Verdict:
+def judge(plan: Plan, history: History, failures: Sequence[str] = ()) -> Verdict:
     """Run the workload's checkers and all others that fit, and ask whether the run came to its end.
 
+    A run whose harness failed (``failures``), or one of its helpers, is unknown at best.
     Raises UsageError: there is no such workload.
     """
     own = WORKLOADS.find(plan.workload.name).checkers(plan)
-    return check_all((*own, *extra_checkers(plan, own), WholeRun()), history)
+    helpers = check_safely(Helpers(failures), history)
+    verdict = check_all((*own, *extra_checkers(plan, own), WholeRun()), history)
+    if helpers.valid is True:
+        return verdict
+    results = (helpers, *without_verdicts(verdict.results))
+    return Verdict(valid=merge_valid(each.valid for each in results), results=results)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +61,16 @@ def save_verdict(
     plan: Plan, history: History, verdict: Verdict, meta: ReportMeta, directory: RunDirectory
 ) -> None:
     """Write every file that tells of the verdict. Raises StoreError."""
+    save_data(plan, history, verdict, meta, directory)
+    meta = msgspec.structs.replace(meta, files=directory.files())
+    directory.save_text(REPORT, render_report(plan, history, verdict.results, meta))
+
+
+def save_data(
+    plan: Plan, history: History, verdict: Verdict, meta: ReportMeta, directory: RunDirectory
+) -> None:
+    """As ``save_verdict``, without the page. Raises StoreError."""
     results = verdict.results
     data = render_results(plan, results, meta, complete=history.complete, run=directory.run)
     directory.save_bytes(RESULTS, data)
     directory.save_bytes(JUNIT, render_junit(plan, results, meta))
-    meta = msgspec.structs.replace(meta, files=directory.files())
-    directory.save_text(REPORT, render_report(plan, history, results, meta))

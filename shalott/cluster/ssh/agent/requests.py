@@ -112,7 +112,8 @@ class MachineRequests:
         return await self._clock.offset_ms(request["command"])
 
     async def do_mount(self, request: Request) -> None:
-        await disk.mount(self._state, request["program"], request["options"])
+        server = await disk.mount(self._state, request["program"], request["options"])
+        self._node.helpers[server] = "file system"
 
     async def do_disk(self, request: Request) -> str:
         return await disk.ask(self._state, request["line"])

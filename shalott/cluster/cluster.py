@@ -69,6 +69,24 @@ class Hosts(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class SeenClocks:
+    """A host's clocks at one moment. ``monotonic_ns``: None if it can't be asked for."""
+
+    wall_ns: int
+    monotonic_ns: int | None = None
+
+
+@runtime_checkable
+class ReadsClocks(Protocol):
+    """Hosts whose clocks are read during a run, to place what their nodes wrote down."""
+
+    async def read_clocks(self, node: str) -> SeenClocks | None:
+        """What the clocks of the node's host show now; None: they are the harness's own, of one
+        kernel. Raises HarnessError: it can't be told now."""
+        ...
+
+
 @runtime_checkable
 class ReusableHosts(Protocol):
     """Machines that serve one run after another.

@@ -52,7 +52,12 @@ HISTORY_SCHEMA = pa.schema([pa.field(name, kind, nullable=null) for name, kind, 
 EVENT_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("at_ns", pa.int64(), False, "the node's own monotonic clock"),
     ("wall_ns", pa.int64(), False, "the node's wall clock"),
-    ("run_ns", pa.int64(), True, "ns from the run's start on the harness's clock, by wall clock"),
+    (
+        "run_ns",
+        pa.int64(),
+        True,
+        "ns from the run's start on the harness's clock; null if it can't be placed",
+    ),
     ("node", pa.string(), False, ""),
     ("incarnation", pa.int64(), False, "grows at each start of the node"),
     ("group", pa.string(), False, "queue name; empty for the node itself"),

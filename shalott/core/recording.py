@@ -131,7 +131,8 @@ class HistoryWriter:
         self._origin_ns = clock_ns()
         self._last_ns = -1
         self.start_wall_ns = wall_ns()
-        self._append(Record(-1, "begin", 0, extra=_json_text({"wall_ns": self.start_wall_ns})))
+        began = {"wall_ns": self.start_wall_ns, "monotonic_ns": self._origin_ns}
+        self._append(Record(-1, "begin", 0, extra=_json_text(began)))
 
     def now_ns(self) -> int:
         return self._clock_ns() - self._origin_ns

@@ -15,10 +15,10 @@ from xml.etree import ElementTree
 import pyarrow.compute as pc
 import pytest
 
-from shalott.cluster.disks.mounting import find_mounts, find_servers
 from shalott.harness.report.results import read_results
 from shalott.harness.store.runs_table import read_table
 from tests.end_to_end.runs import Done, Running, shalott
+from tests.world.cluster.helpers import file_systems_of, relays_of
 
 pytestmark = pytest.mark.local
 
@@ -26,28 +26,6 @@ SAFE = (
     *("test", "--cluster", "local", "--profile", "safe", "--nodes", "3"),
     *("--rate", "50", "--seed", "5"),
 )
-
-
-def relays_of(running: Running) -> list[int]:
-    return children_with(running.pid, b"shalott.cluster.local.relay_process")
-
-
-def file_systems_of(running: Running) -> list[int]:
-    own = [m for m in find_mounts() if m.owner is not None and m.owner.pid == running.pid]
-    return [pid for mount in own for pid in find_servers(mount.mountpoint)]
-
-
-def children_with(parent: int, word: bytes) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (path / "cmdline").read_bytes().split(b"\0")
-            stat = (path / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if word in words and int(stat[1]) == parent:
-            found.append(int(path.name))
-    return found
 
 
 def is_served(records: list[dict[str, Any]]) -> bool:
@@ -74,20 +52,20 @@ def told(done: Done) -> None:
 @pytest.mark.parametrize(
     ("helper", "find", "words"),
     [
-        ("relays", relays_of, ("--nemesis", "none", "--time-limit", "8")),
+        ("relays", relays_of, ("--nemesis", "none", "--time-limit", "6")),
         (
             "file system",
             file_systems_of,
-            ("--nemesis", "disk-slow", "--nemesis-duration", "2", "--time-limit", "8"),
+            ("--nemesis", "disk-slow", "--nemesis-duration", "2", "--time-limit", "7"),
         ),
     ],
 )
 def test_a_killed_helper_is_told_as_the_harness_s(
-    helper: str, find: Callable[[Running], list[int]], words: Sequence[str], tmp_path: Path
+    helper: str, find: Callable[[int], list[int]], words: Sequence[str], tmp_path: Path
 ) -> None:
     with Running([*SAFE, *words], tmp_path) as running:
         running.await_recorded(is_served, "clients were served")
-        os.kill(find(running)[0], signal.SIGKILL)
+        os.kill(find(running.pid)[0], signal.SIGKILL)
         done = running.wait()
     told(done)
     (row,) = done.rows("helper-ended")

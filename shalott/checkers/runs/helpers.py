@@ -3,8 +3,8 @@
 Relays of local links, the file systems under the nodes' data, packet engines, agents of hosts, the
 watch for ends of containers: when one of them ends, nodes meet what no plan asked for, or nothing
 is seen of what they do. The row ``helper-ended`` tells of it (harness/run/node_watch.py). Such a
-run is unknown, whatever else was found in it: ``without_verdicts`` takes what other checkers said
-no to out of the verdict, and leaves what they saw. The same holds when the harness itself failed.
+run is unknown with all else that was found in it: ``without_verdicts`` takes what other checkers
+said no to out of the verdict, and leaves what they saw. The same holds when the harness itself failed.
 """
 
 from __future__ import annotations

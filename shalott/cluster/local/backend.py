@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from shalott.cluster.capabilities import NOTHING, POWER, WORLDS
-from shalott.cluster.cluster import Cluster, Parts, Software
+from shalott.cluster.cluster import Cluster, Parts, SeenClocks, Software
 from shalott.cluster.disks.build import why_not
 from shalott.cluster.disks.control import PowerLoss
 from shalott.cluster.disks.mounting import DiskOptions, names_rule_for
@@ -154,6 +154,9 @@ class LocalHosts:
 
     async def ready(self) -> None:
         """Relays are open before the first node starts."""
+
+    async def read_clocks(self, node: str) -> SeenClocks | None:
+        return None
 
     async def end(self, node: str) -> None:
         await self._processes.kill(node)

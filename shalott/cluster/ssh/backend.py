@@ -14,14 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shalott.cluster.capabilities import DISKS, RESOURCES
-from shalott.cluster.cluster import Cluster, Parts, Software, together
+from shalott.cluster.cluster import Cluster, Parts, SeenClocks, Software, together
 from shalott.cluster.disks.control import FaultDisk, PowerLoss
 from shalott.cluster.disks.mounting import names_rule_for
 from shalott.cluster.disks.node_disks import NodeDisks
 from shalott.cluster.nodes import Endpoint, HelperEnd, NodeExit, NodeSpec, Topology
 from shalott.cluster.owner import this_process
 from shalott.cluster.ssh.agent_link import AgentEvent, AgentLink
-from shalott.cluster.ssh.clocks import HostClocks, check_libraries
+from shalott.cluster.ssh.clocks import BOOT_ID, HostClocks, check_libraries
 from shalott.cluster.ssh.facts import CLOCKS, capabilities_of, look, probe_hosts, refuse_unfit
 from shalott.cluster.ssh.files import HostFiles
 from shalott.cluster.ssh.forwarding import Forwards
@@ -253,6 +253,14 @@ class SshHosts:
 
         seed = self._disks.seed_of(self._run.nodes.index(node))
         self._disks.add(node, FaultDisk(ask, node=node, seed=seed))
+
+    async def read_clocks(self, node: str) -> SeenClocks | None:
+        if node not in self._run.specs:
+            raise HarnessError(f"{node} is not booted")
+        if self._run.facts[node].boot_id == BOOT_ID.read_text().strip():
+            return None
+        monotonic_ns, wall_ns = await self._run.agent(node).call("clocks")
+        return SeenClocks(wall_ns, monotonic_ns)
 
     async def ready(self) -> None:
         await self._links.check()

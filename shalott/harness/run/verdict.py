@@ -13,6 +13,7 @@ import msgspec
 import pyarrow.compute as pc
 
 from shalott.checkers.checker import Result, merge_valid
+from shalott.checkers.runs.clocks import Clocks
 from shalott.checkers.runs.compose import Verdict, check_all, check_safely, extra_checkers
 from shalott.checkers.runs.helpers import Helpers, without_verdicts
 from shalott.core.history import History
@@ -33,10 +34,16 @@ def judge(plan: Plan, history: History, failures: Sequence[str] = ()) -> Verdict
     """
     own = WORKLOADS.find(plan.workload.name).checkers(plan)
     helpers = check_safely(Helpers(failures), history)
+    clocks = check_safely(Clocks(), history)
     verdict = check_all((*own, *extra_checkers(plan, own), WholeRun()), history)
-    if helpers.valid is True:
+    told = [clocks] if clocks.valid is not True or clocks.detail["summary"] else []
+    if helpers.valid is True and not told:
         return verdict
-    results = (helpers, *without_verdicts(verdict.results))
+    results = (*verdict.results, *told)
+    if clocks.valid is not True or helpers.valid is not True:
+        results = without_verdicts(results)
+    if helpers.valid is not True:
+        results = (helpers, *results)
     return Verdict(valid=merge_valid(each.valid for each in results), results=results)
 
 

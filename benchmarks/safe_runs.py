@@ -1,8 +1,9 @@
 """Safe runs whose harness is troubled at random: no verdict may be false.
 
-``python -m benchmarks.safe_runs 300``, or with worlds and a seed: ``300 local,docker,ssh,sim 7`` (as
-root: hosts are network namespaces with an sshd each). Each run is one of ``safe`` under ``kill``,
-and one trouble, drawn from the seed, meets it at a random moment between its boot and its end:
+``python -m benchmarks.safe_runs 300``, or with worlds and a seed: ``300 local,docker,ssh,sim 7``
+(as root: hosts are network namespaces with an sshd each). Each run is one of ``safe`` under
+``kill``, and one trouble, drawn from the seed, meets it at a random moment between its boot and its
+end:
 
 - stop: the harness is stopped (SIGSTOP) for half a second to four;
 - clock: the machine's wall clock is stepped by -60 to 60 s, for harness and nodes alike
@@ -41,7 +42,7 @@ RUN = (
 # A fault for which the world runs a helper, beside the kills.
 HELPED = {"local": "kill,disk-slow", "docker": "kill,disk-slow", "ssh": "kill,disk-slow"}
 TROUBLES = ("stop", "clock", "helper", "none")
-MOMENT_S = (0.5, 25.0)
+MOMENT_S = (0.3, 16.0)
 STOPPED_S = (0.5, 4.0)
 STEPS_S = (-60.0, 60.0)
 POLL_S = 0.05

@@ -33,7 +33,7 @@ def judge(plan: Plan, history: History, failures: Sequence[str] = ()) -> Verdict
     Raises UsageError: there is no such workload.
     """
     own = WORKLOADS.find(plan.workload.name).checkers(plan)
-    helpers = check_safely(Helpers(failures), history)
+    helpers = check_safely(Helpers(failures, history.damage), history)
     clocks = check_safely(Clocks(), history)
     verdict = check_all((*own, *extra_checkers(plan, own), WholeRun()), history)
     told = [clocks] if clocks.valid is not True or clocks.detail["summary"] else []
@@ -81,3 +81,4 @@ def save_data(
     data = render_results(plan, results, meta, complete=history.complete, run=directory.run)
     directory.save_bytes(RESULTS, data)
     directory.save_bytes(JUNIT, render_junit(plan, results, meta))
+    directory.sum_up(RESULTS)

@@ -86,7 +86,7 @@ def test_a_good_run_is_valid_and_leaves_every_file(runs: Runner) -> None:
     files = {path.name for path in outcome.directory.path.iterdir()}
     assert files == {
         "plan.json", "history.parquet", "events.parquet", "results.json", "report.html",
-        "junit.xml", "log.txt", "nodes",
+        "junit.xml", "log.txt", "nodes", "SHA256SUMS",
     }  # fmt: skip
     assert phases(outcome) == ["boot", "load", "heal", "settle", "drain", "end"]
     assert memory.cluster.calls[-2:] == ["collect", "teardown"]

@@ -33,8 +33,10 @@ def sums_text(directory: Path, names: Sequence[str]) -> str:
 def check_sum(path: Path) -> None:
     """Raises StoreError if a file is not what was written, with one sentence."""
     listed = _listed(path.parent)
-    if path.name not in listed:
+    if path.name not in listed or not path.exists():
         return
+    if not path.is_file():  # the end of a pipe may never come
+        raise StoreError(f"cannot read {path}: it is no file")
     try:
         found = _sum(path)
     except OSError as error:
@@ -59,7 +61,7 @@ def _listed(directory: Path) -> Mapping[str, str]:
     for line in text.splitlines():
         told = _LINE.fullmatch(line)
         if told is None:
-            raise StoreError(f"{path} is damaged: {line[:80]!r} is no sum of a file")
+            raise StoreError(f"{path} is damaged: a line of it is no sum of a file")
         found[told[2]] = told[1]
     return found
 

@@ -81,6 +81,8 @@ def render_results(
 def read_results(path: Path) -> RunResults:
     """Read what ``render_results`` wrote. Raises UsageError with one sentence."""
     try:
+        if path.exists() and not path.is_file():  # the end of a pipe may never come
+            raise StoreError(f"cannot read the results {path}: it is no file")
         check_sum(path)
         found = msgspec.json.decode(path.read_bytes(), type=RunResults)
     except StoreError as error:

@@ -117,13 +117,13 @@ class RunDirectory:
     def load_history(self) -> History:
         """The stored history, or, after a crash of the harness, what its recording still tells."""
         stored = self.path / HISTORY
-        if stored.exists():
+        if stored.is_file():
             complete = not (self.path / CUT_SHORT).exists()
             damaged = self.path / DAMAGED
             told = damaged.read_text(errors="replace").splitlines() if damaged.is_file() else ()
             damage = (*told, *self.plan_damage)
             return read_history(stored, self.path / EVENTS, complete=complete, damage=damage)
-        if self.recording.exists():
+        if self.recording.is_file():
             recovered = recover(self.recording)
             return dataclasses.replace(recovered, damage=(*recovered.damage, *self.plan_damage))
         raise UsageError(f"{self.path} holds no history: it is not a run, or it never started")

@@ -1,4 +1,4 @@
-"""The experiment itself: boot, configure, load under faults, heal, settle, drain.
+"""The experiment itself: boot, configure, load under faults, heal, settle, reread, drain.
 
 Each part is a phase, recorded in the history with its beginning and end, so that checkers and
 readers know what was going on when. Everything here may be cancelled at any moment; what must
@@ -40,6 +40,7 @@ from shalott.core.recording import RunRecorder
 from shalott.core.worker import ClientFactory, Worker, describe
 from shalott.harness.run.node_watch import DeathWatch, Observer
 from shalott.harness.run.world import Nemesis, World
+from shalott.nemesis.record import FAULTS
 from shalott.workloads.record import Workload
 
 # Clients agree on a heartbeat every 10 s. Two may be written before one fails, each after 5 to 10.
@@ -115,8 +116,14 @@ class Stage:
                     await self.heal()
                 async with self._phase("settle") as found:
                     found.update(await self._settle())
-                    if not self.workload.writes_until_drained:
+                    looks = not self.workload.writes_until_drained
+                    if looks and not self.plan.reread:
                         await self._look_at_replicas()
+                if self.plan.reread:
+                    async with self._phase("reread") as found:
+                        found.update(await self._reread())
+                        if looks:
+                            await self._look_at_replicas()
                 async with self._phase("drain"):
                     await self._drain(interpreter)
                     if self.workload.writes_until_drained:
@@ -254,6 +261,62 @@ class Stage:
             log.warning("%s", self.notes[-1])
         reason = "" if settled else await self.missing() or "it changed from look to look"
         return {"settled": settled, "reason": reason}
+
+    async def _reread(self) -> dict[str, Json]:
+        """Restart every node in order, all at once down: they know then what their disks hold.
+        Whether they came back, and else why not."""
+        cluster, system = self.world.cluster, self.world.system
+        rotten = [
+            node
+            for action in self.nemesis.resolved_actions
+            if "damages-data" in FAULTS.find(action.kind).effects
+            for node in action.nodes or ()
+        ]
+        # A node with rot is the first to stop: were it the last, the truth would be its alone.
+        members = sorted(members_of(cluster, system), key=lambda node: node not in rotten)
+        index = self.record.invoke(NEMESIS, "", Invocation(f="operator"))
+        reason = ""
+        try:
+            for node in members:
+                await cluster.processes.stop(node)
+            for node in reversed(members):  # the last to stop knows most
+                await cluster.processes.start(node)
+        finally:
+            restarted = Completion(type="info", extra={"restarted": list(members)})
+            self.record.complete(index, restarted)
+        try:
+            await system.await_ready(cluster, members, BOOT_TIMEOUT_MS)
+        except BootFailed as error:
+            reason = str(error).partition("\n")[0]
+            if await self._replace(members, rotten):
+                reason = ""
+        came_back = not reason and await system.await_settled(
+            cluster, self.workload.queues, self.plan.settle_timeout_ms
+        )
+        if not came_back:
+            reason = reason or await self.missing() or "it changed from look to look"
+            self.notes.append(f"The nodes did not come back from their disks: {reason}.")
+            log.warning("%s", self.notes[-1])
+        return {"settled": came_back, "reason": reason}
+
+    async def _replace(self, members: Sequence[str], rotten: Sequence[str]) -> bool:
+        """A node that a fault's rot keeps from starting is right to give up: it starts with an
+        empty disk, as an operator would have it. Whether all are ready then."""
+        cluster = self.world.cluster
+        for node in members:
+            if (await cluster.processes.status(node)).state == "running":
+                continue
+            if node not in rotten:
+                return False
+            log.warning("%s can't start from its disk, which a fault has spoilt: emptied", node)
+            await cluster.files.wipe(node)
+            await cluster.processes.start(node)
+        try:
+            await self.world.system.await_ready(cluster, members, BOOT_TIMEOUT_MS)
+        except BootFailed as error:
+            log.warning("not ready after that: %s", error)
+            return False
+        return True
 
     async def _look_at_replicas(self) -> None:
         """What is replicated, where nodes can be asked or looked into."""

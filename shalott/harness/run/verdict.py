@@ -13,6 +13,7 @@ import msgspec
 import pyarrow.compute as pc
 
 from shalott.checkers.checker import Result, merge_valid
+from shalott.checkers.history.faults import read_surroundings
 from shalott.checkers.runs.clocks import Clocks
 from shalott.checkers.runs.compose import Verdict, check_all, check_safely, extra_checkers
 from shalott.checkers.runs.helpers import Helpers, without_verdicts
@@ -57,6 +58,10 @@ class WholeRun:
         ops = history.ops
         phases = ops.filter(pc.equal(ops["f"], "phase"))
         names = [msgspec.json.decode(extra)["phase"] for extra in phases["extra"].to_pylist()]
+        reread = read_surroundings(history).phase("reread")
+        if reread is not None and reread.settled is False:
+            reason = f"The nodes did not come back from their disks: {reread.reason}."
+            return Result(checker=self.name, valid="unknown", notes=(reason,))
         if history.complete and "end" in names:
             return Result(checker=self.name, valid=True)
         where = f" in the phase {names[-1]}" if names and names[-1] != "end" else ""

@@ -27,8 +27,8 @@ ERRORS_MAX = 500
 
 
 class Packets:
-    """``tell_stall`` is called with the seconds for which the engine did not run. ``helpers``:
-    where it is noted, by its process's id, as one whose end is told."""
+    """``tell_stall`` is called with the seconds for which the engine did not run. In ``helpers`` it
+    is noted, by its process's id, as one whose end is told."""
 
     def __init__(
         self, state: State, tell_stall: Callable[[float], None], helpers: dict[int, str]

@@ -12,7 +12,7 @@ An operator who restarts nodes to mend a partition excuses their ends too. A sys
 codes with which its nodes may end.
 
 An end of a process of the harness's own that serves nodes excuses what ended from then on: a node
-whose disk is gone, or its network, gives up. The run is unknown then (checkers/runs/helpers.py).
+whose disk is gone, or its network, gives up. The run is unknown then (harness_failures.py).
 
 A system that promises to stay up makes the run invalid by a death; of others it is told.
 

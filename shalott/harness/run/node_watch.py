@@ -62,7 +62,7 @@ class DeathWatch:
         self._deaths.put_nowait((index, ended))
 
     def _helper_ended(self, ended: HelperEnd) -> None:
-        """What became of the nodes since is no verdict on them (checkers/runs/helpers.py)."""
+        """No verdict on the nodes stands from then on (checkers/runs/harness_failures.py)."""
         extra: dict[str, Json] = {"helper": ended.helper, "reason": ended.reason}
         index = self.record.invoke(NEMESIS, ended.node, Invocation(f="helper-ended", extra=extra))
         self.record.complete(index, Completion(type="info", extra=extra))

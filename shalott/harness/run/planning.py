@@ -131,7 +131,7 @@ def _with_told(faults: Sequence[FaultAction], request: Request) -> tuple[FaultAc
 
 
 def spoils_silently(kind: str) -> bool:
-    """Whether a fault damages what nobody may look at again until a node starts anew."""
+    """Whether a fault damages what may not be looked at again until a node starts anew."""
     return "damages-data" in FAULTS.find(kind).effects
 
 

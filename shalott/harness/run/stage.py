@@ -263,60 +263,55 @@ class Stage:
         return {"settled": settled, "reason": reason}
 
     async def _reread(self) -> dict[str, Json]:
-        """Restart every node in order, all at once down: they know then what their disks hold.
-        Whether they came back, and else why not."""
-        cluster, system = self.world.cluster, self.world.system
+        """Restart the nodes in order: they know then what their disks hold. First those whose disk
+        a fault has spoilt, one by one, while the others have all; then every node, all at once
+        down. Whether they came back, and else why not."""
+        members = members_of(self.world.cluster, self.world.system)
         rotten = [
             node
             for action in self.nemesis.resolved_actions
             if "damages-data" in FAULTS.find(action.kind).effects
             for node in action.nodes or ()
         ]
-        # A node with rot is the first to stop: were it the last, the truth would be its alone.
-        members = sorted(members_of(cluster, system), key=lambda node: node not in rotten)
-        index = self.record.invoke(NEMESIS, "", Invocation(f="operator"))
-        reason = ""
-        try:
-            for node in members:
-                await cluster.processes.stop(node)
-            for node in reversed(members):  # the last to stop knows most
-                await cluster.processes.start(node)
-        finally:
-            restarted = Completion(type="info", extra={"restarted": list(members)})
-            self.record.complete(index, restarted)
-        try:
-            await system.await_ready(cluster, members, BOOT_TIMEOUT_MS)
-        except BootFailed as error:
-            reason = str(error).partition("\n")[0]
-            if await self._replace(members, rotten):
-                reason = ""
-        came_back = not reason and await system.await_settled(
-            cluster, self.workload.queues, self.plan.settle_timeout_ms
-        )
-        if not came_back:
-            reason = reason or await self.missing() or "it changed from look to look"
-            self.notes.append(f"The nodes did not come back from their disks: {reason}.")
-            log.warning("%s", self.notes[-1])
-        return {"settled": came_back, "reason": reason}
+        for group in (*([node] for node in members if node in rotten), [*members]):
+            reason = await self._restart(group, may_empty=len(group) < len(members))
+            if reason:
+                self.notes.append(f"The nodes did not come back from their disks: {reason}.")
+                log.warning("%s", self.notes[-1])
+                return {"settled": False, "reason": reason}
+        return {"settled": True, "reason": ""}
 
-    async def _replace(self, members: Sequence[str], rotten: Sequence[str]) -> bool:
-        """A node that a fault's rot keeps from starting is right to give up: it starts with an
-        empty disk, as an operator would have it. Whether all are ready then."""
-        cluster = self.world.cluster
-        for node in members:
-            if (await cluster.processes.status(node)).state == "running":
-                continue
-            if node not in rotten:
-                return False
-            log.warning("%s can't start from its disk, which a fault has spoilt: emptied", node)
-            await cluster.files.wipe(node)
-            await cluster.processes.start(node)
+    async def _restart(self, nodes: Sequence[str], *, may_empty: bool) -> str:
+        """Stop these nodes, start them, and wait until all is well; why it is not, or "".
+        ``may_empty``: one that can't start from its disk is right to give up, and gets an empty
+        one, as an operator would have it."""
+        cluster, system = self.world.cluster, self.world.system
+        everyone = members_of(cluster, system)
+        index = self.record.invoke(NEMESIS, "", Invocation(f="operator"))
         try:
-            await self.world.system.await_ready(cluster, members, BOOT_TIMEOUT_MS)
+            for node in nodes:
+                await cluster.processes.stop(node)
+            for node in reversed(nodes):  # the last to stop knows most
+                await cluster.processes.start(node)
+            try:
+                await system.await_ready(cluster, everyone, BOOT_TIMEOUT_MS)
+            except BootFailed:
+                if not may_empty:
+                    raise
+                log.warning("%s can't start from its disk, which is emptied", nodes[0])
+                await cluster.processes.kill(nodes[0])
+                await cluster.files.wipe(nodes[0])
+                await cluster.processes.start(nodes[0])
+                await system.await_ready(cluster, everyone, BOOT_TIMEOUT_MS)
         except BootFailed as error:
-            log.warning("not ready after that: %s", error)
-            return False
-        return True
+            return str(error).partition("\n")[0].rstrip(".")
+        finally:
+            extra: dict[str, Json] = {"restarted": list(nodes)}
+            self.record.complete(index, Completion(type="info", extra=extra))
+        timeout_ms = self.plan.settle_timeout_ms
+        if await system.await_settled(cluster, self.workload.queues, timeout_ms):
+            return ""
+        return await self.missing() or "it changed from look to look"
 
     async def _look_at_replicas(self) -> None:
         """What is replicated, where nodes can be asked or looked into."""

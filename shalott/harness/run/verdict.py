@@ -16,7 +16,7 @@ from shalott.checkers.checker import Result, merge_valid
 from shalott.checkers.history.faults import read_surroundings
 from shalott.checkers.runs.clocks import Clocks
 from shalott.checkers.runs.compose import Verdict, check_all, check_safely, extra_checkers
-from shalott.checkers.runs.helpers import Helpers, without_verdicts
+from shalott.checkers.runs.harness_failures import Helpers, without_verdicts
 from shalott.core.history import History
 from shalott.core.plan import Plan
 from shalott.harness.report.junit import render_junit

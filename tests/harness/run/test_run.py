@@ -338,6 +338,17 @@ def test_the_end_of_a_helper_makes_the_run_unknown_and_excuses_its_nodes(
     assert (deaths.valid, deaths.counts["died-count"]) == (True, 0)
 
 
+def test_disks_are_read_again_before_the_drain_if_the_plan_says_so(runs: Runner) -> None:
+    memory = MemoryWorld()
+    outcome = runs(memory, msgspec.structs.replace(memory_plan(), reread=True))
+    assert phases(outcome) == ["boot", "load", "heal", "settle", "reread", "drain", "end"]
+    assert (outcome.valid, outcome.exit_code) == (True, 0), outcome.results
+    assert memory.cluster.calls.count("kill") == memory.cluster.calls.count("start") == 3
+    rows = outcome.directory.load_history().ops.to_pylist()
+    restarts = [json.loads(row["extra"]) for row in rows if row["f"] == "operator"]
+    assert {"restarted": ["n1", "n2", "n3"]} in restarts
+
+
 def test_boot_failed_is_told_as_the_system_names_it(runs: Runner) -> None:
     trap = Trap(crash="await_ready", error=lambda: BootFailed("n2 exited with code 1"))
     outcome = runs(MemoryWorld(trap), memory_plan())

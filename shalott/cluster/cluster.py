@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from typing import Protocol, TypeVar, runtime_checkable
 
 from shalott.cluster.capabilities import NOTHING, Capability, refusal
-from shalott.cluster.nodes import Endpoint, NodeExit, NodeSpec, Topology
+from shalott.cluster.nodes import Endpoint, HelperEnd, NodeExit, NodeSpec, Topology
 from shalott.cluster.parts import (
     Clocks,
     Disks,
@@ -69,6 +69,24 @@ class Hosts(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class SeenClocks:
+    """A host's clocks at one moment. ``monotonic_ns``: None if it can't be asked for."""
+
+    wall_ns: int
+    monotonic_ns: int | None = None
+
+
+@runtime_checkable
+class ReadsClocks(Protocol):
+    """Hosts whose clocks are read during a run, to place what their nodes wrote down."""
+
+    async def read_clocks(self, node: str) -> SeenClocks | None:
+        """What the clocks of the node's host show now; None: they are the harness's own, of one
+        kernel. Raises HarnessError: it can't be told now."""
+        ...
+
+
 @runtime_checkable
 class ReusableHosts(Protocol):
     """Machines that serve one run after another.
@@ -118,6 +136,7 @@ class Cluster:
     ``on_exit`` is called, in the event loop, for every end of a node's process that is not the work
     of ``kill``, ``stop``, ``power_off`` or ``teardown``: a crash, a signal from outside, the
     kernel's OOM killer, an exit of its own, also if the node is started again at once.
+    ``on_helper_end``: for every such end of what the harness runs for its nodes.
     """
 
     def __init__(self, backend: str, nodes: Sequence[str], hosts: Hosts, parts: Parts) -> None:
@@ -126,6 +145,7 @@ class Cluster:
         self.hosts = hosts
         self.parts = parts
         self.on_exit: Callable[[NodeExit], None] = ignore_exit
+        self.on_helper_end: Callable[[HelperEnd], None] = ignore_helper_end
 
     # -- its parts: those that not every world has refuse what is asked of them
 
@@ -233,6 +253,10 @@ class Cluster:
 
 def ignore_exit(ended: NodeExit) -> None:
     """The ``on_exit`` of a cluster that no run watches."""
+
+
+def ignore_helper_end(ended: HelperEnd) -> None:
+    """The ``on_helper_end`` of a cluster that no run watches."""
 
 
 async def together(works: Iterable[Awaitable[None]]) -> None:

@@ -45,6 +45,18 @@ class NodeExit(msgspec.Struct, frozen=True, kw_only=True):
     out_of_memory: bool = False
 
 
+class HelperEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a process of the harness's own that serves nodes, though nothing asked for it.
+
+    ``helper``: relays, file system, packet engine, agent, exit watch. ``node``: whose it was; "":
+    of all nodes. ``reason``: a clause that says how it ended.
+    """
+
+    helper: str
+    node: str = ""
+    reason: str = ""
+
+
 class LinkShape(msgspec.Struct, frozen=True, kw_only=True):
     """How one direction of a link is slowed and spoilt. Zero means: as it is.
 

@@ -231,6 +231,14 @@ class Clocks(Part, Protocol):
         ...
 
 
+@runtime_checkable
+class MovesClocks(Protocol):
+    """Clocks whose part remembers how far ahead each node's wall clock was put, and when."""
+
+    # By node: (the harness's monotonic clock, ahead of the machine's own wall clock), in ns.
+    history: Mapping[str, Sequence[tuple[int, int]]]
+
+
 class Resources(Part, Protocol):
     """What the nodes' machines have of CPU, memory, descriptors, processes and room in /tmp."""
 

@@ -56,7 +56,12 @@ class System(Software, Protocol):
         ...
 
     def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[EventRow]:
-        """Node events (EVENT_SCHEMA rows) out of the files that ``Cluster.collect`` brought."""
+        """Node events (EVENT_SCHEMA rows) out of the files that ``Cluster.collect`` brought.
+
+        ``run_start_wall_ns`` is a number, and more (RunStart in core/timeline.py): a wall time less
+        it is a time of the run, also where clocks were stepped; ``place`` takes a node's monotonic
+        time as well, ``place_log`` the lines of a log in their order.
+        """
         ...
 
 

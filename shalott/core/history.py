@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from shalott.core.errors import StoreError
 from shalott.core.op import Completion, Invocation
+from shalott.core.sums import check_sum
 
 # (name, Arrow type, nullable, meaning)
 COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -52,7 +53,12 @@ HISTORY_SCHEMA = pa.schema([pa.field(name, kind, nullable=null) for name, kind, 
 EVENT_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("at_ns", pa.int64(), False, "the node's own monotonic clock"),
     ("wall_ns", pa.int64(), False, "the node's wall clock"),
-    ("run_ns", pa.int64(), True, "ns from the run's start on the harness's clock, by wall clock"),
+    (
+        "run_ns",
+        pa.int64(),
+        True,
+        "ns from the run's start on the harness's clock; null if it can't be placed",
+    ),
     ("node", pa.string(), False, ""),
     ("incarnation", pa.int64(), False, "grows at each start of the node"),
     ("group", pa.string(), False, "queue name; empty for the node itself"),
@@ -71,12 +77,13 @@ class History:
     """One run's operations (HISTORY_SCHEMA, by index) and node events (EVENT_SCHEMA, by run_ns).
 
     ``complete`` is false when the recording was cut short and operations after the last flush are
-    missing.
+    missing. ``damage``: what of it can't be read, or is not what was written, as sentences.
     """
 
     ops: pa.Table
     events: pa.Table
     complete: bool = True
+    damage: tuple[str, ...] = ()
 
 
 EMPTY_EVENTS = pa.Table.from_batches([], EVENT_SCHEMA)  # empty_table() would import pandas
@@ -145,14 +152,18 @@ def read_origin(path: Path) -> FileOrigin:
 
 
 def read_history(
-    history_path: Path, events_path: Path | None = None, *, complete: bool = True
+    history_path: Path,
+    events_path: Path | None = None,
+    *,
+    complete: bool = True,
+    damage: tuple[str, ...] = (),
 ) -> History:
     """Read what ``write_history`` and ``write_events`` wrote; no events file is no events."""
     ops = _read_parquet(history_path, HISTORY_SCHEMA)
     events = EMPTY_EVENTS
     if events_path is not None and events_path.exists():
         events = _read_parquet(events_path, EVENT_SCHEMA)
-    return History(ops=ops, events=events, complete=complete)
+    return History(ops=ops, events=events, complete=complete, damage=damage)
 
 
 def events_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -185,13 +196,16 @@ def _write_parquet(table: pa.Table, path: Path, kind: str, run: str) -> None:
             compression_level=3,
             use_dictionary=strings,
             column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+            write_page_checksum=True,
         )
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error}") from error
 
 
 def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
+    check_sum(path)
     try:
-        return pq.read_table(path, schema=schema)
-    except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"cannot read {path}: {error}") from error
+        return pq.read_table(path, schema=schema, page_checksum_verification=True)
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        why = str(error).partition("\n")[0]
+        raise StoreError(f"cannot read {path}: {why}") from error

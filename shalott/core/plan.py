@@ -217,6 +217,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     quiet_ms: int = 2000  # before the first fault
     settle_timeout_ms: int = 60000
     observe_interval_ms: int = 500
+    # Before the drain every node is stopped in order and started anew, so that what it answers then
+    # is what its disk holds.
+    reread: bool = False
     sim: SimPlan | None = None  # set in plans that were drawn for the simulation
     requires: tuple[Requirement, ...] = ()  # who provides what the plan names
 

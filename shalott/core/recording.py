@@ -8,9 +8,12 @@ into one row an operation, column by column.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
+import re
 import time
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -26,6 +29,9 @@ from shalott.core.op import NEMESIS, Completion, Invocation
 
 FLUSH_INTERVAL_S = 0.1  # the contract is 250 ms
 HAPPENED = "happened"
+CHECK = "check"  # a line whose value is the CRC of all since the last such line
+LINES_TOLD = 3  # of those that can't be read
+_CHECK = re.compile(rb'^\{"index":-1,"type":"check","at_ns":0,"value":(\d+)\}\n', re.MULTILINE)
 PARSE_BLOCK_BYTES = 8 << 20  # larger than any line: observations grow with queues and nodes
 
 
@@ -48,6 +54,12 @@ class Record(msgspec.Struct, omit_defaults=True):
     due_ns: int | None = None
 
 
+_DECODER, _ENCODER = msgspec.json.Decoder(Record), msgspec.json.Encoder()
+_WHOLE_NUMBERS = (
+    *((name, 64) for name in ("index", "at_ns", "value", "offset", "due_ns")),
+    ("process", 32),
+)
+_TYPES = pa.array(["begin", "end", CHECK, "invoke", "ok", "fail", "info", HAPPENED])
 RECORD_SCHEMA = pa.schema(
     [
         ("index", pa.int64()),
@@ -121,6 +133,7 @@ class HistoryWriter:
         self._clock_ns = clock_ns
         self._encode_into = msgspec.json.Encoder().encode_into
         self._buffer = bytearray()
+        self._checked = 0  # bytes of the buffer that a check stands behind
         self._next_index = 0
         self._closed = False
         self._nemesis_indexes: set[int] = set()
@@ -131,7 +144,8 @@ class HistoryWriter:
         self._origin_ns = clock_ns()
         self._last_ns = -1
         self.start_wall_ns = wall_ns()
-        self._append(Record(-1, "begin", 0, extra=_json_text({"wall_ns": self.start_wall_ns})))
+        began = {"wall_ns": self.start_wall_ns, "monotonic_ns": self._origin_ns}
+        self._append(Record(-1, "begin", 0, extra=_json_text(began)))
 
     def now_ns(self) -> int:
         return self._clock_ns() - self._origin_ns
@@ -182,10 +196,15 @@ class HistoryWriter:
 
     def flush(self) -> None:
         """Hand what was recorded to the operating system; raises StoreError if it won't take it."""
+        if len(self._buffer) > self._checked:
+            crc = zlib.crc32(memoryview(self._buffer)[self._checked :])
+            self._append(Record(-1, CHECK, 0, value=crc))
+            self._checked = len(self._buffer)
         try:
             while self._buffer:
                 written = self._write(self._file, bytes(self._buffer))
                 del self._buffer[:written]
+                self._checked -= written
         except OSError as error:
             raise StoreError(
                 f"cannot record the history in {self.path}: {error.strerror};"
@@ -214,7 +233,7 @@ class HistoryWriter:
 
     def history(self, events: pa.Table = EMPTY_EVENTS) -> History:
         recorded = recover(self.path)
-        return History(ops=recorded.ops, events=events, complete=recorded.complete)
+        return dataclasses.replace(recorded, events=events)
 
     def _append(self, record: Record) -> None:
         buffer = self._buffer
@@ -225,18 +244,26 @@ class HistoryWriter:
 def recover(path: Path) -> History:
     """Read a recording, also one whose harness was killed while it wrote.
 
-    A torn last line is dropped. ``complete`` is true only if the end mark was reached.
+    A torn last line is dropped, and so is a damaged one, of which ``damage`` tells. ``complete`` is
+    true only if the end mark was reached.
     """
     try:
         data = path.read_bytes()
     except OSError as error:
         raise StoreError(f"cannot read the recording {path}: {error.strerror}") from error
     whole = data[: data.rfind(b"\n") + 1]
-    records = _parse_records(whole) if whole else RECORD_SCHEMA.empty_table()
+    records, unreadable = _parse_records(whole) if whole else (RECORD_SCHEMA.empty_table(), ())
     complete = len(whole) == len(data) and bool(
         pc.any(pc.equal(records["type"], "end"), min_count=0).as_py()
     )
-    return History(ops=_pair(records), events=EMPTY_EVENTS, complete=complete)
+    ops, odd = _pair(records)
+    damage = [f"line {number} of {path.name} can't be read" for number in unreadable[:LINES_TOLD]]
+    if len(unreadable) > LINES_TOLD:
+        damage.append(f"{len(unreadable) - LINES_TOLD} more lines of {path.name} can't be read")
+    if odd:
+        damage.append(f"{odd} lines of {path.name} are no part of a history")
+    damage += _changed_parts(whole, complete, path.name)
+    return History(ops=ops, events=EMPTY_EVENTS, complete=complete, damage=tuple(damage))
 
 
 def _ended(completion: Completion, index: int, at_ns: int) -> Record:
@@ -257,20 +284,40 @@ def _json_text(extra: Mapping[str, object] | None) -> str | None:
     return None if extra is None else msgspec.json.encode(extra).decode()
 
 
-def _parse_records(whole: bytes) -> pa.Table:
+def _changed_parts(whole: bytes, complete: bool, name: str) -> list[str]:
+    """What is not as it was written, by the checks that stand behind each part. A recording
+    without checks, of before, tells nothing."""
+    begin, wrong = 0, 0
+    for check in _CHECK.finditer(whole):
+        wrong += zlib.crc32(memoryview(whole)[begin : check.start()]) != int(check[1])
+        begin = check.end()
+    if not begin:
+        return []
+    wrong += complete and begin < len(whole)
+    return [f"{wrong} parts of {name} are not as they were written"] if wrong else []
+
+
+def _parse_records(whole: bytes) -> tuple[pa.Table, Sequence[int]]:
+    """What can be read, and the numbers of the lines that can't."""
     try:
-        return _parse_lines(whole)
-    except pa.ArrowInvalid:
-        # Damage inside the file (not our own torn tail): keep the longest readable prefix.
-        decoder = msgspec.json.Decoder(Record)
-        end = 0
-        for line in whole.splitlines(keepends=True):
-            try:
-                decoder.decode(line)
-            except msgspec.MsgspecError:
-                break
-            end += len(line)
-        return _parse_lines(whole[:end]) if end else RECORD_SCHEMA.empty_table()
+        return _parse_lines(whole), ()
+    except (pa.ArrowException, UnicodeDecodeError):
+        pass
+    # Damage inside the file (not our own torn tail): each line for itself.
+    good, bad = [], []
+    for number, line in enumerate(whole.split(b"\n")[:-1], start=1):
+        try:
+            told = _DECODER.decode(line)
+            if not all(_fits(getattr(told, name), kind) for name, kind in _WHOLE_NUMBERS):
+                raise msgspec.ValidationError
+            good.append(_ENCODER.encode(told) + b"\n")
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            bad.append(number)
+    return (_parse_lines(b"".join(good)) if good else RECORD_SCHEMA.empty_table()), bad
+
+
+def _fits(value: int | None, bits: int) -> bool:
+    return value is None or -(1 << bits - 1) <= value < 1 << bits - 1
 
 
 def _parse_lines(lines: bytes) -> pa.Table:
@@ -282,21 +329,37 @@ def _parse_lines(lines: bytes) -> pa.Table:
     return table.select(RECORD_SCHEMA.names)
 
 
-def _pair(records: pa.Table) -> pa.Table:
-    """Join completions to invocations, column by column: no Python object is made for a row."""
+def _pair(records: pa.Table) -> tuple[pa.Table, int]:
+    """Join completions to invocations, column by column: no Python object is made for a row. And
+    how many lines fit nowhere, as after damage; then the others are numbered anew."""
+    lines = records.num_rows
+    is_whole = pc.and_(pc.is_valid(records["index"]), pc.is_valid(records["at_ns"]))
+    records = records.filter(pc.and_(is_whole, pc.is_in(records["type"], value_set=_TYPES)))
+    odd = lines - records.num_rows
     kind = records["type"]
-    invocations = records.filter(pc.is_in(kind, value_set=pa.array(["invoke", HAPPENED])))
+    begun = pc.is_in(kind, value_set=pa.array(["invoke", HAPPENED]))
+    named = pc.and_(pc.is_valid(records["process"]), pc.is_valid(records["f"]))
+    invocations = records.filter(pc.and_(begun, pc.and_(named, pc.is_valid(records["node"]))))
+    odd += int(pc.sum(begun).as_py() or 0) - invocations.num_rows
     outcomes = pa.array(["ok", "fail", "info", HAPPENED])
     completions = records.filter(pc.is_in(kind, value_set=outcomes))
     count = invocations.num_rows
+    numbers, completed = invocations["index"].to_numpy(), completions["index"].to_numpy()
+    if not np.array_equal(numbers, np.arange(count)):
+        numbers, first = np.unique(numbers, return_index=True)
+        odd += count - len(numbers)
+        invocations, count = invocations.take(pa.array(first)), len(numbers)
+        found = np.minimum(np.searchsorted(numbers, completed), max(0, count - 1))
+        known = numbers[found] == completed if count else np.zeros(len(completed), dtype=bool)
+        completed = np.where(known, found, count)
     position = np.full(count, -1, dtype=np.int64)
-    completed = completions["index"].to_numpy()
-    known = completed < count
+    known = (completed >= 0) & (completed < count)
+    odd += len(completed) - int(known.sum())
     position[completed[known]] = np.flatnonzero(known)
     ends = completions.take(pa.array(position, mask=position < 0))
     types = pc.coalesce(ends["type"], "info")
     columns = {
-        "index": invocations["index"],
+        "index": pa.array(np.arange(count, dtype=np.int64)),
         "process": invocations["process"],
         "node": invocations["node"],
         "f": invocations["f"],
@@ -311,6 +374,7 @@ def _pair(records: pa.Table) -> pa.Table:
         "extra": pc.coalesce(ends["extra"], invocations["extra"]),
         "due_ns": invocations["due_ns"],
     }
-    return pa.Table.from_arrays(
+    ops = pa.Table.from_arrays(
         [columns[name] for name in HISTORY_SCHEMA.names], schema=HISTORY_SCHEMA
     )
+    return ops, odd

@@ -72,7 +72,12 @@ def write_report(found: FleetFindings, out: Path, draw: Draw | None = None) -> F
     report = make_report(found)
     for name in TABLES:
         if found.engine != "sql" or name in BY_SQL:
-            pq.write_table(found.tables[name], out / f"{name}.parquet", compression="zstd")
+            pq.write_table(
+                found.tables[name],
+                out / f"{name}.parquet",
+                compression="zstd",
+                write_page_checksum=True,
+            )
         else:
             (out / f"{name}.parquet").unlink(missing_ok=True)  # of an earlier report
     content = msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"

@@ -49,7 +49,9 @@ class ResultsCache:
         pieces: dict[str, list[pa.Table]] = {name: [] for name in TABLES}
         for segment in reversed(self._segments()):  # the newest first
             try:
-                runs = pq.read_table(segment / "runs.parquet", schema=RUNS_SCHEMA).to_pylist()
+                runs = pq.read_table(
+                    segment / "runs.parquet", schema=RUNS_SCHEMA, page_checksum_verification=True
+                ).to_pylist()
                 own = [r["run"] for r in runs if wanted.get(r["run"]) == r["fingerprint"]]
                 own = [run for run in own if run not in known]
                 found = _of_runs(segment, own) if own else {}
@@ -98,9 +100,18 @@ class ResultsCache:
             for name, table in tables.items():
                 mine = table.filter(pc.is_in(table["run"], pa.array(list(runs), pa.string())))
                 if mine.num_rows:
-                    pq.write_table(mine, scratch / f"{name}.parquet", compression="zstd")
+                    pq.write_table(
+                        mine,
+                        scratch / f"{name}.parquet",
+                        compression="zstd",
+                        write_page_checksum=True,
+                    )
             rows = [{"run": run, "fingerprint": mark} for run, mark in runs.items()]
-            pq.write_table(pa.Table.from_pylist(rows, schema=RUNS_SCHEMA), scratch / "runs.parquet")
+            pq.write_table(
+                pa.Table.from_pylist(rows, schema=RUNS_SCHEMA),
+                scratch / "runs.parquet",
+                write_page_checksum=True,
+            )
             last = [int(p.name.partition("-")[0]) for p in self._segments()]
             number = max(last, default=0) + 1
             scratch.rename(self.directory / f"{number:08d}-{os.getpid()}")
@@ -115,7 +126,7 @@ def _of_runs(segment: Path, runs: Sequence[str]) -> dict[str, pa.Table]:
     for name, schema in TABLES.items():
         path = segment / f"{name}.parquet"
         if path.is_file():
-            table = pq.read_table(path, schema=schema)
+            table = pq.read_table(path, schema=schema, page_checksum_verification=True)
             found[name] = table.filter(pc.is_in(table["run"], wanted))
     return found
 

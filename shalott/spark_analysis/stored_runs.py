@@ -29,9 +29,10 @@ from shalott.checkers.logs.replicated_log import ReplicatedLog
 from shalott.checkers.mastership.elections import Elections
 from shalott.checkers.mastership.mastership import MS, Mastership
 from shalott.checkers.queues.fifo_order import FifoOrder
-from shalott.core.errors import UsageError
+from shalott.core.errors import StoreError, UsageError
 from shalott.core.history import HISTORY_SCHEMA
 from shalott.core.plan import Plan, decode_plan
+from shalott.core.sums import check_sum
 from shalott.spark_analysis.consumer_counts import GROUPS, QUEUES, judged, taking_queues
 from shalott.spark_analysis.kernels.rules import ObjectRules, Rules, Task
 from shalott.spark_analysis.kernels.run_data import refuse_strange
@@ -212,6 +213,11 @@ def _read_run(base: Path, directory: Path) -> Run:
         size=told[0].st_size,
         stamp=repr([(each.st_size, each.st_mtime_ns) for each in told]),
     )
+    try:
+        for name in (PLAN, RESULTS):
+            check_sum(directory / name)
+    except StoreError as error:
+        raise ValueError(str(error)) from error
     stored = None
     if (directory / RESULTS).is_file():
         stored = read_stored((directory / RESULTS).read_bytes())

@@ -13,7 +13,7 @@ import pytest
 
 from shalott.cluster.local.relay import HOST
 from shalott.cluster.local.relay_link import RelayProcess
-from shalott.cluster.nodes import Endpoint
+from shalott.cluster.nodes import Endpoint, HelperEnd
 from shalott.cluster.owner import process_state
 from shalott.cluster.stalls import STALL_S, Stall
 from shalott.cluster.waiting import wait_until
@@ -121,10 +121,12 @@ def test_when_it_ends_it_is_told_and_every_order_fails(tmp_path: Path) -> None:
     async def scenario(relays: RelayProcess, server: socket.socket, stalls: list[Stall]) -> None:
         os.kill(pid_of(relays), signal.SIGSTOP)
         asked = asyncio.create_task(relays.probe("a", "b", SOON_S * 1000))
+        ends: list[HelperEnd] = []
+        relays.on_end = ends.append
         os.kill(pid_of(relays), signal.SIGKILL)
         with pytest.raises(HarnessError, match="the relays' process ended"):
             await asked
-        assert [stall.kind for stall in stalls] == ["relays-ended"]
+        assert [ended.helper for ended in ends] == ["relays"] and not stalls
         with pytest.raises(HarnessError, match="no node hears another"):
             await relays.cut([("a", "b")])
 

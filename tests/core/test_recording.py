@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from shalott.core.history import HISTORY_SCHEMA, events_table, read_history, wri
 from shalott.core.memory_recording import MemoryRecorder
 from shalott.core.op import Completion, Invocation
 from shalott.core.recording import HistoryWriter, recover
+from shalott.core.sums import sums_text
 from tests.world.clock.turns import turns
 
 pytestmark = pytest.mark.unit
@@ -114,14 +116,15 @@ def test_a_torn_last_line_is_dropped(tmp_path: Path, cut: int) -> None:
     record_three(writer, clock)
     writer.flush()
     whole = path.read_bytes()
-    path.write_bytes(whole[:-cut])
+    check = whole.rindex(b'{"index":-1,"type":"check"')  # a write may be torn before it, too
+    path.write_bytes(whole[: check - cut])
     history = recover(path)
-    assert not history.complete
+    assert not history.complete and history.damage == ()
     assert history.ops.num_rows == 2  # the third invocation was torn
     writer.close()
 
 
-def test_damage_in_the_middle_keeps_what_is_before_it(tmp_path: Path) -> None:
+def test_damage_in_the_middle_is_told_and_what_is_behind_it_is_read(tmp_path: Path) -> None:
     clock = Ticks()
     path = tmp_path / "history.jsonl"
     writer = HistoryWriter(path, clock_ns=clock)
@@ -131,9 +134,79 @@ def test_damage_in_the_middle_keeps_what_is_before_it(tmp_path: Path) -> None:
     lines[3] = b'\x00\x00"{garbage\n'
     path.write_bytes(b"".join(lines))
     history = recover(path)
-    assert not history.complete
-    assert history.ops["f"].to_pylist() == ["enqueue", "dequeue"]
-    assert history.ops["type"].to_pylist() == ["info", "info"]
+    assert history.complete
+    assert history.damage[0] == "line 4 of history.jsonl can't be read"
+    assert "1 parts of history.jsonl are not as they were written" in history.damage
+    assert history.ops["f"].to_pylist() == ["enqueue", "dequeue", "kill"]
+    assert history.ops["type"].to_pylist() == ["ok", "info", "info"]
+
+
+def recorded(tmp_path: Path, count: int = 400) -> bytes:
+    clock = Ticks()
+    path = tmp_path / "whole.jsonl"
+    writer = HistoryWriter(path, clock_ns=clock)
+    for number in range(count):
+        clock.ns += 1000
+        index = writer.invoke(0, "n1", Invocation(f="enqueue", key="q", value=number))
+        writer.complete(index, Completion(type="ok"))
+        if number % 50 == 0:
+            writer.flush()
+    writer.close()
+    return path.read_bytes()
+
+
+def test_a_number_that_fits_nowhere_is_damage_and_no_traceback(tmp_path: Path) -> None:
+    whole = recorded(tmp_path)
+    path = tmp_path / "history.jsonl"
+    for name in (b"value", b"index", b"at_ns", b"process"):
+        torn = whole[: whole.rindex(b'"type":"check"')]  # a killed harness's
+        at = torn.index(b'"' + name + b'":', len(torn) // 2) + len(name) + 3
+        path.write_bytes(torn[:at] + b"1180591620717411303424" + torn[at + 1 :])
+        history = recover(path)
+        assert history.damage and history.ops.num_rows >= 399, name
+        assert history.ops["index"].to_pylist() == list(range(history.ops.num_rows))
+
+
+def test_an_invocation_that_is_gone_takes_no_other_ones_completion(tmp_path: Path) -> None:
+    lines = recorded(tmp_path).splitlines(keepends=True)
+    path = tmp_path / "history.jsonl"
+    gone = next(n for n, line in enumerate(lines) if b'"value":7,' in line or b'"value":7}' in line)
+    path.write_bytes(b"".join(lines[:gone] + lines[gone + 1 :]))
+    history = recover(path)
+    assert history.damage and history.ops.num_rows == 399
+    assert set(history.ops["type"].to_pylist()) == {"ok"}
+
+
+def test_no_flipped_bit_of_a_recording_is_read_as_another_history(tmp_path: Path) -> None:
+    whole = recorded(tmp_path)
+    path = tmp_path / "history.jsonl"
+    path.write_bytes(whole)
+    first = recover(path)
+    assert first.complete and first.damage == ()
+    draw = random.Random(1)
+    for _ in range(300):
+        at, bit = draw.randrange(len(whole)), draw.randrange(8)
+        changed = bytearray(whole)
+        changed[at] ^= 1 << bit
+        path.write_bytes(changed)
+        history = recover(path)
+        assert history.damage or not history.complete, (at, bit, whole[at - 40 : at + 40])
+
+
+def test_no_flipped_bit_of_a_stored_history_is_read_as_another(tmp_path: Path) -> None:
+    path = tmp_path / "history.parquet"
+    (tmp_path / "history.jsonl").write_bytes(recorded(tmp_path))
+    write_history(recover(tmp_path / "history.jsonl").ops, path)
+    whole = path.read_bytes()
+    (tmp_path / "SHA256SUMS").write_text(sums_text(tmp_path, ["history.parquet"]))
+    read_history(path)
+    draw = random.Random(2)
+    for _ in range(300):
+        changed = bytearray(whole)
+        changed[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
+        path.write_bytes(changed)
+        with pytest.raises(StoreError, match="is damaged, or was changed"):
+            read_history(path)
 
 
 def test_an_empty_recording_is_an_empty_history(tmp_path: Path) -> None:

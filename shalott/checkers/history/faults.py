@@ -162,6 +162,18 @@ class Stall:
         return self.asleep_ns or self.end_ns - self.begin_ns
 
 
+@dataclass(frozen=True, slots=True)
+class HelperEnd:
+    """A process of the harness's own that serves nodes ended by itself, or was ended from outside.
+    ``node``: whose; "": of all."""
+
+    index: int
+    helper: str
+    node: str
+    at_ns: int
+    reason: str
+
+
 def stalled_ns(stalls: Iterable[Stall], begin_ns: int, end_ns: int, grace_ns: int = 0) -> int:
     """How much of the time from ``begin_ns`` to ``end_ns`` is charged to none: that of the
     stalls, and ``grace_ns`` after each of them."""
@@ -188,6 +200,7 @@ class Surroundings:
     end_ns: int
     operator_restarts: tuple[OperatorRestart, ...] = ()
     stalls: tuple[Stall, ...] = ()
+    helper_ends: tuple[HelperEnd, ...] = ()
 
     def phase(self, name: str) -> Phase | None:
         return next((phase for phase in self.phases if phase.name == name), None)
@@ -228,6 +241,7 @@ def _read_surroundings(history: History) -> Surroundings:
     observations: list[Observation] = []
     restarts: list[OperatorRestart] = []
     stalls: list[Stall] = []
+    helper_ends: list[HelperEnd] = []
     for row in rows:
         extra = decode_object(row["extra"])
         if row["f"] == "phase":
@@ -251,6 +265,8 @@ def _read_surroundings(history: History) -> Surroundings:
             restarts.append(OperatorRestart(row["invoke_ns"], done_ns, nodes))
         elif row["f"] == "stall":
             stalls.append(_stall(row, extra, end_ns))
+        elif row["f"] == "helper-ended":
+            helper_ends.append(_helper_end(row, extra))
         elif row["f"] not in ("probe", "trigger") and "fault" in extra:
             faults.append(_fault(row, extra, end_ns))
     return Surroundings(
@@ -260,6 +276,7 @@ def _read_surroundings(history: History) -> Surroundings:
         end_ns=end_ns,
         operator_restarts=tuple(restarts),
         stalls=tuple(sorted(stalls, key=lambda stall: stall.begin_ns)),
+        helper_ends=tuple(sorted(helper_ends, key=lambda ended: ended.at_ns)),
     )
 
 
@@ -291,6 +308,11 @@ def _stall(row: Decoded, extra: Decoded, run_end_ns: int) -> Stall:
     return Stall(
         row["index"], kind, begin_ns, max(begin_ns, end_ns), int(extra.get("asleep_ns", 0))
     )
+
+
+def _helper_end(row: Decoded, extra: Decoded) -> HelperEnd:
+    helper, reason = str(extra.get("helper") or ""), str(extra.get("reason") or "")
+    return HelperEnd(row["index"], helper, row["node"], row["invoke_ns"], reason)
 
 
 def decode_object(text: str | None) -> Decoded:

@@ -11,6 +11,9 @@ machine (``Crashes``).
 An operator who restarts nodes to mend a partition excuses their ends too. A system may name exit
 codes with which its nodes may end.
 
+An end of a process of the harness's own that serves nodes excuses what ended from then on: a node
+whose disk is gone, or its network, gives up. The run is unknown then (harness_failures.py).
+
 A system that promises to stay up makes the run invalid by a death; of others it is told.
 
 crashes: no process of the broker ends by an exception of its own.
@@ -59,6 +62,7 @@ STARVATION = re.compile(
     r"|emfile|enfile|enomem|eagain|enospc|system_limit)\b"
 )
 FOR_EVER_NS = 1 << 62
+HELPER_TOLD_NS = 5 * S
 # How long after its end a fault with that effect on a node still excuses.
 EXCUSES_NS: Mapping[Effect, int] = {
     "fills-disk": S,
@@ -97,6 +101,7 @@ class Deaths:
             death
             for death in sorted(found, key=lambda death: death.at_ns)
             if not is_excused(death, around.injected)
+            and not is_after_helper(death.at_ns, around)
             and (death.exit_code is None or death.exit_code not in self.orderly)
         ]
         sentences = tuple(f"{sentence(death)}." for death in own)
@@ -132,6 +137,11 @@ def is_excused(death: Death, faults: Sequence[Fault]) -> bool:
         death.node in fault.nodes and fault.invoke_ns <= death.at_ns <= _excuses_until(fault)
         for fault in faults
     )
+
+
+def is_after_helper(at_ns: int, around: Surroundings) -> bool:
+    """Whether a helper of the harness's own had ended by then, told at most HELPER_TOLD_NS late."""
+    return any(ended.at_ns - HELPER_TOLD_NS <= at_ns for ended in around.helper_ends)
 
 
 def _excuses_until(fault: Fault) -> int:
@@ -225,10 +235,15 @@ class Crashes:
     name: str = "crashes"
 
     def check(self, history: History) -> Result:
-        faults = read_surroundings(history).injected
+        around = read_surroundings(history)
+        faults = around.injected
         events = [event for event in read_events(history) if event.kind == "crashed"]
         crashed = [event for event in events if self.text in str(event.detail.get("reason", ""))]
-        own = [event for event in crashed if not is_crash_excused(event, faults)]
+        own = [
+            event
+            for event in crashed
+            if not is_crash_excused(event, faults) and not is_after_helper(event.run_ns, around)
+        ]
         anomalies = tuple(_crash_anomaly(event) for event in own)
         return Result(
             checker=self.name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from shalott.cluster.capabilities import Can, refusal
 from shalott.cluster.disks.control import DiskStatus, FaultDisk, Lost, PowerLoss
 from shalott.cluster.disks.mounting import DiskMount, DiskOptions, make_place, mount_disk
-from shalott.cluster.nodes import DiskFaults
+from shalott.cluster.nodes import DiskFaults, HelperEnd
 from shalott.cluster.owner import this_process
 from shalott.core.errors import BootFailed, HarnessError
 
@@ -119,7 +120,9 @@ class MountedDisks(NodeDisks):
         self, backend: str, capabilities: Can, seed: int | None, power_loss: PowerLoss
     ) -> None:
         super().__init__(backend, capabilities, seed, power_loss)
+        self.on_end: Callable[[HelperEnd], None] = _log_end
         self._mounts: list[DiskMount] = []
+        self._watching: list[asyncio.Task[None]] = []  # one for each server
         self._place: Path | None = None
 
     async def mount(self, node: str, number: int, directory: Path, options: DiskOptions) -> None:
@@ -140,16 +143,31 @@ class MountedDisks(NodeDisks):
         except HarnessError as error:
             raise BootFailed(str(error)) from error
         self._mounts.append(mount)
+        self._watching.append(asyncio.create_task(self._watch(node, mount)))
         self.add(node, mount.disk)
+
+    async def _watch(self, node: str, mount: DiskMount) -> None:
+        code = await mount.server.wait()
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        reason = f"the process behind the disk of {node} ended ({how})"
+        self.on_end(HelperEnd(helper="file system", node=node, reason=reason))
 
     async def close(self) -> None:
         """Abandon them: what still uses them meets errors."""
+        for watch in self._watching:
+            watch.cancel()
+        await asyncio.gather(*self._watching, return_exceptions=True)
+        self._watching.clear()
         await asyncio.gather(*(mount.abandon() for mount in self._mounts))
         self._mounts.clear()
         await super().close()
         if self._place is not None:
             shutil.rmtree(self._place, ignore_errors=True)
             self._place = None
+
+
+def _log_end(ended: HelperEnd) -> None:
+    log.error("%s", ended.reason)
 
 
 def _write(path: Path, text: bytes) -> None:

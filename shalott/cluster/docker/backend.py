@@ -25,12 +25,12 @@ import docker.errors
 import docker.types
 
 from shalott.cluster.capabilities import NOTHING, POWER, WORLDS
-from shalott.cluster.cluster import Cluster, Parts, Software
+from shalott.cluster.cluster import Cluster, Parts, SeenClocks, Software
 from shalott.cluster.disks.control import PowerLoss
 from shalott.cluster.disks.mounting import DiskOptions, NamesRule, names_rule_for
 from shalott.cluster.disks.node_disks import MountedDisks
 from shalott.cluster.docker import containers
-from shalott.cluster.docker.clocks import ContainerClocks
+from shalott.cluster.docker.clocks import ContainerClocks, shares_kernel, wall_ns_of
 from shalott.cluster.docker.containers import CONFIG_DIR, DATA_DIR, Machine
 from shalott.cluster.docker.disks import check_mounted, disk_obstacle, place_of_volume
 from shalott.cluster.docker.files import ContainerFiles
@@ -96,6 +96,9 @@ class DockerCluster(Cluster):
             capabilities=can["processes"] - POWER if no_disks else can["processes"],
             on_exit=lambda ended: self.on_exit(ended),
         )
+        disks.on_end = lambda ended: self.on_helper_end(ended)
+        processes.tell_helper_ends(disks.on_end)
+        links.tell_helper_ends(disks.on_end)
         parts = Parts(
             links=links,
             processes=processes,
@@ -126,6 +129,7 @@ class DockerHosts:
         self._image = ""  # the system's own, by its tag
         self._printed_since_s: float | None = None
         self._has_made = False  # whether there may be anything to remove
+        self._has_own_kernel: bool | None = None  # the nodes have: not the harness's
 
     async def open(self, software: Software) -> Topology:
         run, engine = self._run, self._run.engine
@@ -194,6 +198,15 @@ class DockerHosts:
         old, run.machines[node] = run.machines[node], machine
         past = run.past.pop(node, [])
         await run.engine.call(partial(containers.make_again, old=old, new=machine, past=past))
+
+    async def read_clocks(self, node: str) -> SeenClocks | None:
+        """Of the engine's machine, whose monotonic clock it does not tell."""
+        if self._has_own_kernel is None:
+            self._has_own_kernel = not await shares_kernel(self._run, node)
+        if not self._has_own_kernel:
+            return None
+        told = await self._run.engine.call(lambda api: api.info()["SystemTime"])
+        return SeenClocks(wall_ns_of(str(told)))
 
     async def ready(self) -> None:
         pids = {node: pid for node in self._run.nodes if (pid := self._run.pids.get(node))}

@@ -13,10 +13,12 @@ import asyncio
 import contextlib
 import io
 import os
+import re
 import tarfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 import docker
@@ -42,6 +44,7 @@ from shalott.cluster.nodes import NodeSpec
 from shalott.core.errors import HarnessError, UsageError
 
 SYMLINKS_MAX = 8
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ class ContainerClocks:
         self._is_wanted = is_wanted
         self._settings: dict[str, Setting] = {}
         self._drifting: asyncio.Task[None] | None = None
+        self.history: dict[str, list[tuple[int, int]]] = {}  # see ``MovesClocks``
 
     async def prepare(self, spec: NodeSpec, image: str) -> NodeSpec:
         """As a node is started if it is to have a clock of its own. Raises UsageError if it
@@ -123,6 +127,12 @@ class ContainerClocks:
         await self._write(node, file_text(self._settings[node].offset_at(time.monotonic_ns())))
 
     async def _write(self, node: str, text: str) -> None:
+        await self._put(node, text)
+        ahead_ns, told = round(float(text) * 1e9), self.history.setdefault(node, [])
+        if abs(ahead_ns - (told[-1][1] if told else 0)) > self.error_ms * 1e6:
+            told.append((time.monotonic_ns(), ahead_ns))
+
+    async def _put(self, node: str, text: str) -> None:
         machine, pid = self._run.machine(node), self._run.pids.get(node)
         try:
             if pid is not None:
@@ -192,6 +202,42 @@ def _environment_of(pid: int) -> Sequence[str]:
         return Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
     except OSError as error:
         raise HarnessError(f"a node's environment can't be read: {error.strerror}") from error
+
+
+# -- whose kernel's clocks they are
+
+
+async def shares_kernel(run: ContainerNodes, node: str) -> bool:
+    """Whether a running node has the harness's kernel, and no time namespace of its own. Raises
+    HarnessError: it does not run."""
+    pid = await run.pid_of(node)
+    if pid is None:
+        raise HarnessError(f"{node} does not run, so its clock can't be seen")
+    name = run.machine(node).name
+    identity = str(await run.engine.call(lambda api: api.inspect_container(name)["Id"]))
+    if identity in _told(f"/proc/{pid}/cgroup"):
+        return _told(f"/proc/{pid}/timens_offsets") == _told("/proc/self/timens_offsets")
+    # This process does not see those of the engine's machine.
+    done = await run.execute(node, ["cat", BOOT_ID])
+    return done.exit_code == 0 and done.output.strip() == _told(BOOT_ID).strip()
+
+
+def _told(path: str) -> str:
+    """ "" if there is no such file, as where a kernel has no time namespaces."""
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
+
+
+def wall_ns_of(text: str) -> int:
+    """An engine's time, to the nanosecond: 2026-01-01T00:00:00.123456789Z."""
+    found = re.fullmatch(r"(.+?)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)", text)
+    if found is None:
+        raise HarnessError(f"the engine tells no time: {text}")
+    whole, fraction, zone = found.groups()
+    seconds = datetime.fromisoformat(whole + zone.replace("Z", "+00:00")).timestamp()
+    return round(seconds) * 1_000_000_000 + int((fraction or "0").ljust(9, "0")[:9])
 
 
 # -- which programs can have a clock of their own

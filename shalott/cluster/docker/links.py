@@ -33,7 +33,7 @@ from shalott.cluster.docker.namespaces import (
 from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.docker.packets import PacketShaper, queue_capabilities, shaping_capabilities
 from shalott.cluster.docker.probes import datagram_arrives_by_exec, measure
-from shalott.cluster.nodes import CLIENTS, Link, LinkShape, PacketsSeen
+from shalott.cluster.nodes import CLIENTS, HelperEnd, Link, LinkShape, PacketsSeen
 from shalott.cluster.packets.shaping import (
     UNSHAPED,
     describe_shaping,
@@ -223,6 +223,10 @@ class ContainerLinks:
     def tell_stalls(self, tell: Callable[[Stall], None]) -> None:
         """See ``CarriesTraffic``: the packet engine's, where it is needed."""
         self._packets.tell_stalls(tell)
+
+    def tell_helper_ends(self, tell: Callable[[HelperEnd], None]) -> None:
+        """Call this when the packet engine ended by itself."""
+        self._packets.engine.on_end = tell
 
     # -- inside a node's network
     # --------------------------------------------------------------------------

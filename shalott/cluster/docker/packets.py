@@ -24,7 +24,7 @@ import msgspec
 from shalott.cluster.capabilities import Can
 from shalott.cluster.docker.namespaces import can_enter, has_program, is_root
 from shalott.cluster.docker.packet_engine import QUEUE
-from shalott.cluster.nodes import Link, LinkShape
+from shalott.cluster.nodes import HelperEnd, Link, LinkShape
 from shalott.cluster.owner import Owner, liveness, parse_owner, runs, start_ticks
 from shalott.cluster.packets.numbered import UNSHAPED_TOS
 from shalott.cluster.packets.queue import INJECTED_MARK, PacketQueue
@@ -99,7 +99,7 @@ class PacketShaper:
     def __init__(
         self, owner: Owner, token: str, seed: int, run_in_node: RunInNode, pid_of: PidOf
     ) -> None:
-        self._engine = PacketEngine(owner, token, seed)
+        self.engine = PacketEngine(owner, token, seed)
         self._run = run_in_node
         self._pid_of = pid_of
         self._addresses: Mapping[str, str] = {}
@@ -110,7 +110,7 @@ class PacketShaper:
         self._addresses = addresses
 
     def tell_stalls(self, tell: Callable[[Stall], None]) -> None:
-        self._engine.tell_stalls(tell)
+        self.engine.tell_stalls(tell)
 
     async def shape(self, link: Link, shape: LinkShape) -> None:
         """One direction is so from now on. Raises HarnessError."""
@@ -123,9 +123,9 @@ class PacketShaper:
 
     async def state(self, link: Link) -> LinkState:
         """What is in force, as the engine says."""
-        if link not in self._shapes or not self._engine.is_started:
+        if link not in self._shapes or not self.engine.is_started:
             return LinkState(shape=LinkShape())
-        answer = await self._engine.ask("read", link[1])
+        answer = await self.engine.ask("read", link[1])
         return answer.links.get(link[0], LinkState(shape=LinkShape()))
 
     async def node_started(self, node: str) -> None:
@@ -142,7 +142,7 @@ class PacketShaper:
     async def close(self) -> None:
         """End the engine."""
         self._shapes.clear()
-        await self._engine.close()
+        await self.engine.close()
 
     async def _apply(self, node: str) -> None:
         async with self._lock:
@@ -157,7 +157,7 @@ class PacketShaper:
             if sources:
                 # The queue first: without it the rule lets everything pass.
                 try:
-                    await self._engine.ask("shape", node, pid, sources)
+                    await self.engine.ask("shape", node, pid, sources)
                 except HarnessError:
                     if can_enter(pid):
                         raise
@@ -165,8 +165,8 @@ class PacketShaper:
                 await self._run(node, chain_script(list(sources)))
             else:
                 await self._run(node, chain_script([]))
-                if self._engine.is_started:
-                    await self._engine.ask("shape", node, pid)
+                if self.engine.is_started:
+                    await self.engine.ask("shape", node, pid)
 
 
 class PacketEngine:
@@ -181,6 +181,7 @@ class PacketEngine:
         self._closing = False
         self._errors = b""
         self._tell: Callable[[Stall], None] = _log_stall
+        self.on_end: Callable[[HelperEnd], None] = _log_end
 
     @property
     def is_started(self) -> bool:
@@ -248,6 +249,8 @@ class PacketEngine:
             process.kill()
         await process.wait()
         self._errors = (await errors)[-ERRORS_MAX:]
+        if not self._closing:
+            self.on_end(HelperEnd(helper="packet engine", reason=str(self._ended())))
         for asked in self._asked.values():
             if not asked.done():
                 asked.set_exception(self._ended())
@@ -277,6 +280,10 @@ class PacketEngine:
 
 def _log_stall(stall: Stall) -> None:
     log.warning("the packet engine did not run for %.2f s", stall.end_s - stall.begin_s)
+
+
+def _log_end(ended: HelperEnd) -> None:
+    log.error("%s", ended.reason)
 
 
 def list_engines() -> list[tuple[int, str, str]]:

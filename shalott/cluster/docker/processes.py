@@ -29,7 +29,7 @@ from shalott.cluster.docker.links import ContainerLinks
 from shalott.cluster.docker.names import LABEL_NODE, LABEL_TOKEN
 from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.docker.resources import ContainerResources
-from shalott.cluster.nodes import CommandResult, NodeExit, NodeStatus
+from shalott.cluster.nodes import CommandResult, HelperEnd, NodeExit, NodeStatus
 from shalott.core.errors import HarnessError
 
 TOLD_WITHIN_S = 5.0
@@ -52,6 +52,7 @@ class ExitWatch:
         self._api: docker.APIClient | None = None
         self._stream: Any = None
         self._thread: threading.Thread | None = None
+        self.on_end: Callable[[HelperEnd], None] = _log_end
 
     def open(self) -> None:
         """Listen from now on. Raises UsageError: no engine answers."""
@@ -81,9 +82,17 @@ class ExitWatch:
                     number = int(code) if code is not None else None
                     loop.call_soon_threadsafe(self._heard, about[LABEL_NODE], number)
         except (docker.errors.DockerException, requests.exceptions.RequestException, OSError):
-            log.warning("the engine tells no more of nodes that end", exc_info=True)
+            if self._stream is not None:
+                log.warning("the engine tells no more of nodes that end", exc_info=True)
         except RuntimeError:
-            pass  # the loop is closed: the run is over
+            return  # the loop is closed: the run is over
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._over)
+
+    def _over(self) -> None:
+        if self._stream is not None:
+            reason = "the engine tells no more of nodes that end"
+            self.on_end(HelperEnd(helper="exit watch", reason=reason))
 
     def _heard_start(self, node: str) -> None:
         if self._stream is not None:
@@ -129,6 +138,10 @@ class ExitWatch:
 log = logging.getLogger("shalott.cluster.docker")
 
 
+def _log_end(ended: HelperEnd) -> None:
+    log.error("%s", ended.reason)
+
+
 class ContainerProcesses:
     """See ``Processes``."""
 
@@ -150,6 +163,10 @@ class ContainerProcesses:
         self._on_exit = on_exit
         self._exits = ExitWatch(run.token, self._exited, self._started)
         self._asking: dict[asyncio.Task[None], None] = {}  # of ends and starts
+
+    def tell_helper_ends(self, tell: Callable[[HelperEnd], None]) -> None:
+        """Call this when ends of nodes can be heard no more."""
+        self._exits.on_end = tell
 
     def listen(self) -> None:
         """Hear of every end from now on."""

@@ -53,9 +53,9 @@ class Remains:
         return ", ".join(f"{n} {name}{'s' * (n > 1)}" for name, n in counts.items() if n)
 
 
-async def sweep_docker(engine: Engine, *, kept: bool) -> list[str]:
-    """Remove what dead harnesses left; ``kept``: also what was left running on purpose. Says what
-    was removed."""
+async def sweep_docker(engine: Engine, *, kept: bool, tell_kept: bool = False) -> list[str]:
+    """Remove what dead harnesses left; ``kept``: also what was left running on purpose, of which is
+    told otherwise if ``tell_kept``. Says what was removed."""
     sentences = await sweep_disks()  # or the volumes below them could not be removed
     sentences += sweep_engines()
     tables = await list_tables()  # before the networks: a live run makes its network first
@@ -67,7 +67,13 @@ async def sweep_docker(engine: Engine, *, kept: bool) -> list[str]:
             sentences.append(
                 f"left alone: {found} of run {found.run}, since its harness can't be seen from here"
             )
-        elif state == "dead" and (kept or not found.kept):
+        elif state == "dead" and found.kept and not kept:
+            if tell_kept:
+                sentences.append(
+                    f"left alone: {found} of run {found.run}, which was to be kept; `shalott clean"
+                    " --kept` removes it"
+                )
+        elif state == "dead":
             await remove_run(engine, token, tables)
             sentences.append(f"removed {found} that run {found.run} had left behind")
     for table in tables:
@@ -86,7 +92,7 @@ def find_remains(api: docker.APIClient, label: str) -> dict[str, Remains]:
         entry = remains.setdefault(labels.get(LABEL_TOKEN, ""), Remains())
         entry.run = labels.get(LABEL_RUN, "")
         entry.owner = labels.get(LABEL_OWNER, "")
-        entry.kept = LABEL_KEEP in labels
+        entry.kept = entry.kept or LABEL_KEEP in labels
         return entry
 
     filters = {"label": label}

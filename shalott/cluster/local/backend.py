@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from shalott.cluster.capabilities import NOTHING, POWER, WORLDS
-from shalott.cluster.cluster import Cluster, Parts, Software
+from shalott.cluster.cluster import Cluster, Parts, SeenClocks, Software
 from shalott.cluster.disks.build import why_not
 from shalott.cluster.disks.control import PowerLoss
 from shalott.cluster.disks.mounting import DiskOptions, names_rule_for
@@ -81,6 +81,7 @@ class LocalCluster(Cluster):
             on_exit=lambda ended: self.on_exit(ended),
         )
         files = LocalFiles(run, processes, disks)
+        relays.on_end = disks.on_end = lambda ended: self.on_helper_end(ended)
         super().__init__(
             "local",
             nodes,
@@ -159,6 +160,9 @@ class LocalHosts:
 
     async def ready(self) -> None:
         """Relays are open before the first node starts."""
+
+    async def read_clocks(self, node: str) -> SeenClocks | None:
+        return None
 
     async def end(self, node: str) -> None:
         await self._processes.kill(node)

@@ -24,7 +24,7 @@ from shalott.cluster.local.relay_messages import (
     decode_answer,
     encode_line,
 )
-from shalott.cluster.nodes import Endpoint, Link, LinkShape
+from shalott.cluster.nodes import Endpoint, HelperEnd, Link, LinkShape
 from shalott.cluster.owner import start_ticks
 from shalott.cluster.stalls import Stall
 from shalott.core.errors import HarnessError
@@ -49,9 +49,10 @@ class RelayProcess:
         self._reading: asyncio.Task[None] | None = None
         self._closing = False
         self._tell: Callable[[Stall], None] = _log_stall
+        self.on_end: Callable[[HelperEnd], None] = _log_end
 
     def tell_stalls(self, tell: Callable[[Stall], None]) -> None:
-        """Call this when the process could not run, and when it ended."""
+        """Call this when the process could not run; ``on_end`` is called when it ended."""
         self._tell = tell
 
     @property
@@ -175,8 +176,7 @@ class RelayProcess:
             process.kill()
         await process.wait()
         if not self._closing:
-            now_s = asyncio.get_running_loop().time()
-            self._tell(Stall("relays-ended", now_s, now_s))
+            self.on_end(HelperEnd(helper="relays", reason=str(self._ended())))
         for asked in self._asked.values():
             if not asked.done():
                 asked.set_exception(self._ended())
@@ -195,3 +195,7 @@ class RelayProcess:
 
 def _log_stall(stall: Stall) -> None:
     log.warning("the relays: %s, %.2f s", stall.kind, stall.end_s - stall.begin_s)
+
+
+def _log_end(ended: HelperEnd) -> None:
+    log.error("%s", ended.reason)

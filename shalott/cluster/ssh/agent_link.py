@@ -80,7 +80,8 @@ class AgentChannel:
 
 
 class AgentLink:
-    """``on_event`` is called in the event loop with each event of the agent, once.
+    """``on_event`` is called in the event loop with each event of the agent, once; ``on_over`` with
+    a sentence when the agent is gone though nothing asked for it.
 
     ``opening`` starts the agent and becomes the bridge to it, ``attaching`` is the bridge alone:
     commands of the host. ``settings`` is the first line that the former reads.
@@ -93,6 +94,7 @@ class AgentLink:
         lease_s: float,
         threads: ThreadPoolExecutor,
         on_event: Callable[[AgentEvent], None],
+        on_over: Callable[[str], None],
     ) -> None:
         self.node = node
         self.host = host
@@ -100,6 +102,7 @@ class AgentLink:
         self._lease_s = lease_s
         self._threads = threads
         self._on_event = on_event
+        self._on_over = on_over
         self._attaching = ""
         self._channel: AgentChannel | None = None
         self._calls: dict[Future[Any], None] = {}
@@ -307,6 +310,7 @@ class AgentLink:
         self._over = sentence
         if not self._is_closing:
             log.error("%s", sentence)
+            self._on_over(sentence)
         for _, answered in self._pending.values():
             if not answered.done():
                 answered.set_exception(HarnessError(sentence))

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shalott.cluster.capabilities import DISKS, RESOURCES
-from shalott.cluster.cluster import Cluster, Parts, Software, together
+from shalott.cluster.cluster import Cluster, Parts, SeenClocks, Software, together
 from shalott.cluster.disks.control import FaultDisk, PowerLoss
 from shalott.cluster.disks.mounting import names_rule_for
 from shalott.cluster.disks.node_disks import NodeDisks
-from shalott.cluster.nodes import Endpoint, NodeExit, NodeSpec, Topology
+from shalott.cluster.nodes import Endpoint, HelperEnd, NodeExit, NodeSpec, Topology
 from shalott.cluster.owner import this_process
 from shalott.cluster.ssh.agent_link import AgentEvent, AgentLink
-from shalott.cluster.ssh.clocks import HostClocks, check_libraries
+from shalott.cluster.ssh.clocks import BOOT_ID, HostClocks, check_libraries
 from shalott.cluster.ssh.facts import CLOCKS, capabilities_of, look, probe_hosts, refuse_unfit
 from shalott.cluster.ssh.files import HostFiles
 from shalott.cluster.ssh.forwarding import Forwards
@@ -91,9 +91,7 @@ class SshCluster(Cluster):
         super().__init__(
             "ssh",
             nodes,
-            SshHosts(
-                run, links, clocks, disks, plan, options, on_exit=lambda ended: self.on_exit(ended)
-            ),
+            SshHosts(run, links, clocks, disks, plan, options, self),
             Parts(
                 links=links,
                 processes=processes,
@@ -116,8 +114,7 @@ class SshHosts:
         disks: NodeDisks,
         plan: SshPlan,
         options: SshOptions,
-        *,
-        on_exit: Callable[[NodeExit], None],
+        cluster: Cluster,
     ) -> None:
         self._run = run
         self._links = links
@@ -125,7 +122,7 @@ class SshHosts:
         self._disks = disks
         self._lease_s = plan.lease_s
         self._options = options
-        self._on_exit = on_exit
+        self._cluster = cluster  # is told of ends
         self._isolated: dict[str, bool] = {}
 
     async def open(self, software: Software) -> Topology:
@@ -139,7 +136,9 @@ class SshHosts:
         if run.threads is None:
             raise HarnessError("the cluster is not booted")
         link = AgentLink(
-            node, host, self._lease_s, run.threads, lambda event: self._told(node, event)
+            *(node, host, self._lease_s, run.threads),
+            on_event=lambda event: self._told(node, event),
+            on_over=lambda why: self._helper_ended("agent", node, why),
         )
         run.links[node] = link
         connection = await link.connect()
@@ -170,9 +169,16 @@ class SshHosts:
         if "stall_s" in event:
             self._links.stalled(event)
             return
-        self._on_exit(
+        if "helper" in event:
+            why = f"the {event['helper']} of {node} ended (exit code {event['exit_code']})"
+            self._helper_ended(event["helper"], node, why)
+            return
+        self._cluster.on_exit(
             NodeExit(node=node, exit_code=event["exit_code"], out_of_memory=event["out_of_memory"])
         )
+
+    def _helper_ended(self, helper: str, node: str, reason: str) -> None:
+        self._cluster.on_helper_end(HelperEnd(helper=helper, node=node, reason=reason))
 
     def _topology(self) -> Topology:
         nodes, ports, addresses = self._run.nodes, self._run.ports, self._run.addresses
@@ -247,6 +253,14 @@ class SshHosts:
 
         seed = self._disks.seed_of(self._run.nodes.index(node))
         self._disks.add(node, FaultDisk(ask, node=node, seed=seed))
+
+    async def read_clocks(self, node: str) -> SeenClocks | None:
+        if node not in self._run.specs:
+            raise HarnessError(f"{node} is not booted")
+        if self._run.facts[node].boot_id == BOOT_ID.read_text().strip():
+            return None
+        monotonic_ns, wall_ns = await self._run.agent(node).call("clocks")
+        return SeenClocks(wall_ns, monotonic_ns)
 
     async def ready(self) -> None:
         await self._links.check()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -49,6 +50,8 @@ class HostClocks:
         self._set_time = set_time
         self._ways: dict[str, Way] = {}
         self._wrong: dict[str, None] = {}
+        # See ``MovesClocks``. A host's own clock is read instead (backend.py: read_clocks).
+        self.history: dict[str, list[tuple[int, int]]] = {}
 
     async def prepare(self, spec: NodeSpec) -> NodeSpec:
         """The node as it is started, to have a clock of its own. Raises UsageError if it can't
@@ -81,6 +84,9 @@ class HostClocks:
         way = self._ways[node]
         agent = self._run.agent(node)
         await agent.call("clock", way=way, offset_ms=offset_ms, drift_ppm=drift_ppm)
+        if way == "library":
+            put = time.monotonic_ns(), round(offset_ms * 1e6)
+            self.history.setdefault(node, []).append(put)
         if not offset_ms and not drift_ppm:
             self._wrong.pop(node, None)
 

@@ -1,10 +1,10 @@
-"""What the systems of our own broker share: its node events as rows of EVENT_SCHEMA, put on the
-run's clock by their wall clock, and the known bugs that a plan switches on in it."""
+"""What systems share: node events as rows of EVENT_SCHEMA, put on the run's clock, and of our own
+broker the known bugs that a plan switches on in it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -15,6 +15,7 @@ from shalott.broker.known_bugs import check_bugs, known_bug
 from shalott.cluster.system import EventRow
 from shalott.core.errors import UsageError
 from shalott.core.plan import SystemPlan
+from shalott.core.timeline import RunStart, place_log
 
 log = logging.getLogger("shalott.cluster.systems")
 
@@ -22,10 +23,33 @@ log = logging.getLogger("shalott.cluster.systems")
 def event_row(
     event: Event, run_start_wall_ns: int, group_of: Callable[[str], str] = str
 ) -> EventRow:
-    """One row. ``detail`` is JSON, or null if there is none. ``group_of``: as in NamesGroups."""
+    """One row, of an event with a monotonic time. ``detail`` is JSON, or null if there is none.
+    ``group_of``: as in NamesGroups. ``run_ns`` is null if it can't be placed."""
+    start = run_start_wall_ns
+    if isinstance(start, RunStart):
+        return placed_row(event, start.place(event.node, event.at_ns, event.wall_ns), group_of)
+    return placed_row(event, event.wall_ns - start, group_of)
+
+
+def log_rows(events: Iterable[Event], run_start_wall_ns: int) -> list[EventRow]:
+    """Rows of one node's log in its order, which has no other times than the wall clock's."""
+    told = list(events)
+    if not told:
+        return []
+    placed = place_log(run_start_wall_ns, told[0].node, [event.wall_ns for event in told])
+    return [placed_row(event, run_ns) for event, run_ns in zip(told, placed, strict=True)]
+
+
+def in_order(rows: Iterable[EventRow]) -> list[EventRow]:
+    """By their times of the run; those that can't be placed last."""
+    return sorted(rows, key=lambda row: (row["run_ns"] is None, row["run_ns"] or 0))
+
+
+def placed_row(event: Event, run_ns: int | None, group_of: Callable[[str], str] = str) -> EventRow:
+    """One row, at that time of the run."""
     row = msgspec.structs.asdict(event)
     row["group"] = group_of(event.group)
-    row["run_ns"] = event.wall_ns - run_start_wall_ns
+    row["run_ns"] = run_ns
     row["detail"] = msgspec.json.encode(event.detail).decode() if event.detail else None
     return row
 

@@ -18,7 +18,13 @@ from shalott.core.command_options import Prefixed
 from shalott.core.errors import UsageError
 from shalott.core.steps import steps_told
 from shalott.harness.cli.options import LoadOption, with_options
-from shalott.harness.run.backends import check_world, choose_backend, make_system, sweep_all
+from shalott.harness.run.backends import (
+    NOT_SWEPT,
+    check_world,
+    choose_backend,
+    make_system,
+    sweep_all,
+)
 from shalott.harness.run.planning import make_plan
 from shalott.harness.run.request import Request
 
@@ -38,11 +44,19 @@ def prepare(
     prepare_images(tuple(system or ()), typer.echo)
 
 
-def clean(ssh: Annotated[SshFlags, Prefixed("ssh_")]) -> None:
+def clean(
+    ssh: Annotated[SshFlags, Prefixed("ssh_")],
+    kept: Annotated[
+        bool, typer.Option("--kept", help="Also what --leave-db-running has kept.")
+    ] = False,
+) -> None:
     """Remove containers, networks and processes that killed runs left behind, on hosts too."""
     hosts = read_hosts(ssh) if ssh != SshFlags() else None
-    for sentence in sweep_all(hosts) or ["Nothing was left behind."]:
+    sentences = sweep_all(hosts, kept=kept)
+    for sentence in sentences or ["Nothing was left behind."]:
         typer.echo(sentence)
+    if len(sentences) == 1 and sentences[0].startswith(NOT_SWEPT):
+        typer.echo("Nothing else was left behind.")
 
 
 def prepare_images(systems: Sequence[str], tell: Callable[[str], None]) -> None:

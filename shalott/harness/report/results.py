@@ -18,8 +18,9 @@ from typing import NamedTuple
 import msgspec
 
 from shalott.checkers.checker import Result
-from shalott.core.errors import UsageError
+from shalott.core.errors import StoreError, UsageError
 from shalott.core.plan import Plan
+from shalott.core.sums import check_sum
 from shalott.harness.report.meta import ReportMeta, Tested
 from shalott.harness.report.verdict_words import headline, overall
 
@@ -80,10 +81,15 @@ def render_results(
 def read_results(path: Path) -> RunResults:
     """Read what ``render_results`` wrote. Raises UsageError with one sentence."""
     try:
+        if path.exists() and not path.is_file():  # the end of a pipe may never come
+            raise StoreError(f"cannot read the results {path}: it is no file")
+        check_sum(path)
         found = msgspec.json.decode(path.read_bytes(), type=RunResults)
+    except StoreError as error:
+        raise UsageError(str(error)) from error
     except OSError as error:
         raise UsageError(f"cannot read the results {path}: {error.strerror}") from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} holds no results: {error}") from error
     if found.version > RESULTS_VERSION:
         raise UsageError(f"{path} was written by a later version of Shalott ({found.version})")

@@ -231,7 +231,7 @@ def findings(results: Sequence[Result]) -> list[tuple[bool | str, str, str]]:
         if result.valid is not True and result.valid not in reasons:
             notes = result.notes or ("it gave no reason",)
             found += [(result.valid, result.checker, _sentence(note)) for note in notes]
-    loud = {result.checker for result in results if _unexplained(result)}
+    loud = {r.checker for r in results if r.valid is False and _unexplained(r)}
     return sorted(found, key=lambda item: (severity(item[0]), item[1] not in loud))
 
 
@@ -245,7 +245,7 @@ def weight(result: Result, kind: str) -> bool | str:
     broken = result.detail.get("broken")
     if isinstance(broken, list):
         if kind in broken:
-            return False
+            return "unknown" if result.valid == "unknown" else False
         # Losses that broke nothing are those that could not be proved.
         return "unknown" if kind == "lost" and result.valid == "unknown" else True
     alone = all(anomaly.kind in _TOLERATED for anomaly in result.anomalies)

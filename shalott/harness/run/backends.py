@@ -188,6 +188,9 @@ def make_system(plan: Plan) -> System:
     return SYSTEMS.find(plan.system.name).make(plan)
 
 
+NOT_SWEPT = "containers were not looked at"
+
+
 @contextmanager
 def staying(name: str, directory: Path, *, is_temporary: bool) -> Iterator[None]:
     """While it lasts, ``sweep_all`` ends this process in order; if the process is killed, the next
@@ -205,13 +208,14 @@ def staying(name: str, directory: Path, *, is_temporary: bool) -> Iterator[None]
         path.unlink(missing_ok=True)
 
 
-def sweep_all(ssh: SshPlan | None = None) -> list[str]:
-    """Remove what dead harnesses left, in every backend, and what was left running on purpose.
+def sweep_all(ssh: SshPlan | None = None, *, kept: bool = False) -> list[str]:
+    """Remove what dead harnesses left, in every backend; ``kept``: also what was left running on
+    purpose.
 
     What belongs to a live harness stays, unless it is a cluster of ``shalott up``. ``ssh``: the
     hosts that are swept too, of what was uploaded as well. One sentence for each thing removed.
     """
-    sentences = asyncio.run(_sweep_all())
+    sentences = asyncio.run(_sweep_all(kept))
     if ssh is not None:
         from shalott.cluster.ssh.sweep import sweep_hosts
 
@@ -219,21 +223,22 @@ def sweep_all(ssh: SshPlan | None = None) -> list[str]:
     return sentences
 
 
-async def _sweep_all() -> list[str]:
+async def _sweep_all(kept: bool) -> list[str]:
     from shalott.cluster.disks.mounting import sweep_disks
     from shalott.cluster.local.sweep import end_staying, sweep_local
 
     sentences = [*await end_staying(), *await sweep_local()]
-    if docker_obstacle() is not None:
-        return [*sentences, *await sweep_disks()]
+    if (obstacle := docker_obstacle()) is not None:
+        sentences += await sweep_disks()
+        return [*sentences, f"{NOT_SWEPT}: {obstacle}"]
     from shalott.cluster.docker.engine import Engine
     from shalott.cluster.docker.sweep import sweep_docker
 
     engine = Engine()
     try:
-        sentences += await sweep_docker(engine, kept=True)
+        sentences += await sweep_docker(engine, kept=kept, tell_kept=True)
     except HarnessError as error:
-        sentences.append(f"Docker could not be swept: {error}")
+        sentences.append(f"{NOT_SWEPT}: {error}")
     finally:
         engine.close()
     return sentences

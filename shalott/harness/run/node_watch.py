@@ -1,8 +1,8 @@
 """What the harness sees of the nodes while a run lasts: who died, and what each believes.
 
 Every end of a node's process that the harness did not ask for becomes a row of the history, with
-what the node printed last. Every node is asked at the plan's interval what it believes, and each
-answer is a row, too.
+what the node printed last, and so does every end of a process of the harness's own that serves the
+nodes. Every node is asked at the plan's interval what it believes, and each answer is a row, too.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
 from shalott.checkers.runs.deaths import how_it_ended
-from shalott.cluster.cluster import ignore_exit
-from shalott.cluster.nodes import NodeExit
+from shalott.cluster.cluster import ignore_exit, ignore_helper_end
+from shalott.cluster.nodes import HelperEnd, NodeExit
 from shalott.cluster.system import ExplainsUnsettled, members_of
 from shalott.cluster.systems.settling import observe_all
 from shalott.core.errors import ClientError, HarnessError, Indefinite
@@ -45,10 +45,12 @@ class DeathWatch:
     def start(self) -> None:
         self._recording = asyncio.create_task(self._record_all())
         self.world.cluster.on_exit = self._node_died
+        self.world.cluster.on_helper_end = self._helper_ended
 
     async def stop(self) -> None:
         """Nodes that end from now on are no news; what is being written down is finished."""
         self.world.cluster.on_exit = ignore_exit
+        self.world.cluster.on_helper_end = ignore_helper_end
         if self._recording is not None:
             await self._deaths.join()
             self._recording.cancel()
@@ -58,6 +60,13 @@ class DeathWatch:
         runs any more: the rest is left to one of the harness."""
         index = self.record.invoke(NEMESIS, ended.node, Invocation(f="died"))
         self._deaths.put_nowait((index, ended))
+
+    def _helper_ended(self, ended: HelperEnd) -> None:
+        """No verdict on the nodes stands from then on (checkers/runs/harness_failures.py)."""
+        extra: dict[str, Json] = {"helper": ended.helper, "reason": ended.reason}
+        index = self.record.invoke(NEMESIS, ended.node, Invocation(f="helper-ended", extra=extra))
+        self.record.complete(index, Completion(type="info", extra=extra))
+        log.error("a helper of the harness's own ended: %s", ended.reason)
 
     async def _record_all(self) -> None:
         while True:

@@ -60,6 +60,18 @@ def check_plan(plan: Plan) -> None:
         ),
         (workload.op_timeout_ms > 0, "the operation timeout must be above 0"),
         (plan.observe_interval_ms > 0, "the observe interval must be above 0"),
+        (
+            plan.gates.max_rto_ms is None or plan.gates.max_rto_ms > 0,
+            "the longest outage still valid (--max-rto) must be above 0",
+        ),
+        (plan.gates.min_acked >= 0, "the fewest operations (--min-acked) must not be below 0"),
+        (
+            all(0 <= code <= 255 for code in plan.gates.orderly_exits),
+            "exit codes of an orderly end lie between 0 and 255",
+        ),
+        (plan.quiet_ms >= 0, "the quiet time before the first fault must not be below 0"),
+        (plan.settle_timeout_ms >= 0, "the time to settle must not be below 0"),
+        *_of_simulation(plan),
     )
     for holds, sentence in rules:
         if not holds:
@@ -70,6 +82,22 @@ def check_plan(plan: Plan) -> None:
         hosts_of(plan)
     if required_protocols(plan.faults) or any(action.when for action in plan.faults):
         check_system(plan.faults, make_system(plan), nodes)
+
+
+def _of_simulation(plan: Plan) -> list[tuple[bool, str]]:
+    if plan.sim is None:
+        return []
+    network, disk = plan.sim.network, plan.sim.disk
+    times = (network.latency_us, network.jitter_us, network.link_spread_us)
+    return [
+        (all(time_us >= 0 for time_us in times), "times of the network must not be below 0"),
+        (0 <= network.loss < 1, "the network's loss must be 0 or more, and below 1"),
+        (
+            all(0 <= low <= high for low, high in (disk.call_us, disk.sync_us)),
+            "times of the disk are ranges from 0 up",
+        ),
+        (plan.sim.callback_cost_ns >= 0, "the cost of a callback must not be below 0"),
+    ]
 
 
 def _check_parameters(struct: type[msgspec.Struct], values: Mapping[str, object], of: str) -> None:

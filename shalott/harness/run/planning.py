@@ -105,6 +105,7 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
             min_rate_share=request.min_rate_share,
         ),
         faults=with_triggers(faults, request.trigger),
+        reread=request.reread or any(spoils_silently(action.kind) for action in faults),
     )
     plan = msgspec.structs.replace(plan, requires=requirements_of(plan))
     check_plan(plan)
@@ -127,6 +128,11 @@ def _with_told(faults: Sequence[FaultAction], request: Request) -> tuple[FaultAc
         if value and flag not in said:
             raise UsageError(f"{flag} is for a fault that --nemesis does not name: leave it out")
     return tuple(complete)
+
+
+def spoils_silently(kind: str) -> bool:
+    """Whether a fault damages what may not be looked at again until a node starts anew."""
+    return "damages-data" in FAULTS.find(kind).effects
 
 
 def _power_loss(word: str) -> PowerLoss | msgspec.UnsetType:

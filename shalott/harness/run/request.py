@@ -91,6 +91,9 @@ class Request:
     min_rate_share: Annotated[
         float | None, Option("A smaller share of --rate reached: unknown.", panel=JUDGE)
     ] = None
+    reread: Annotated[
+        bool, Option("Restart all nodes before the drain: read what disks hold.", panel=JUDGE)
+    ] = False
     seed: Annotated[int | None, Option("Decides faults and operations.", panel=RUN)] = None
     name: Annotated[str, Option("Name in the store.", panel=RUN)] = ""
     leave_db_running: Annotated[bool, Option("Keep the nodes.", panel=RUN)] = False

@@ -9,9 +9,10 @@ what follows is a list of steps, each of which is tried even if the one before i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -19,21 +20,23 @@ import msgspec
 
 from shalott.checkers.checker import Result
 from shalott.cluster.debian_packages import unpinned
-from shalott.cluster.system import AcknowledgesUnlogged
+from shalott.cluster.system import AcknowledgesUnlogged, EventRow
 from shalott.core.errors import StoreError
 from shalott.core.history import EMPTY_EVENTS, History, events_table
 from shalott.core.plan import Plan
+from shalott.core.timeline import RunStart
 from shalott.core.worker import describe
 from shalott.harness.report.junit import render_unended
 from shalott.harness.report.meta import ReportMeta, Tested
 from shalott.harness.report.meta import StoryResult as ToldStory
 from shalott.harness.report.results import notes_that_apply
+from shalott.harness.run.clock_watch import record_doubts
 from shalott.harness.run.provenance import Provenance
 from shalott.harness.run.stage import Stage
 from shalott.harness.run.startup_race import story_as_text as told_as_text
 from shalott.harness.run.store import JUNIT, STORY_JSON, STORY_TEXT, RunDirectory
 from shalott.harness.run.story import Story, read_material
-from shalott.harness.run.verdict import judge, save_verdict
+from shalott.harness.run.verdict import judge, save_data, save_verdict
 from shalott.harness.run.world import World
 from shalott.workloads.record import WORKLOADS
 
@@ -148,13 +151,18 @@ async def run(
         )
         _log_times(started_wall_ns, record.start_wall_ns)
         background = [asyncio.create_task(record.keep_flushed())]
+        clocks = None if world.watch_clocks is None else world.watch_clocks(world.cluster, record)
+        if clocks is not None:
+            background.append(asyncio.create_task(clocks.keep_watching()))
         if watch is not None:
             background.append(asyncio.create_task(_watched(watch, stage)))
         await _experiment(stage, background[0], interrupt or asyncio.Event(), trouble)
         await _clean_up(stage, directory, trouble)
         await _stop(background)
         _save_resolved_plan(stage, directory, trouble)
-        history = _save_history(stage, directory, trouble)
+        start = record.start_wall_ns if clocks is None else clocks.start()
+        rows = _read_events(stage, directory, start, trouble)
+        history = _save_history(stage, directory, rows, trouble)
         meta = msgspec.structs.replace(
             meta,
             started_wall_ns=record.start_wall_ns if started_wall_ns is None else started_wall_ns,
@@ -164,7 +172,7 @@ async def run(
         )
         trouble.notes.extend(unpinned(meta.tested.packages, meta.tested.pinned))
         if context.story is not None:
-            meta = _tell(context.story, history, directory, meta, trouble)
+            meta = _tell(context.story, history, directory, meta, start, trouble)
         return _conclude(history, stage, directory, meta, trouble)
 
 
@@ -236,7 +244,23 @@ def _save_resolved_plan(stage: Stage, directory: RunDirectory, trouble: Trouble)
         trouble.report("storing the plan", error)
 
 
-def _save_history(stage: Stage, directory: RunDirectory, trouble: Trouble) -> History:
+def _read_events(
+    stage: Stage, directory: RunDirectory, start: int, trouble: Trouble
+) -> Sequence[EventRow]:
+    """The nodes' own, placed on the run's clock; what can't be is a row of the history."""
+    try:
+        rows = stage.world.system.read_events(directory.nodes, start)
+    except Exception as error:
+        trouble.report("reading the nodes' events", error)
+        return ()
+    if isinstance(start, RunStart):
+        record_doubts(stage.record, start.reasons())
+    return rows
+
+
+def _save_history(
+    stage: Stage, directory: RunDirectory, rows: Sequence[EventRow], trouble: Trouble
+) -> History:
     """Close the recording, add the nodes' events, store both."""
     events = EMPTY_EVENTS
     try:
@@ -246,11 +270,10 @@ def _save_history(stage: Stage, directory: RunDirectory, trouble: Trouble) -> Hi
             trouble.report("recording", error)
     try:
         system = stage.world.system
-        rows = system.read_events(directory.nodes, stage.record.start_wall_ns)
         events = events_table(rows)
         if isinstance(system, AcknowledgesUnlogged):
             told = system.acknowledged_events(stage.record.history(events), rows)
-            events = events_table(sorted([*rows, *told], key=lambda row: int(row["run_ns"])))
+            events = events_table([*rows, *told])
     except Exception as error:
         trouble.report("reading the nodes' events", error)
     history = stage.record.history(events)
@@ -270,12 +293,16 @@ def _log_times(true_ns: int | None, recorded_ns: int) -> None:
 
 
 def _tell(
-    story: Story, history: History, directory: RunDirectory, meta: ReportMeta, trouble: Trouble
+    story: Story,
+    history: History,
+    directory: RunDirectory,
+    meta: ReportMeta,
+    start: int,
+    trouble: Trouble,
 ) -> ReportMeta:
     """The story's steps beside what happened, stored for itself and in the report."""
-    start_ns = meta.virtual_started_ns or meta.started_wall_ns  # by the nodes' clocks
     try:
-        told = story.tell(read_material(history, directory.nodes, start_ns))
+        told = story.tell(read_material(history, directory.nodes, start))
         directory.save_text(STORY_TEXT, told_as_text(told) + "\n")
         directory.save_bytes(STORY_JSON, msgspec.json.format(msgspec.json.encode(told), indent=2))
     except Exception as error:
@@ -287,14 +314,15 @@ def _tell(
 def _conclude(
     history: History, stage: Stage, directory: RunDirectory, meta: ReportMeta, trouble: Trouble
 ) -> Outcome:
-    verdict = judge(stage.plan, history)
+    verdict = judge(stage.plan, history, trouble.failures)
     told = notes_that_apply((*trouble.notes, *stage.notes), verdict.results)
-    notes = (*told, *(f"The harness failed: {f}" for f in trouble.failures))
-    meta = msgspec.structs.replace(meta, notes=notes, failures=tuple(trouble.failures))
     try:
-        save_verdict(stage.plan, history, verdict, meta, directory)
+        save_verdict(stage.plan, history, verdict, _with_trouble(meta, told, trouble), directory)
     except Exception as error:
         trouble.report("writing the report", error)
+        verdict = judge(stage.plan, history, trouble.failures)  # files say what the exit code does
+        with contextlib.suppress(Exception):
+            save_data(stage.plan, history, verdict, _with_trouble(meta, told, trouble), directory)
     return Outcome(
         valid=verdict.valid,
         results=verdict.results,
@@ -304,6 +332,11 @@ def _conclude(
         interrupted=trouble.interrupted,
         story=meta.story,
     )
+
+
+def _with_trouble(meta: ReportMeta, told: Sequence[str], trouble: Trouble) -> ReportMeta:
+    notes = (*told, *(f"The harness failed: {f}" for f in trouble.failures))
+    return msgspec.structs.replace(meta, notes=notes, failures=tuple(trouble.failures))
 
 
 async def _watched(watch: Watch, stage: Stage) -> None:

@@ -20,7 +20,7 @@ import typer
 from shalott.cluster.cluster import Cluster
 from shalott.cluster.system import System
 from shalott.core.doors import typed_command
-from shalott.core.errors import Complaints, ShalottError, sentence_of
+from shalott.core.errors import Complaints, ShalottError, UsageError, sentence_of
 from shalott.core.plan import Plan, load_plan
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import read_results
@@ -227,9 +227,12 @@ def analyze(run_name: str | None, store_root: Path) -> int:
     plan = directory.load_plan()
     check_provided(plan)
     history = directory.load_history()
-    verdict = judge(plan, history)
-    save_verdict(plan, history, verdict, _stored_meta(directory, plan), directory)
+    meta = _stored_meta(directory, plan)
+    verdict = judge(plan, history, meta.failures)
+    save_verdict(plan, history, verdict, meta, directory)
     note_in_table(store_root, directory)
+    for note in meta.notes:
+        typer.echo(note, err=True)
     tell_verdict(verdict.results)
     typer.echo(f"Report: {directory.path / REPORT}")
     return _exit_code(verdict.valid)
@@ -290,8 +293,14 @@ async def _watch_plainly(stage: Stage) -> None:
 
 def _stored_meta(directory: RunDirectory, plan: Plan) -> ReportMeta:
     """What the run's own report said of it; for a run that never got so far, the little we know."""
-    if (directory.path / RESULTS).exists():
+    try:
         stored = read_results(directory.path / RESULTS)
+    except UsageError as error:
+        if (directory.path / RESULTS).exists():
+            note = f"{error}; this is judged by the history alone."
+        else:
+            note = "The harness was killed in this run; this is what it had recorded."
+    else:
         started_ns, virtual_ns = stored.started_wall_ns, stored.virtual_started_ns
         if plan.cluster.backend == "sim" and virtual_ns is None:
             # Stored when a simulated run was dated by its own clock alone.
@@ -311,7 +320,7 @@ def _stored_meta(directory: RunDirectory, plan: Plan) -> ReportMeta:
     return ReportMeta(
         command=typed_command("test", "--plan", str(directory.path / "plan.json")),
         started_wall_ns=directory.started_wall_ns,
-        notes=("The harness was killed in this run; this is what it had recorded.",),
+        notes=(note,),
         directory=str(directory.path),
     )
 

@@ -1,4 +1,4 @@
-"""The experiment itself: boot, configure, load under faults, heal, settle, drain.
+"""The experiment itself: boot, configure, load under faults, heal, settle, reread, drain.
 
 Each part is a phase, recorded in the history with its beginning and end, so that checkers and
 readers know what was going on when. Everything here may be cancelled at any moment; what must
@@ -40,6 +40,7 @@ from shalott.core.recording import RunRecorder
 from shalott.core.worker import ClientFactory, Worker, describe
 from shalott.harness.run.node_watch import DeathWatch, Observer
 from shalott.harness.run.world import Nemesis, World
+from shalott.nemesis.record import FAULTS
 from shalott.workloads.record import Workload
 
 # Clients agree on a heartbeat every 10 s. Two may be written before one fails, each after 5 to 10.
@@ -115,8 +116,14 @@ class Stage:
                     await self.heal()
                 async with self._phase("settle") as found:
                     found.update(await self._settle())
-                    if not self.workload.writes_until_drained:
+                    looks = not self.workload.writes_until_drained
+                    if looks and not self.plan.reread:
                         await self._look_at_replicas()
+                if self.plan.reread:
+                    async with self._phase("reread") as found:
+                        found.update(await self._reread())
+                        if looks:
+                            await self._look_at_replicas()
                 async with self._phase("drain"):
                     await self._drain(interpreter)
                     if self.workload.writes_until_drained:
@@ -254,6 +261,57 @@ class Stage:
             log.warning("%s", self.notes[-1])
         reason = "" if settled else await self.missing() or "it changed from look to look"
         return {"settled": settled, "reason": reason}
+
+    async def _reread(self) -> dict[str, Json]:
+        """Restart the nodes in order: they know then what their disks hold. First those whose disk
+        a fault has spoilt, one by one, while the others have all; then every node, all at once
+        down. Whether they came back, and else why not."""
+        members = members_of(self.world.cluster, self.world.system)
+        rotten = [
+            node
+            for action in self.nemesis.resolved_actions
+            if "damages-data" in FAULTS.find(action.kind).effects
+            for node in action.nodes or ()
+        ]
+        for group in (*([node] for node in members if node in rotten), [*members]):
+            reason = await self._restart(group, may_empty=len(group) < len(members))
+            if reason:
+                self.notes.append(f"The nodes did not come back from their disks: {reason}.")
+                log.warning("%s", self.notes[-1])
+                return {"settled": False, "reason": reason}
+        return {"settled": True, "reason": ""}
+
+    async def _restart(self, nodes: Sequence[str], *, may_empty: bool) -> str:
+        """Stop these nodes, start them, and wait until all is well; why it is not, or "".
+        ``may_empty``: one that can't start from its disk is right to give up, and gets an empty
+        one, as an operator would have it."""
+        cluster, system = self.world.cluster, self.world.system
+        everyone = members_of(cluster, system)
+        index = self.record.invoke(NEMESIS, "", Invocation(f="operator"))
+        try:
+            for node in nodes:
+                await cluster.processes.stop(node)
+            for node in reversed(nodes):  # the last to stop knows most
+                await cluster.processes.start(node)
+            try:
+                await system.await_ready(cluster, everyone, BOOT_TIMEOUT_MS)
+            except BootFailed:
+                if not may_empty:
+                    raise
+                log.warning("%s can't start from its disk, which is emptied", nodes[0])
+                await cluster.processes.kill(nodes[0])
+                await cluster.files.wipe(nodes[0])
+                await cluster.processes.start(nodes[0])
+                await system.await_ready(cluster, everyone, BOOT_TIMEOUT_MS)
+        except BootFailed as error:
+            return str(error).partition("\n")[0].rstrip(".")
+        finally:
+            extra: dict[str, Json] = {"restarted": list(nodes)}
+            self.record.complete(index, Completion(type="info", extra=extra))
+        timeout_ms = self.plan.settle_timeout_ms
+        if await system.await_settled(cluster, self.workload.queues, timeout_ms):
+            return ""
+        return await self.missing() or "it changed from look to look"
 
     async def _look_at_replicas(self) -> None:
         """What is replicated, where nodes can be asked or looked into."""

@@ -11,6 +11,7 @@
     nodes/<node>/...    the nodes' own logs and event files
     history.parquet     one row an operation
     events.parquet      one row a node event
+    SHA256SUMS          what these files and the next are, so that damage is seen
     results.json        every checker's verdict, counts and anomalies
     report.html
 
@@ -21,6 +22,7 @@ all: it is written beside its place, made durable and renamed.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import os
 import re
@@ -36,6 +38,7 @@ from shalott.core.history import History, read_history, write_events, write_hist
 from shalott.core.plan import Plan, dump_plan, load_plan
 from shalott.core.recording import recover
 from shalott.core.run_id import run_of_id
+from shalott.core.sums import SUMS, check_sum, sums_text
 from shalott.harness.store.run_files import run_directories
 
 LATEST = "latest"
@@ -53,6 +56,7 @@ STORY_JSON = "story.json"
 LOG = "log.txt"
 NODES = "nodes"
 CUT_SHORT = "history.incomplete"  # marks a history that was recovered from a torn recording
+DAMAGED = "history.damaged"  # what of a recording could not be read, a sentence a line
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -79,6 +83,8 @@ class RunDirectory:
 
     def save_plan(self, plan: Plan) -> None:
         self.save_bytes(PLAN, dump_plan(plan))
+        if (self.path / SUMS).exists():
+            self.sum_up(PLAN)
 
     def load_plan(self) -> Plan:
         return load_plan(self.path / PLAN)
@@ -88,17 +94,40 @@ class RunDirectory:
         self._write(EVENTS, lambda path: write_events(history.events, path, self.run))
         if not history.complete:
             self.save_bytes(CUT_SHORT, b"operations after the last flush are missing\n")
+        if history.damage:
+            self.save_text(DAMAGED, "".join(f"{sentence}\n" for sentence in history.damage))
         self._write(HISTORY, lambda path: write_history(history.ops, path, self.run))
         self.recording.unlink(missing_ok=True)
+        self.sum_up(PLAN, TAGS, HISTORY, EVENTS, CUT_SHORT, DAMAGED)
+
+    def sum_up(self, *names: str) -> None:
+        """Write down what these files are now (core/sums.py)."""
+        try:
+            self.save_text(SUMS, sums_text(self.path, names))
+        except OSError as error:
+            raise StoreError(f"cannot sum up {self.path}: {_reason(error)}") from error
+
+    @property
+    def plan_damage(self) -> tuple[str, ...]:
+        """What is to be said of a plan that is not the one that was run."""
+        try:
+            check_sum(self.path / PLAN)
+        except StoreError as error:
+            return (f"{error}; if the change was meant, remove {SUMS}",)
+        return ()
 
     def load_history(self) -> History:
         """The stored history, or, after a crash of the harness, what its recording still tells."""
         stored = self.path / HISTORY
-        if stored.exists():
+        if stored.is_file():
             complete = not (self.path / CUT_SHORT).exists()
-            return read_history(stored, self.path / EVENTS, complete=complete)
-        if self.recording.exists():
-            return recover(self.recording)
+            damaged = self.path / DAMAGED
+            told = damaged.read_text(errors="replace").splitlines() if damaged.is_file() else ()
+            damage = (*told, *self.plan_damage)
+            return read_history(stored, self.path / EVENTS, complete=complete, damage=damage)
+        if self.recording.is_file():
+            recovered = recover(self.recording)
+            return dataclasses.replace(recovered, damage=(*recovered.damage, *self.plan_damage))
         raise UsageError(f"{self.path} holds no history: it is not a run, or it never started")
 
     @property

@@ -21,6 +21,7 @@ import msgspec
 
 from shalott.core.history import History
 from shalott.core.plan import GatePlan, Plan
+from shalott.core.timeline import place_log
 from shalott.harness.report.meta import StoryResult
 
 # "  15.783310 n1#3  E LOGGER: text"
@@ -177,9 +178,13 @@ def _event(row: Mapping[str, Any]) -> Event:
 
 def _lines(nodes: Path, start_wall_ns: int) -> Iterator[Line]:
     for file in sorted(nodes.glob("*/*.log")):
+        real: list[tuple[int, str]] = []
         for text in file.read_text(errors="replace").splitlines():
             if (found := _SIMULATED.fullmatch(text)) is not None:
                 yield Line(float(found[1]), file.parent.name, found[2])
             elif (found := _REAL.fullmatch(text)) is not None:
-                wall_s = datetime.fromisoformat(found[1]).astimezone().timestamp()
-                yield Line(wall_s - start_wall_ns / 1e9, file.parent.name, found[2])
+                at = datetime.fromisoformat(found[1]).astimezone()
+                real.append((round(at.timestamp() * 1e9), found[2]))
+        placed = place_log(start_wall_ns, file.parent.name, [wall_ns for wall_ns, _ in real])
+        for at_ns, (_, text) in zip(placed, real, strict=True):
+            yield Line(at_ns / 1e9, file.parent.name, text)

@@ -22,6 +22,7 @@ from shalott.core.history import Recorder
 from shalott.core.plan import FaultAction, Plan
 from shalott.core.recording import RunRecorder, record_to_file
 from shalott.harness.run import backends
+from shalott.harness.run.clock_watch import ClockWatch
 from shalott.harness.run.store import ENDPOINTS, RunDirectory
 from shalott.harness.run.watchdog import watch_for_stalls
 from shalott.nemesis.requirements import check_system, required_capabilities
@@ -48,6 +49,7 @@ class Nemesis(Protocol):
         ...
 
 
+WatchClocks = Callable[[Cluster, RunRecorder], ClockWatch]
 WatchStalls = Callable[[Cluster, Recorder], contextlib.AbstractAsyncContextManager[None]]
 
 
@@ -70,6 +72,7 @@ class World:
     inspect: Callable[[], Awaitable[None]] | None = None
     announce: Callable[[Cluster, System], Awaitable[None]] | None = None
     watch_stalls: WatchStalls | None = None
+    watch_clocks: WatchClocks | None = None
     boot: Callable[[System], Awaitable[None]] | None = None
     teardown: Callable[[], Awaitable[None]] | None = None
 
@@ -96,6 +99,7 @@ def build_world(plan: Plan, directory: RunDirectory, cluster: Cluster | None = N
         make_nemesis=nemesis_maker(plan, cluster, system, workload),
         announce=announce,
         watch_stalls=watch_for_stalls,
+        watch_clocks=ClockWatch,
     )
 
 

@@ -18,6 +18,7 @@ from shalott.core.errors import StoreError, UsageError
 from shalott.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History, read_history
 from shalott.core.json_value import Json
 from shalott.core.op import NEMESIS
+from shalott.core.sums import check_sum
 from shalott.harness.report.cluster_timeline import read_timeline
 from shalott.harness.report.losses import loss_lanes
 from shalott.harness.report.run_picture import Stage, build_stage
@@ -229,6 +230,7 @@ def draw_timeline(
 ) -> DrawnTimeline:
     try:
         with places.opened(place, HISTORY) as file:
+            check_sum(place.path / HISTORY)
             rows = pq.ParquetFile(file).metadata.num_rows
         events = place.path / EVENTS
         if events.is_symlink():

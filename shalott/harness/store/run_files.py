@@ -11,6 +11,7 @@ else a file holds is passed over, and what it lacks has a default that means "no
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ from typing import TypeVar
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from shalott.core.errors import StoreError
+from shalott.core.sums import SUMS, check_sum
 
 PLAN, RESULTS, TAGS = "plan.json", "results.json", "tags.json"
 HISTORY, RECORDING = "history.parquet", "history.jsonl"
@@ -111,9 +115,14 @@ class Unreadable(Exception):
 def read_json(path: Path, kind: type[T]) -> T | None:
     """The file as ``kind``; None if there is none. Raises Unreadable."""
     try:
+        refuse_strange(path)
+        check_sum(path)
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
         return None
+    except StoreError as error:
+        why = f"{path.name} is damaged, or was changed: {SUMS} has another sum"
+        raise Unreadable(why) from error
     except OSError as error:
         raise Unreadable(f"{path.name} can't be read: {error.strerror}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -126,14 +135,26 @@ def read_latencies(path: Path) -> pa.Table | None:
     Raises Unreadable. Columns beside those that are known don't matter.
     """
     try:
-        with path.open("rb") as raw, pq.ParquetFile(raw) as file:  # a name may be no UTF-8
+        refuse_strange(path)
+        check_sum(path)
+        with (
+            path.open("rb") as raw,  # a name may be no UTF-8
+            pq.ParquetFile(raw, page_checksum_verification=True) as file,
+        ):
             names = [name for name in LATENCIES if name in file.schema_arrow.names]
             return file.read(columns=names)
     except FileNotFoundError:
         return None
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, StoreError, UnicodeDecodeError) as error:
         why = str(error).partition("\n")[0]
         raise Unreadable(f"{path.name} can't be read: {why}") from error
+
+
+def refuse_strange(path: Path) -> None:
+    """Raises Unreadable for what is no file, such as a pipe, whose end may never come, and
+    FileNotFoundError."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise Unreadable(f"{path.name} can't be read: it is no file")
 
 
 @dataclass(frozen=True, slots=True)

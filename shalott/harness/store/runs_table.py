@@ -189,10 +189,12 @@ def _without(table: pa.Table, runs: Sequence[str]) -> pa.Table:
 
 def _read(path: Path) -> pa.Table:
     """Raises UsageError."""
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} can't be read: it is no file")
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             found = file.read()
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         why = str(error).partition("\n")[0]
         raise UsageError(f"{path} can't be read: {why}") from error
     missing = [name for name in ("run", "kind") if name not in found.column_names]
@@ -247,7 +249,7 @@ def _write(store: Path, table: pa.Table) -> None:
     path = table_path(store)
     beside = path.with_name(f".{TABLE}.part")
     try:
-        pq.write_table(table, beside, compression="zstd")
+        pq.write_table(table, beside, compression="zstd", write_page_checksum=True)
         with beside.open("rb") as file:
             os.fsync(file.fileno())
         beside.replace(path)

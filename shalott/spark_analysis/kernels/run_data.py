@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,9 @@ from shalott.checkers.history.column_values import Words
 from shalott.checkers.history.columns import NEVER, Bools, Ints, Operations
 from shalott.checkers.history.faults import Surroundings, read_surroundings
 from shalott.checkers.history.tenures import NodeEvent, read_events
+from shalott.core.errors import StoreError
 from shalott.core.history import EMPTY_EVENTS, EVENT_SCHEMA, HISTORY_SCHEMA, History
+from shalott.core.sums import check_sum
 
 Source = str | bytes  # a path of this machine, or a file's content
 
@@ -58,7 +61,8 @@ def read_run(
     """A run, or of its clients' rows those whose values fall into one bucket; what has no value is
     in the first. Raises OSError and pyarrow's errors."""
     told = read_table(events, EVENT_SCHEMA) if events is not None else EMPTY_EVENTS
-    file = pq.ParquetFile(_opened(history), read_dictionary=[*_WORDS, "extra"])
+    words = [*_WORDS, "extra"]
+    file = pq.ParquetFile(_opened(history), read_dictionary=words, page_checksum_verification=True)
     names = [name for name in _LOOKED_AT if name in file.schema_arrow.names]
     pieces: list[Operations] = []
     control, given, last_ns = [], [_PLAIN.empty_table()], [0, 0]
@@ -120,7 +124,7 @@ def read_whole(history: Source, events: Source | None, complete: bool) -> Histor
 
 def read_table(source: Source, schema: pa.Schema) -> pa.Table:
     """The schema's columns of a file. Raises ValueError: one that may not be null is missing."""
-    file = pq.ParquetFile(_opened(source))
+    file = pq.ParquetFile(_opened(source), page_checksum_verification=True)
     refuse_strange(file.schema_arrow, schema)
     names = [name for name in schema.names if name in file.schema_arrow.names]
     return _filled(file.read(columns=names, use_threads=False), schema)
@@ -197,7 +201,14 @@ def _words(column: pa.ChunkedArray, rows: slice | Ints) -> Words:
 
 
 def _opened(source: Source) -> pa.BufferReader | str:
-    return pa.BufferReader(source) if isinstance(source, bytes) else source
+    """Raises OSError: it is not what was written."""
+    if isinstance(source, bytes):
+        return pa.BufferReader(source)
+    try:
+        check_sum(Path(source))
+    except StoreError as error:
+        raise OSError(str(error)) from error
+    return source
 
 
 def _filled(table: pa.Table, schema: pa.Schema) -> pa.Table:

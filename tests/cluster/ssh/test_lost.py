@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shalott.cluster.nodes import DiskFaults, NodeExit
+from shalott.cluster.nodes import DiskFaults, HelperEnd, NodeExit
 from shalott.cluster.ssh.backend import SshCluster, SshOptions
 from shalott.cluster.ssh.sweep import sweep_hosts
 from shalott.core.errors import HarnessError
@@ -129,6 +129,23 @@ def test_an_end_that_nobody_heard_is_told_when_the_connection_is_back(hosts: Hos
         assert (ended.node, ended.exit_code) == ("n1", 137)
         assert (await cluster.processes.status("n1")).state == "exited"
         assert told.empty()
+
+    with_faults(hosts, check)
+
+
+def test_the_ends_of_an_agent_and_of_its_own_processes_are_told(hosts: Hosts) -> None:
+    async def check(cluster: SshCluster) -> None:
+        told = asyncio.Queue[HelperEnd]()
+        cluster.on_helper_end = told.put_nowait
+        (path,) = hosts.run("b", "ls /run/shalott/*/state.json").split()
+        ((server, _),) = json.loads(hosts.run("b", f"cat {path}"))["servers"]
+        os.kill(server, signal.SIGKILL)
+        ended = await asyncio.wait_for(told.get(), READY_MS / 1000)
+        assert (ended.node, ended.helper) == ("n2", "file system")
+        os.kill(agents(hosts, "a")[0], signal.SIGKILL)
+        ended = await asyncio.wait_for(told.get(), READY_MS / 1000)
+        assert (ended.node, ended.helper) == ("n1", "agent")
+        assert "n1" in ended.reason and "lost to the harness" in ended.reason
 
     with_faults(hosts, check)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shalott.cluster.nodes import NodeExit
+from shalott.cluster.nodes import HelperEnd, NodeExit
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.core.doors import load_module
@@ -86,7 +86,7 @@ def test_a_good_run_is_valid_and_leaves_every_file(runs: Runner) -> None:
     files = {path.name for path in outcome.directory.path.iterdir()}
     assert files == {
         "plan.json", "history.parquet", "events.parquet", "results.json", "report.html",
-        "junit.xml", "log.txt", "nodes",
+        "junit.xml", "log.txt", "nodes", "SHA256SUMS",
     }  # fmt: skip
     assert phases(outcome) == ["boot", "load", "heal", "settle", "drain", "end"]
     assert memory.cluster.calls[-2:] == ["collect", "teardown"]
@@ -294,13 +294,59 @@ def test_a_node_that_cannot_be_asked_is_an_observation_too(runs: Runner) -> None
 
 
 @pytest.mark.parametrize("method", ["collect", "teardown", "read_events"])
-def test_a_crash_after_the_experiment_keeps_the_verdict(runs: Runner, method: str) -> None:
-    memory = MemoryWorld(Trap(crash=method))
+def test_a_crash_after_the_experiment_is_no_verdict(runs: Runner, method: str) -> None:
+    memory = MemoryWorld(Trap(crash=method, lose_every=4))
     outcome = runs(memory, memory_plan())
-    assert outcome.exit_code == 255
+    assert (outcome.valid, outcome.exit_code) == ("unknown", 255)
+    no_verdict(outcome)
     assert phases(outcome)[-1] == "end"
     assert "teardown" in memory.cluster.calls
     assert outcome.directory.load_history().complete
+
+
+def no_verdict(outcome: Outcome) -> None:
+    """What every file says of a run that failed, though messages were lost in it."""
+    directory = outcome.directory.path
+    stored = read_results(directory / "results.json")
+    assert stored.valid == "unknown" and stored.headline.startswith("Unknown: "), stored.headline
+    assert all(result.valid is not False for result in stored.results)
+    (lost,) = [each for each in stored.results if each.checker == "total-queue"]
+    assert lost.valid == "unknown" and lost.counts["lost-count"] > 0, "what was seen is kept"
+    junit = (directory / "junit.xml").read_text()
+    assert "<failure" not in junit and "<error" in junit
+    assert "Invalid" not in (directory / "report.html").read_text()
+
+
+def test_the_end_of_a_helper_makes_the_run_unknown_and_excuses_its_nodes(
+    runs: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = MemoryWorld(Trap(lose_every=4))
+
+    async def lose_the_disk(*asked: object) -> bool:
+        memory.cluster.on_exit(NodeExit(node="n2", exit_code=1))
+        ended = HelperEnd(helper="file system", node="n2", reason="the disk's process ended")
+        memory.cluster.on_helper_end(ended)
+        return True
+
+    monkeypatch.setattr(MemorySystem, "await_settled", lose_the_disk)
+    outcome = runs(memory, memory_plan())
+    assert (outcome.valid, outcome.exit_code) == ("unknown", 2)
+    no_verdict(outcome)
+    stored = read_results(outcome.directory.path / "results.json")
+    assert "the disk's process ended" in stored.headline
+    (deaths,) = [each for each in stored.results if each.checker == "deaths"]
+    assert (deaths.valid, deaths.counts["died-count"]) == (True, 0)
+
+
+def test_disks_are_read_again_before_the_drain_if_the_plan_says_so(runs: Runner) -> None:
+    memory = MemoryWorld()
+    outcome = runs(memory, msgspec.structs.replace(memory_plan(), reread=True))
+    assert phases(outcome) == ["boot", "load", "heal", "settle", "reread", "drain", "end"]
+    assert (outcome.valid, outcome.exit_code) == (True, 0), outcome.results
+    assert memory.cluster.calls.count("kill") == memory.cluster.calls.count("start") == 3
+    rows = outcome.directory.load_history().ops.to_pylist()
+    restarts = [json.loads(row["extra"]) for row in rows if row["f"] == "operator"]
+    assert {"restarted": ["n1", "n2", "n3"]} in restarts
 
 
 def test_boot_failed_is_told_as_the_system_names_it(runs: Runner) -> None:

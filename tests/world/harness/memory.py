@@ -17,8 +17,16 @@ from typing import Any
 import msgspec
 
 from shalott.checkers.runs.standard import standard_checkers
-from shalott.cluster.cluster import ignore_exit
-from shalott.cluster.nodes import Endpoint, LinkShape, NodeExit, NodeSpec, NodeStatus, Topology
+from shalott.cluster.cluster import ignore_exit, ignore_helper_end
+from shalott.cluster.nodes import (
+    Endpoint,
+    HelperEnd,
+    LinkShape,
+    NodeExit,
+    NodeSpec,
+    NodeStatus,
+    Topology,
+)
 from shalott.cluster.system import System
 from shalott.cluster.systems.record import SYSTEMS, Profile, SystemRecord
 from shalott.cluster.systems.settling import why_unsettled
@@ -148,6 +156,7 @@ class MemoryCluster:
     capabilities: frozenset[str] = frozenset({"kill", "pause", "cut"})
     calls: list[str] = field(default_factory=list)
     on_exit: Callable[[NodeExit], None] = ignore_exit
+    on_helper_end: Callable[[HelperEnd], None] = ignore_helper_end
     is_reusable = False
 
     def __post_init__(self) -> None:

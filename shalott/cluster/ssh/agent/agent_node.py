@@ -64,6 +64,8 @@ class Node:
         self.tmp = ""  # what lies over their /tmp
         self.on_start: Callable[[], None] = _nothing  # before and after each start
         self.on_started: Callable[[], None] = _nothing
+        self.helpers: dict[int, str] = {}  # processes of the agent's own that serve it, by id
+        self.on_helper_end: Callable[[str, int], None] = _nothing_ended
         self.pid: int | None = None
         self.exit_code: int | None = None
         self.is_paused = False
@@ -259,6 +261,8 @@ class Node:
                 self._commands.pop(pid).set_result(code)
             elif pid == self.pid:
                 self._has_ended(code)
+            elif pid in self.helpers:
+                self.on_helper_end(self.helpers.pop(pid), code)
 
     def _has_ended(self, code: int) -> None:
         end_processes(self._state.name)  # what it started goes with it
@@ -282,6 +286,10 @@ class Node:
 
 def _nothing() -> None:
     """Of a node for which there is nothing to be done."""
+
+
+def _nothing_ended(helper: str, code: int) -> None:
+    """Of an agent that does not tell of helpers."""
 
 
 def _environment_of(pid: int) -> Mapping[str, str]:

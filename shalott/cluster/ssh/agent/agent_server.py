@@ -44,13 +44,14 @@ class Server:
         self._keeper = keeper
         self._user = login_user()
         self._node = Node(state, self._user, self._tell_exit)
+        self._node.on_helper_end = self._tell_helper_end
         self._resources = Resources(state, self._node)
         self._machine = MachineRequests(state, self._node, self._resources)
         self._handlers = (
             self,
             NodeRequests(state, self._node, self._resources),
             self._machine,
-            LinkRequests(state, Packets(state, self._tell_stall)),
+            LinkRequests(state, Packets(state, self._tell_stall, self._node.helpers)),
             ProbeRequests(),
         )
         self._answers: OrderedDict[str, Mapping[str, object]] = OrderedDict()
@@ -97,6 +98,9 @@ class Server:
     def _tell_exit(self, code: int) -> None:
         is_out = self._resources.was_out_of_memory()
         self._tell({"exit_code": code, "out_of_memory": is_out})
+
+    def _tell_helper_end(self, helper: str, code: int) -> None:
+        self._tell({"helper": helper, "exit_code": code})
 
     def _tell_stall(self, took_s: float) -> None:
         self._tell({"stall_s": took_s})

@@ -20,8 +20,8 @@ READY_WITHIN_S = 20.0
 ANSWER_MAX = 1 << 26
 
 
-async def mount(state: State, program: str, options: Sequence[str]) -> None:
-    """Mount it and start its server. Raises NodeError with what that says."""
+async def mount(state: State, program: str, options: Sequence[str]) -> int:
+    """Mount it and start its server; that process's id. Raises NodeError with what that says."""
     data = f"{state.directory}/data"
     words = [
         *("serve", "--backing", data, "--mount", data, "--socket", str(_socket(state))),
@@ -39,6 +39,7 @@ async def mount(state: State, program: str, options: Sequence[str]) -> None:
     if line != b"ready\n":
         reason = said.read_text(errors="replace").strip()
         raise NodeError(f"its disk can't be mounted: {reason or log_of(state.name)}")
+    return server.pid
 
 
 def _launch(command: Sequence[str], said: Path) -> subprocess.Popen[bytes]:

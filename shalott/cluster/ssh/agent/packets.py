@@ -27,9 +27,13 @@ ERRORS_MAX = 500
 
 
 class Packets:
-    """``tell_stall`` is called with the seconds for which the engine did not run."""
+    """``tell_stall`` is called with the seconds for which the engine did not run. In ``helpers`` it
+    is noted, by its process's id, as one whose end is told."""
 
-    def __init__(self, state: State, tell_stall: Callable[[float], None]) -> None:
+    def __init__(
+        self, state: State, tell_stall: Callable[[float], None], helpers: dict[int, str]
+    ) -> None:
+        self._helpers = helpers
         self._state = state
         self._tell_stall = tell_stall
         self._engine: subprocess.Popen[bytes] | None = None
@@ -86,6 +90,7 @@ class Packets:
         said = place_of(self._state.name) / "packets.log"
         self._engine = _launch([sys.executable, *words], said)
         pid = self._engine.pid
+        self._helpers[pid] = "packet engine"
         self._state.servers = [*self._state.servers, (pid, start_ticks(pid) or 0)]
         write_state(self._state)
         assert self._engine.stdout is not None

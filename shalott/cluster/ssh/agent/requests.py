@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from shalott.cluster.ssh.agent import disk, firewall
 from shalott.cluster.ssh.agent.agent_node import Node, NodeError
 from shalott.cluster.ssh.agent.clocks import NodeClock
+from shalott.cluster.ssh.agent.host_clock import HOST_CLOCK
 from shalott.cluster.ssh.agent.packets import Packets
 from shalott.cluster.ssh.agent.probes import Measuring, Probes
 from shalott.cluster.ssh.agent.resources import Resources
@@ -108,11 +109,17 @@ class MachineRequests:
     def do_clock(self, request: Request) -> None:
         self._clock.set(request)
 
+    def do_clocks(self, request: Request) -> Sequence[int]:
+        """The host's monotonic clock and its wall clock, at one moment."""
+        monotonic, _, wall = HOST_CLOCK.read()
+        return monotonic, wall
+
     async def do_read_clock(self, request: Request) -> float:
         return await self._clock.offset_ms(request["command"])
 
     async def do_mount(self, request: Request) -> None:
-        await disk.mount(self._state, request["program"], request["options"])
+        server = await disk.mount(self._state, request["program"], request["options"])
+        self._node.helpers[server] = "file system"
 
     async def do_disk(self, request: Request) -> str:
         return await disk.ask(self._state, request["line"])

@@ -35,7 +35,7 @@ from shalott.cluster.systems.management import (
     queue_path,
     set_up,
 )
-from shalott.cluster.systems.own_broker import event_row, read_event_file
+from shalott.cluster.systems.own_broker import event_row, in_order, read_event_file
 from shalott.cluster.systems.rabbit.parameters import MirroredParameters
 from shalott.cluster.systems.settling import await_nodes
 from shalott.core.errors import Definite, UsageError
@@ -222,7 +222,7 @@ class MirroredSystem:
             if directory.is_dir()
             for event in read_event_file(directory / "events.jsonl")
         ]
-        return sorted(rows, key=lambda row: int(row["run_ns"]))
+        return in_order(rows)
 
 
 def _definition(durable: bool) -> JsonObject:

@@ -25,7 +25,7 @@ from shalott.cluster.systems.management import (
     queue_path,
     set_up,
 )
-from shalott.cluster.systems.own_broker import event_row
+from shalott.cluster.systems.own_broker import in_order, log_rows
 from shalott.cluster.systems.rabbit import quorum
 from shalott.cluster.systems.rabbit.parameters import OriginalParameters
 from shalott.cluster.systems.rabbit.rabbitmq_log import read_log
@@ -217,12 +217,11 @@ class RabbitmqSystem:
         return observe
 
     def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[EventRow]:
-        rows = [
-            event_row(event, run_start_wall_ns)
+        return in_order(
+            row
             for path in sorted(collected.glob(f"*/log/{PREFIX}*.log"))
-            for event in read_log(path)
-        ]
-        return sorted(rows, key=lambda row: int(row["run_ns"]))
+            for row in log_rows(read_log(path), run_start_wall_ns)
+        )
 
 
 def _configuration(parameters: OriginalParameters, nodes: Sequence[str]) -> str:

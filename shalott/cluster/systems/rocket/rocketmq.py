@@ -28,7 +28,7 @@ from shalott.cluster.cluster import Cluster
 from shalott.cluster.nodes import NodeSpec, Topology
 from shalott.cluster.system import EventRow, Observation, members_of
 from shalott.cluster.systems.management import CONFIGURE_WITHIN_S, RETRY_S, management
-from shalott.cluster.systems.own_broker import event_row, read_event_file
+from shalott.cluster.systems.own_broker import event_row, in_order, read_event_file
 from shalott.cluster.systems.rocket import replicas, settling
 from shalott.cluster.systems.rocket.config import (
     PORTS,
@@ -207,7 +207,7 @@ class RocketmqSystem:
             if directory.is_dir()
             for event in read_event_file(directory / "events.jsonl")
         ]
-        return sorted(rows, key=lambda row: int(row["run_ns"]))
+        return in_order(rows)
 
 
 MEMBERS = "/api/shalott/members"

@@ -9,7 +9,7 @@ the services' logs (events.py).
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,12 +46,13 @@ from shalott.core.errors import BootFailed, ClientError, Definite, Indefinite
 from shalott.core.history import History
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import SystemPlan
+from shalott.core.timeline import place_log
 
 if TYPE_CHECKING:
     from shalott.core.history import Recorder
 
 from shalott.broker.base.events import Event
-from shalott.cluster.systems.own_broker import event_row
+from shalott.cluster.systems.own_broker import placed_row
 from shalott.cluster.systems.rocketmq_original.broker_log import BrokerLog
 from shalott.cluster.systems.rocketmq_original.config import GROUP
 from shalott.cluster.systems.rocketmq_original.controller_log import ControllerLog, complete_sets
@@ -282,15 +283,23 @@ WITH_CONTROLLERS = ("nameserver", "controller")
 
 def read_events(collected: Path, run_start_wall_ns: int, where: Where) -> Sequence[EventRow]:
     """All that the nodes' logs say. ``collected``: a directory for each node, with its ``log``."""
-    found: list[Event] = []
+    found: list[tuple[Event, int]] = []  # with its time of the run
+
+    def take(events: Iterable[Event]) -> None:
+        told = list(events)
+        walls = [event.wall_ns for event in told]
+        placed = place_log(run_start_wall_ns, told[0].node, walls) if told else []
+        found.extend(zip(told, placed, strict=True))
+
     for directory in sorted(collected.glob("*/log")):
         node = directory.parent.name
         broker = directory / "broker.log"
         if broker.is_file():
-            found += BrokerLog(node, GROUP, where).events(broker)
+            take(BrokerLog(node, GROUP, where).events(broker))
         for service in WITH_CONTROLLERS:
             path = directory / f"{service}.log"
             if path.is_file():
-                found += ControllerLog(node, where).events(path)
-    found.sort(key=lambda event: event.wall_ns)
-    return [event_row(event, run_start_wall_ns) for event in complete_sets(found, where)]
+                take(ControllerLog(node, where).events(path))
+    found.sort(key=lambda pair: pair[1])
+    completed = complete_sets([event for event, _ in found], where)
+    return [placed_row(event, run_ns) for event, (_, run_ns) in zip(completed, found, strict=True)]

@@ -164,7 +164,7 @@ def test_real_brokers_are_told_by_name_and_follow_in_their_masters_epoch(
 
 
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
-    "an unknown verb": (("demote",), "unknown verb demote: choose one of claims"),
+    "an unknown verb": (("demote",), "unknown verb demote: did you mean promote"),
     "a promotion of nobody": (("promote",), "say which broker it is about, with --node"),
     "following nobody": (("follow", "--endpoint", "h:1"), "say whom, with --master"),
     "following without an epoch": (

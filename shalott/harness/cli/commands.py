@@ -106,7 +106,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "node": Command(
         "shalott.harness.cli.up",
-        "Start one node on this machine and say where clients connect; Ctrl-C ends it in order.",
+        "Start one node here and say where clients connect; Ctrl-C ends it in order.",
     ),
     "up": Command(
         "shalott.harness.cli.up",
@@ -114,8 +114,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "ctl": Command(
         "shalott.harness.cli.ctl",
-        "Ask the brokers of a running cluster, or tell them: promote, elect-master, ha-status; and"
-        " as\nrabbitmqctl does: set_policy, list_queues, cluster_status.",
+        "Ask brokers of a running cluster, or tell them: promote, set_policy, list_queues.",
     ),
     "completion": Command(
         COMPLETION,

@@ -110,8 +110,7 @@ class CtlOptions:
 
 
 def ctl(context: typer.Context, asked: CtlOptions) -> None:
-    """Ask the brokers of a running cluster, or tell them: promote, elect-master, ha-status; and as
-    rabbitmqctl does: set_policy, list_queues, cluster_status."""
+    """Ask brokers of a running cluster, or tell them: promote, set_policy, list_queues."""
     verb = asked.verb
     if verb in RABBIT_VERBS:
         words = [verb, *context.args, *(["--formatter", "json"] if asked.as_json else [])]

@@ -91,7 +91,7 @@ class ClusterOptions:
 
 
 def node(serving: Serving, where: DataOption) -> None:
-    """Start one node on this machine and say where clients connect; Ctrl-C ends it in order."""
+    """Start one node here and say where clients connect; Ctrl-C ends it in order."""
     plan = plan_of(serving, ClusterOptions(nodes="1", cluster="local"))
     with directory_of(where.data) as directory:
         keep = where.data is not None

@@ -214,8 +214,8 @@ def _read_run(base: Path, directory: Path) -> Run:
         stamp=repr([(each.st_size, each.st_mtime_ns) for each in told]),
     )
     try:
-        for name in (PLAN, RESULTS):
-            check_sum(directory / name)
+        for file in (PLAN, RESULTS):
+            check_sum(directory / file)
     except StoreError as error:
         raise ValueError(str(error)) from error
     stored = None

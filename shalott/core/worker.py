@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from shalott.core.client import Client, Holding, Recording, Watchful
+from shalott.core.client import Client, Holding, Recording, Watchful, completion_of
 from shalott.core.errors import ClientError, Definite, Indefinite, ShalottError, Unreachable
 from shalott.core.history import Recorder
 from shalott.core.op import Completion, Invocation
@@ -129,7 +129,7 @@ class Worker:
         """What the client answered, or what is known of an operation that it did not answer."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await client.invoke(invocation)
+                return completion_of(client, await client.invoke(invocation))
         except Unreachable as error:
             self._failed_opens += 1
             await self.close()

@@ -169,7 +169,9 @@ def run_once(
             begin(directory)
             code = _run_simulated(plan, directory, context)
         else:
-            world = build_world(plan, directory)  # may refuse; then nothing is left in the store
+            # Both may refuse; then nothing is left in the store.
+            world = build_world(plan, directory)
+            asyncio.run(world.cluster.check(world.system))
             begin(directory)
             outcome = asyncio.run(_run_until_signalled(plan, directory, world, context))
             tell_outcome(outcome, context.command)

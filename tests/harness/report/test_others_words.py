@@ -1,4 +1,4 @@
-"""Headlines of checkers that are not ours: their nouns, their numbers, and none that no one gave."""
+"""Headlines of checkers that are not ours: their nouns and numbers, and no others."""
 
 from __future__ import annotations
 

@@ -6,13 +6,23 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from shalott.checkers.linearizability.run_checker import Linearizability
-from shalott.core import generator as gen
-from shalott.core.op import Invocation
-from shalott.core.parameters import make_parameters
-from shalott.core.plan import Plan
-from shalott.core.rng import draw_below, stream_key
-from shalott.workloads.record import Workload, WorkloadRecord
+from shalott.api import (
+    Answer,
+    Completed,
+    Context,
+    Generator,
+    Invocation,
+    Linearizability,
+    Plan,
+    Scheduled,
+    Stagger,
+    TimeLimit,
+    Workload,
+    WorkloadRecord,
+    draw_below,
+    make_parameters,
+    stream_key,
+)
 from shalott_etcd.client import EtcdClient
 
 
@@ -28,7 +38,7 @@ class Registers(msgspec.Struct, frozen=True):
     per_key: Parameters
     done: dict[int, int]  # operations so far, by group of clients
 
-    def next(self, context: gen.Context) -> tuple[gen.Answer, gen.Generator]:
+    def next(self, context: Context) -> tuple[Answer, Generator]:
         group = context.process % self.plan.workload.concurrency // self.per_key.clients_per_key
         count = self.done.get(group, 0)
         kind, pair = divmod(draw_below(stream_key(self.plan.seed, self.part, group), count, 75), 25)
@@ -36,19 +46,19 @@ class Registers(msgspec.Struct, frozen=True):
         key = f"{self.part}.{group}.{count // self.per_key.ops_per_key}"
         successor = msgspec.structs.replace(self, done={**self.done, group: count + 1})
         wanted = Invocation(f=("read", "write", "cas")[kind], key=key, value=value)
-        return gen.Scheduled(context.now_ns, wanted), successor
+        return Scheduled(context.now_ns, wanted), successor
 
-    def update(self, event: gen.Completed) -> gen.Generator:
+    def update(self, event: Completed) -> Generator:
         return self
 
 
 def workload(plan: Plan) -> Workload:
     per_key = make_parameters(Parameters, plan.workload.parameters)
 
-    def paced(part: str, limit_ms: int) -> gen.Generator:
+    def paced(part: str, limit_ms: int) -> Generator:
         pauses = stream_key(plan.seed, part, "stagger")
-        mix = gen.Stagger(Registers(part, plan, per_key, {}), 1e9 / plan.workload.rate_hz, pauses)
-        return gen.TimeLimit(mix, limit_ms * 1_000_000)
+        mix = Stagger(Registers(part, plan, per_key, {}), 1e9 / plan.workload.rate_hz, pauses)
+        return TimeLimit(mix, limit_ms * 1_000_000)
 
     stale = per_key.reads == "serializable"
     return Workload(

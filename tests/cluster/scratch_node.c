@@ -1,4 +1,4 @@
-/* The one program of an image FROM scratch: counts its starts in /data/starts, says so, and serves. */
+/* The one program of an image FROM scratch: counts its starts in /data/starts, and serves. */
 #include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>

@@ -169,6 +169,13 @@ ROOMS: tuple[Room, ...] = (
         FLOW_LIBRARIES,
         lazily=(*("cluster.docker", "cluster.ssh", "checkers.porcupine", "harness.serve"),),
     ),
+    Room(
+        "api",
+        lazily=(
+            *("core", "checkers", "workloads", "nemesis", "cluster", "cluster.systems.record"),
+            *("cluster.systems.settling", "cluster.sim", "broker.base"),
+        ),
+    ),
 )
 
 
@@ -186,6 +193,7 @@ FOLDERS: Mapping[str, tuple[str, ...]] = {
         *("core", "broker", "cluster", "checkers"),
         *("workloads", "nemesis", "spark_analysis"),
     ),
+    "api": ("core", "broker", "cluster", "checkers", "workloads", "nemesis"),
 }
 OUTSIDE = Room("the package itself")
 

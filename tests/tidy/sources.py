@@ -15,7 +15,7 @@ PACKAGE = "shalott"  # all that is installed
 # Its rooms, the folders in it.
 PACKAGES = (
     *("broker", "checkers", "clients", "cluster", "core"),
-    *("harness", "nemesis", "spark_analysis", "workloads"),
+    *("harness", "nemesis", "spark_analysis", "workloads", "api"),
 )
 
 
@@ -100,5 +100,7 @@ def package_sources(*packages: str) -> Iterator[Source]:
     """The Python files of these rooms; of all of them if none is named."""
     for source in python_sources():
         top, _, inner = source.path.partition("/")
-        if top == PACKAGE and (not packages or inner.partition("/")[0] in packages):
+        if top == PACKAGE and (
+            not packages or inner.partition("/")[0].removesuffix(".py") in packages
+        ):
             yield source

@@ -31,7 +31,7 @@ from shalott.api import (
     make_parameters,
 )
 from shalott_etcd.client import ask, read_request
-from shalott_etcd.toy_node import ASK_TIMEOUT_MS, Node, NodeConfig
+from shalott_etcd.toy_node import ASK_TIMEOUT_MS, JOURNAL, Node, NodeConfig
 
 
 class ToyParameters(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class ToySystem:
             image=self.image,
             command=("{python}", "-m", "shalott_etcd.toy_node", "{config}/node.json"),
             files={"node.json": msgspec.json.encode(config).decode()},
-            collect=(),
+            collect=(JOURNAL,),
         )
 
     async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:

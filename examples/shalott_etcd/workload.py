@@ -79,4 +79,5 @@ WORKLOAD = WorkloadRecord(
     parameters=Parameters,
     build=workload,
     checkers=lambda plan: (JUDGE,),
+    reads=("read",),
 )

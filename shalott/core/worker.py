@@ -105,8 +105,8 @@ class Worker:
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await client.close()
-        except (OSError, TimeoutError, ClientError) as error:
-            log.debug("closing a client of %s: %s", self.node, describe(error))
+        except Exception as error:  # noqa: BLE001 - what it was to do is done
+            _log_unforeseen(error, "closing a client of", self.node)
 
     async def _open(self) -> tuple[Client | None, str | None]:
         """A client that is open, or why there is none. Nothing was asked of the system yet."""

@@ -1,0 +1,76 @@
+"""``shalott try-plugin`` and ``shalott new``: for authors of systems, workloads and the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shalott.core.errors import UsageError
+from shalott.core.parameters import parse_duration_ms
+from shalott.harness.cli.options import LoadOption, StoreOption
+from shalott.harness.conformance.points import Point
+from shalott.harness.conformance.suite import TryRequest, try_plugin
+from shalott.harness.conformance.writing import write_system
+from shalott.harness.run.request import STORE
+
+WORDS = {"passed": "ok", "failed": "FAILED", "not tried": "--"}
+
+
+def add_commands(app: typer.Typer) -> None:
+    app.command("try-plugin")(try_command)
+    app.command("new")(new)
+
+
+def new(
+    what: Annotated[str, typer.Argument(help="system: the one thing that there is.")],
+    name: Annotated[str, typer.Argument(help="How it is called: my-queue.")],
+    into: Annotated[
+        Path | None, typer.Argument(help="A directory, empty or not there; else ./NAME.")
+    ] = None,
+) -> None:
+    """Write a package that puts a system of your own under test, and that runs as it is."""
+    if what != "system":
+        raise UsageError(f"shalott new {what}: write system, and then its name")
+    place = Path(name) if into is None else into
+    for path in write_system(name, place):
+        typer.echo(path)
+    typer.echo(f"Now: cd {place} && pip install -e . && shalott try-plugin"
+               f" {name.replace('-', '_')}")  # fmt: skip
+
+
+def try_command(
+    module: Annotated[str, typer.Argument(help="A module with a system or a workload.")],
+    system: Annotated[str, typer.Option(help="Else the module's first.")] = "",
+    workload: Annotated[str, typer.Option(help="Else the module's first that fits.")] = "",
+    profile: Annotated[str, typer.Option(help="Of the system; else its first.")] = "",
+    cluster: Annotated[str, typer.Option(help="local or docker.")] = "auto",
+    nodes: Annotated[str, typer.Option(help="Names n1,n2,n3, or how many.")] = "3",
+    boot_within: Annotated[str, typer.Option(help="When it must be ready.")] = "60",
+    load: LoadOption = None,
+    store: StoreOption = STORE,
+) -> None:
+    """Try a plug-in point by point: 0 if all are kept, 1 if one failed, which says what to do."""
+    asked = TryRequest(
+        module=module,
+        system=system,
+        workload=workload,
+        profile=profile,
+        cluster=cluster,
+        nodes=nodes,
+        boot_within_ms=parse_duration_ms("--boot-within", boot_within),
+        store=store,
+    )
+    points = try_plugin(asked, _tell)
+    failed = [point for point in points if point.state == "failed"]
+    passed = sum(point.state == "passed" for point in points)
+    typer.echo(f"{passed} points kept, {len(failed)} failed, {len(points) - passed - len(failed)}"
+               " not tried.")  # fmt: skip
+    raise typer.Exit(1 if failed else 0)
+
+
+def _tell(point: Point) -> None:
+    typer.echo(f"{WORDS[point.state]:<7}{point.name}{': ' if point.told else ''}{point.told}")
+    if point.advice:
+        typer.echo(f"       {point.advice}")

@@ -48,6 +48,8 @@ def try_command(
     cluster: Annotated[str, typer.Option(help="local or docker.")] = "auto",
     nodes: Annotated[str, typer.Option(help="Names n1,n2,n3, or how many.")] = "3",
     boot_within: Annotated[str, typer.Option(help="When it must be ready.")] = "60",
+    quick: Annotated[bool, typer.Option("--quick", help="What one boot shows, no runs.")] = False,
+    time_limit: Annotated[str, typer.Option(help="Of each run.")] = "5",
     load: LoadOption = None,
     store: StoreOption = STORE,
 ) -> None:
@@ -60,6 +62,8 @@ def try_command(
         cluster=cluster,
         nodes=nodes,
         boot_within_ms=parse_duration_ms("--boot-within", boot_within),
+        is_quick=quick,
+        time_limit_s=max(1, parse_duration_ms("--time-limit", time_limit) // 1000),
         store=store,
     )
     points = try_plugin(asked, _tell)

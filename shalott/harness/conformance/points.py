@@ -78,7 +78,7 @@ class Score:
     points: list[Point] = field(default_factory=list)
 
     def note(self, name: str, state: State, told: str = "") -> None:
-        point = Point(name, state, told)
+        point = Point(name, state, " ".join(told.split()))
         self.points.append(point)
         self.tell(point)
 

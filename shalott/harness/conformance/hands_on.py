@@ -219,8 +219,11 @@ class HandsOn:
         return ""
 
     async def _kills(self) -> str:
-        node, cluster = self._nodes[-1], self.cluster
-        await cluster.processes.kill(node)
+        """Each node: one alone may keep the data."""
+        return ", ".join([await self._kill(node) for node in self._nodes])
+
+    async def _kill(self, node: str) -> str:
+        await self.cluster.processes.kill(node)
         worker = self._worker(node)
         asked = self._operations.write()
         done = await worker.perform(asked)
@@ -229,7 +232,7 @@ class HandsOn:
             raise Failed(f"{asked.f} on {node}, which had been killed, was answered ok")
         await self._cannot_be_asked(node)
         await self._start(node)
-        return f"{asked.f} on {node}, dead, ended as {done.type}"
+        return f"{asked.f} on {node}, dead: {done.type}"
 
     async def _cannot_be_asked(self, node: str) -> None:
         try:
@@ -240,9 +243,9 @@ class HandsOn:
         raise Failed(f"observe tells of {node}, which is dead, what it believes")
 
     async def _restarts(self) -> str:
-        node = self._nodes[-1]
-        await self.cluster.processes.stop(node)
-        await self._start(node)
+        for node in self._nodes:
+            await self.cluster.processes.stop(node)
+            await self._start(node)
         return ""
 
     async def _start(self, node: str) -> None:
@@ -251,7 +254,15 @@ class HandsOn:
         await self._succeeds(node)
 
     async def _times_out(self) -> str:
-        node, processes = self._nodes[-1], self.cluster.processes
+        return ", ".join([await self._time_out(node) for node in dict.fromkeys(self._ends)])
+
+    @property
+    def _ends(self) -> tuple[str, str]:
+        """The first node, which may be another than the rest, and the last."""
+        return self._nodes[0], self._nodes[-1]
+
+    async def _time_out(self, node: str) -> str:
+        processes = self.cluster.processes
         kinds = self._operations.of_each_kind()
         workers = [self._worker(node) for _ in kinds]
         for worker in workers:
@@ -272,10 +283,13 @@ class HandsOn:
             raise Failed(f"on {node}, which was paused, {', '.join(wrong)}: it may happen yet")
         if all(done.type == "ok" for done in ended):
             raise NotTried(f"{node} was paused, and its clients were served nevertheless")
-        return ", ".join(f"{asked.f}: {done.error or done.type}" for asked, done in pairs)
+        await self._succeeds(node)
+        told = ", ".join(f"{asked.f}: {done.error or done.type}" for asked, done in pairs)
+        return f"{node}, paused: {told}"
 
     async def _resumes(self) -> str:
-        await self._succeeds(self._nodes[-1])
+        for node in self._nodes:
+            await self._succeeds(node)
         return ""
 
     async def _cuts(self) -> str:

@@ -65,8 +65,8 @@ ONE_BOOT = {
         "collects", "collect names jornal, and no node had it",
     ),
     "tells-of-the-dead": Broken(
-        "system.py", 'await client.invoke(Invocation(f="ping"))', "pass",
-        "kills", "",
+        "system.py", "await client.open()", "return {}",
+        "kills", "observe tells of n1, which is dead, what it believes",
     ),
     "chance": Broken(
         "workload.py", "value=self.message)", "value=id(object()) + self.message * id(self))",
@@ -78,7 +78,7 @@ ONE_BOOT = {
     ),
     "no-restart": Broken(
         "server.py", "self._apply(*line.split())", 'raise SystemExit("old data")',
-        "kills", "n3",
+        "kills", "n1 is not ready",
     ),
 }  # fmt: skip
 WHOLE_RUNS = {

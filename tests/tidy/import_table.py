@@ -106,6 +106,14 @@ ROOMS: tuple[Room, ...] = (
         lazily=("cluster.disks", "cluster.docker", "cluster.local", "cluster.ssh"),
     ),
     Room(
+        "harness.conformance",
+        (
+            *("core", "cluster", "cluster.systems", "workloads"),
+            *("harness.report", "harness.store", "harness.run"),
+        ),
+        ("msgspec",),
+    ),
+    Room(
         "harness.scenarios",
         ("core", "cluster", "cluster.systems", "nemesis", "workloads", "harness.run"),
         ("msgspec",),
@@ -164,7 +172,7 @@ ROOMS: tuple[Room, ...] = (
             *("harness.scenarios", "harness.shrinking", "broker", "broker.base", "nemesis"),
             *("cluster", "cluster.ssh.inventory", "harness.originals", "harness.report"),
             *("spark_analysis", "broker.rabbit.ctl", "broker.rabbit.config"),
-            "broker.rocket.config",
+            *("broker.rocket.config", "harness.conformance"),
         ),
         FLOW_LIBRARIES,
         lazily=(*("cluster.docker", "cluster.ssh", "checkers.porcupine", "harness.serve"),),

@@ -18,7 +18,6 @@ from tests.tidy.sources import PACKAGE, Source
 
 # (file, name): what may have no user here, and why.
 NO_USER_HERE: Mapping[tuple[str, str], str] = {
-    ("shalott/api.py", "__getattr__"): "Python itself calls it",
     ("shalott/checkers/linearizability/timeline.py", "timeline_html"): "for notebooks",
     ("shalott/checkers/linearizability/timeline.py", "write_timeline"): "the same",
     (

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from shalott.core.command_options import Argument, Option
 from shalott.core.errors import UsageError
 from shalott.core.parameters import parse_duration_ms
-from shalott.harness.cli.options import LoadOption, StoreOption
+from shalott.harness.cli.options import LoadField, with_options
 from shalott.harness.conformance.points import Point
 from shalott.harness.conformance.suite import TryRequest, try_plugin
 from shalott.harness.conformance.writing import write_system
@@ -19,7 +21,7 @@ WORDS = {"passed": "ok", "failed": "FAILED", "not tried": "--"}
 
 
 def add_commands(app: typer.Typer) -> None:
-    app.command("try-plugin")(try_command)
+    app.command("try-plugin")(with_options(try_command))
     app.command("new")(new)
 
 
@@ -40,31 +42,36 @@ def new(
                f" {name.replace('-', '_')}")  # fmt: skip
 
 
-def try_command(
-    module: Annotated[str, typer.Argument(help="A module with a system or a workload.")],
-    system: Annotated[str, typer.Option(help="Else the module's first.")] = "",
-    workload: Annotated[str, typer.Option(help="Else the module's first that fits.")] = "",
-    profile: Annotated[str, typer.Option(help="Of the system; else its first.")] = "",
-    cluster: Annotated[str, typer.Option(help="local or docker.")] = "auto",
-    nodes: Annotated[str, typer.Option(help="Names n1,n2,n3, or how many.")] = "3",
-    boot_within: Annotated[str, typer.Option(help="When it must be ready.")] = "60",
-    quick: Annotated[bool, typer.Option("--quick", help="What one boot shows, no runs.")] = False,
-    time_limit: Annotated[str, typer.Option(help="Of each run.")] = "5",
-    load: LoadOption = None,
-    store: StoreOption = STORE,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TryOptions:
+    """What is tried, and where."""
+
+    module: Annotated[str, Argument("A module with a system or a workload.")]
+    system: Annotated[str, Option("Else the module's first.")] = ""
+    workload: Annotated[str, Option("Else the module's first that fits.")] = ""
+    profile: Annotated[str, Option("Of the system; else its first.")] = ""
+    cluster: Annotated[str, Option("local or docker.")] = "auto"
+    nodes: Annotated[str, Option("Names n1,n2,n3, or how many.")] = "3"
+    boot_within: Annotated[str, Option("When it must be ready.")] = "60"
+    time_limit: Annotated[str, Option("Of each run.")] = "5"
+    quick: Annotated[bool, Option("What one boot shows, and no runs.")] = False
+    load: LoadField = ()
+    store: Annotated[Path, Option("Where runs are kept.")] = STORE
+
+
+def try_command(options: TryOptions) -> None:
     """Try a plug-in point by point: 0 if all are kept, 1 if one failed, which says what to do."""
     asked = TryRequest(
-        module=module,
-        system=system,
-        workload=workload,
-        profile=profile,
-        cluster=cluster,
-        nodes=nodes,
-        boot_within_ms=parse_duration_ms("--boot-within", boot_within),
-        is_quick=quick,
-        time_limit_s=max(1, parse_duration_ms("--time-limit", time_limit) // 1000),
-        store=store,
+        module=options.module,
+        system=options.system,
+        workload=options.workload,
+        profile=options.profile,
+        cluster=options.cluster,
+        nodes=options.nodes,
+        boot_within_ms=parse_duration_ms("--boot-within", options.boot_within),
+        time_limit_s=max(1, parse_duration_ms("--time-limit", options.time_limit) // 1000),
+        is_quick=options.quick,
+        store=options.store,
     )
     points = try_plugin(asked, _tell)
     failed = [point for point in points if point.state == "failed"]

@@ -13,16 +13,16 @@ from shalott.core.errors import UsageError
 TEMPLATES = Path(__file__).parent / "new_system"
 # Where each template goes; @module@ stands for the package's name.
 FILES: Mapping[str, str] = {
-    "README.md": "README.md",
-    "pyproject.toml": "pyproject.toml",
-    "ci.yml": ".github/workflows/test.yml",
-    "init.py": "@module@/__init__.py",
-    "system.py": "@module@/system.py",
-    "client.py": "@module@/client.py",
-    "workload.py": "@module@/workload.py",
-    "server.py": "@module@/server.py",
-    "Dockerfile": "@module@/image/Dockerfile",
-    "test_system.py": "tests/test_system.py",
+    "README.md.j2": "README.md",
+    "pyproject.toml.j2": "pyproject.toml",
+    "ci.yml.j2": ".github/workflows/test.yml",
+    "init.py.j2": "@module@/__init__.py",
+    "system.py.j2": "@module@/system.py",
+    "client.py.j2": "@module@/client.py",
+    "workload.py.j2": "@module@/workload.py",
+    "server.py.j2": "@module@/server.py",
+    "Dockerfile.j2": "@module@/image/Dockerfile",
+    "test_system.py.j2": "tests/test_system.py",
 }
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -46,7 +46,7 @@ def write_system(name: str, into: Path) -> list[Path]:
         for template, place in FILES.items():
             path = into / _filled(place, words)
             path.parent.mkdir(parents=True, exist_ok=True)
-            text = (TEMPLATES / f"{template}.j2").read_text()
+            text = (TEMPLATES / template).read_text()
             path.write_text(_filled(text, words))
             written.append(path)
     except OSError as error:

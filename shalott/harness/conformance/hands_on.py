@@ -56,7 +56,9 @@ class Operations:
     def __init__(self, record: WorkloadRecord, plan: Plan) -> None:
         self._record = record
         long = msgspec.structs.replace(plan, time_limit_ms=HOUR_MS)
-        self._generator: Generator = record.build(long).generator
+        built = record.build(long)
+        self._generator: Generator = built.generator
+        self._final = built.final_generator
         self._nodes = plan.cluster.nodes
         self._concurrency = plan.workload.concurrency
 
@@ -84,9 +86,13 @@ class Operations:
         return found
 
     def of_each_kind(self) -> list[Invocation]:
-        """Of those that change something."""
+        """Of those that change something, the final generator's too."""
         found: dict[str, Invocation] = {}
-        for each in self.draw():
+        load = list(self.draw())
+        own, self._generator = self._generator, self._final
+        final = list(self.draw())
+        self._generator = own
+        for each in (*load, *final):
             if each.f not in self._record.reads:
                 found.setdefault(each.f, each)
         return list(found.values())

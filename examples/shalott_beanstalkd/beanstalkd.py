@@ -71,7 +71,7 @@ class Parameters(msgspec.Struct, frozen=True):
 class BeanstalkdSystem:
     name = "beanstalkd"
     ports: Mapping[str, int] = {"client": 11300}
-    image = str(Path(__file__).parent / "image")
+    image = str(Path(__file__).parent / "images" / "beanstalkd")
 
     def __init__(self, plan: api.Plan) -> None:
         parameters = api.make_parameters(Parameters, plan.system.parameters)

@@ -21,7 +21,7 @@ FILES: Mapping[str, str] = {
     "client.py.j2": "@module@/client.py",
     "workload.py.j2": "@module@/workload.py",
     "server.py.j2": "@module@/server.py",
-    "Dockerfile.j2": "@module@/image/Dockerfile",
+    "Dockerfile.j2": "@module@/images/@name@/Dockerfile",
     "test_system.py.j2": "tests/test_system.py",
 }
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")

@@ -82,7 +82,7 @@ class BeanstalkdSystem:
 
     def _spec(self, node: str, at: api.Endpoint) -> api.NodeSpec:
         words = (*self._words, "-l", at.host, "-p", str(at.port))
-        return api.NodeSpec(name=node, image=self.image, command=words, collect=("binlog.1",))
+        return api.NodeSpec(name=node, image=self.image, command=words, collect=())
 
     async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
         async def why_not(node: str) -> str:

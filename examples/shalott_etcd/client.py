@@ -19,10 +19,16 @@ from typing import Any
 import h11
 import msgspec
 
-from shalott.cluster.http import exchange
-from shalott.cluster.nodes import Endpoint
-from shalott.core.errors import ClientError, Definite, Indefinite, Unreachable
-from shalott.core.op import Completion, Invocation
+from shalott.api import (
+    ClientError,
+    Completion,
+    Definite,
+    Endpoint,
+    Indefinite,
+    Invocation,
+    Unreachable,
+    exchange,
+)
 
 # What gRPC's InvalidArgument, Unauthenticated, PermissionDenied or ResourceExhausted, NotFound,
 # Unimplemented and FailedPrecondition become.

@@ -5,12 +5,14 @@ from typing import Annotated
 
 import msgspec
 
-from shalott.core.parameters import make_parameters
-from shalott.core.plan import FaultAction
-from shalott.nemesis.context import FaultContext
-from shalott.nemesis.processes import release
-from shalott.nemesis.proofs import status_checks
-from shalott.nemesis.record import FaultRecord
+from shalott.api import (
+    FaultAction,
+    FaultContext,
+    FaultRecord,
+    make_parameters,
+    release,
+    status_checks,
+)
 
 
 class Loop(msgspec.Struct, frozen=True):

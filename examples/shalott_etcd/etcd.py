@@ -13,20 +13,23 @@ from typing import Annotated, Any
 
 import msgspec
 
-from shalott.cluster.cluster import Cluster
-from shalott.cluster.nodes import NodeSpec, Topology
-from shalott.cluster.system import EventRow, Observation
-from shalott.cluster.systems.record import Profile, SystemRecord
-from shalott.cluster.systems.settling import await_nodes
-from shalott.core.errors import (
+from shalott.api import (
     BootFailed,
     ClientError,
+    Cluster,
     Definite,
+    EventRow,
     Indefinite,
+    NodeSpec,
+    Observation,
+    Plan,
+    Profile,
+    SystemRecord,
+    Topology,
     UsageError,
+    await_nodes,
+    make_parameters,
 )
-from shalott.core.parameters import make_parameters
-from shalott.core.plan import Plan
 from shalott_etcd.client import ask, read_request
 
 IMAGE = Path(__file__).parent / "images" / "etcd"

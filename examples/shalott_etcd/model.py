@@ -2,7 +2,10 @@
 
 from collections.abc import Hashable
 
-from shalott.checkers.history.concurrent import UNKNOWN, Operation
+from shalott.api import (
+    UNKNOWN,
+    Operation,
+)
 
 
 class PackedCasRegister:

@@ -13,18 +13,25 @@ from pathlib import Path
 
 import msgspec
 
-from shalott.cluster.cluster import Cluster
-from shalott.cluster.nodes import NodeSpec, Topology
-from shalott.cluster.sim.loop.processes import SimProcess
-from shalott.cluster.sim.machine import Machine, Program
-from shalott.cluster.system import Observation
-from shalott.cluster.systems.record import Profile, Search, SystemRecord
-from shalott.cluster.systems.settling import await_nodes
-from shalott.core.errors import BootFailed
-from shalott.core.parameters import make_parameters
-from shalott.core.plan import GatePlan, Plan
+from shalott.api import (
+    BootFailed,
+    Cluster,
+    GatePlan,
+    Machine,
+    NodeSpec,
+    Observation,
+    Plan,
+    Profile,
+    Program,
+    Search,
+    SimProcess,
+    SystemRecord,
+    Topology,
+    await_nodes,
+    make_parameters,
+)
 from shalott_etcd.client import ask, read_request
-from shalott_etcd.toy_node import ASK_TIMEOUT_MS, Node, NodeConfig
+from shalott_etcd.toy_node import ASK_TIMEOUT_MS, JOURNAL, Node, NodeConfig
 
 
 class ToyParameters(msgspec.Struct, frozen=True):
@@ -57,7 +64,7 @@ class ToySystem:
             image=self.image,
             command=("{python}", "-m", "shalott_etcd.toy_node", "{config}/node.json"),
             files={"node.json": msgspec.json.encode(config).decode()},
-            collect=(),
+            collect=(JOURNAL,),
         )
 
     async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:

@@ -15,11 +15,16 @@ from pathlib import Path
 
 import msgspec
 
-from shalott.broker.base.disk import Disk, OsDisk
-from shalott.broker.base.http_api import Request, Response, json_response
-from shalott.broker.base.http_server import ManagementServer
-from shalott.cluster.nodes import Endpoint
-from shalott.core.errors import ClientError
+from shalott.api import (
+    ClientError,
+    Disk,
+    Endpoint,
+    ManagementServer,
+    OsDisk,
+    Request,
+    Response,
+    json_response,
+)
 from shalott_etcd.client import ask
 
 JOURNAL = "journal"

@@ -6,13 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from shalott.checkers.linearizability.run_checker import Linearizability
-from shalott.core import generator as gen
-from shalott.core.op import Invocation
-from shalott.core.parameters import make_parameters
-from shalott.core.plan import Plan
-from shalott.core.rng import draw_below, stream_key
-from shalott.workloads.record import Workload, WorkloadRecord
+import shalott.api as api
 from shalott_etcd.client import EtcdClient
 
 
@@ -24,34 +18,35 @@ class Parameters(msgspec.Struct, frozen=True):
 
 class Registers(msgspec.Struct, frozen=True):
     part: str
-    plan: Plan
+    plan: api.Plan
     per_key: Parameters
     done: dict[int, int]  # operations so far, by group of clients
 
-    def next(self, context: gen.Context) -> tuple[gen.Answer, gen.Generator]:
+    def next(self, context: api.Context) -> tuple[api.Answer, api.Generator]:
         group = context.process % self.plan.workload.concurrency // self.per_key.clients_per_key
         count = self.done.get(group, 0)
-        kind, pair = divmod(draw_below(stream_key(self.plan.seed, self.part, group), count, 75), 25)
+        key = api.stream_key(self.plan.seed, self.part, group)
+        kind, pair = divmod(api.draw_below(key, count, 75), 25)
         value = (None, pair % 5, 10 * (pair // 5) + pair % 5)[kind]  # a cas: from, to
-        key = f"{self.part}.{group}.{count // self.per_key.ops_per_key}"
+        name = f"{self.part}.{group}.{count // self.per_key.ops_per_key}"
         successor = msgspec.structs.replace(self, done={**self.done, group: count + 1})
-        wanted = Invocation(f=("read", "write", "cas")[kind], key=key, value=value)
-        return gen.Scheduled(context.now_ns, wanted), successor
+        wanted = api.Invocation(f=("read", "write", "cas")[kind], key=name, value=value)
+        return api.Scheduled(context.now_ns, wanted), successor
 
-    def update(self, event: gen.Completed) -> gen.Generator:
+    def update(self, event: api.Completed) -> api.Generator:
         return self
 
 
-def workload(plan: Plan) -> Workload:
-    per_key = make_parameters(Parameters, plan.workload.parameters)
+def workload(plan: api.Plan) -> api.Workload:
+    per_key = api.make_parameters(Parameters, plan.workload.parameters)
 
-    def paced(part: str, limit_ms: int) -> gen.Generator:
-        pauses = stream_key(plan.seed, part, "stagger")
-        mix = gen.Stagger(Registers(part, plan, per_key, {}), 1e9 / plan.workload.rate_hz, pauses)
-        return gen.TimeLimit(mix, limit_ms * 1_000_000)
+    def paced(part: str, limit_ms: int) -> api.Generator:
+        pauses = api.stream_key(plan.seed, part, "stagger")
+        mix = api.Stagger(Registers(part, plan, per_key, {}), 1e9 / plan.workload.rate_hz, pauses)
+        return api.TimeLimit(mix, limit_ms * 1_000_000)
 
     stale = per_key.reads == "serializable"
-    return Workload(
+    return api.Workload(
         name="register",
         queues=(),
         port="client",
@@ -61,12 +56,15 @@ def workload(plan: Plan) -> Workload:
     )
 
 
-JUDGE = Linearizability(model="shalott_etcd.model:PackedCasRegister", fs=("read", "write", "cas"))
-WORKLOAD = WorkloadRecord(
+JUDGE = api.Linearizability(
+    model="shalott_etcd.model:PackedCasRegister", fs=("read", "write", "cas")
+)
+WORKLOAD = api.WorkloadRecord(
     name="register",
     summary="independent registers with compare-and-set, linearizable if reads are",
     needs=("etcd-v3",),
     parameters=Parameters,
     build=workload,
     checkers=lambda plan: (JUDGE,),
+    reads=("read",),
 )

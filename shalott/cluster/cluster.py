@@ -110,6 +110,15 @@ class ReusableHosts(Protocol):
         ...
 
 
+@runtime_checkable
+class ChecksFirst(Protocol):
+    """Hosts that can say before a boot that they can't have what a plan needs of them."""
+
+    async def check(self, software: Software) -> None:
+        """Nothing is started. Raises UsageError."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """The table of one world. None: this world has no such part."""
@@ -188,6 +197,14 @@ class Cluster:
         return NOTHING.union(*(part.capabilities for part in self.parts))
 
     # -- life
+
+    async def check(self, software: Software) -> None:
+        """Whether the software can have here what its nodes are made for; nothing is booted yet.
+
+        Raises UsageError.
+        """
+        if isinstance(self.hosts, ChecksFirst):
+            await self.hosts.check(software)
 
     async def boot(self, software: Software) -> None:
         """Sweep leftovers, prepare machines and what nodes need, start every node."""

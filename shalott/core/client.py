@@ -3,8 +3,9 @@
 After jepsen.client: ``open`` must not change the system's logical state, so when it raises, the
 operation that needed it certainly did not happen. ``invoke`` returns a Completion, raises
 ``Definite`` when the operation certainly did not happen and ``Indefinite`` when it may have;
-anything else that it raises is treated as Indefinite. ``Unreachable`` is the Definite that asks for
-a new connection. Mapping an unknown outcome to fail is the gravest bug a harness can have.
+anything else that it raises, or returns (``completion_of``), is treated as Indefinite.
+``Unreachable`` is the Definite that asks for a new connection. Mapping an unknown outcome to fail
+is the gravest bug a harness can have.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from shalott.core.errors import UsageError
+from shalott.core.errors import Indefinite, UsageError
 from shalott.core.history import Recorder
 from shalott.core.op import Completion, Invocation
 
 DONE = Completion(type="ok")
+NO_COMPLETION = "not a Completion"  # of every sentence about an answer that is none
+INT64 = 2**63
 
 
 class Client(Protocol):
@@ -28,6 +31,30 @@ class Client(Protocol):
     async def invoke(self, invocation: Invocation) -> Completion: ...
 
     async def close(self) -> None: ...
+
+
+def completion_of(client: Client, answer: object) -> Completion:
+    """What ``invoke`` returned, if it is a Completion that a history can hold.
+
+    Raises Indefinite, naming the client's class: the operation may have happened.
+    """
+    method = f"{type(client).__name__}.invoke"
+    if not isinstance(answer, Completion):
+        raise Indefinite(f"{method} returned {_named(answer)}, {NO_COMPLETION}")
+    kind, value = answer.type, answer.value
+    if kind not in ("ok", "fail", "info"):
+        raise Indefinite(f"{method} returned the type {kind!r}, {NO_COMPLETION} of ok, fail, info")
+    if value is not None and not (isinstance(value, int) and -INT64 <= value < INT64):
+        what = "an int beyond 64 bits" if isinstance(value, int) else _named(value)
+        raise Indefinite(f"{method} returned {what} as value, {NO_COMPLETION} of an int64")
+    for name, text in (("key", answer.key), ("error", answer.error)):
+        if text is not None and not isinstance(text, str):
+            raise Indefinite(f"{method} returned {_named(text)} as {name}, {NO_COMPLETION} of text")
+    return answer
+
+
+def _named(answer: object) -> str:
+    return "None" if answer is None else f"a {type(answer).__name__}"
 
 
 @runtime_checkable

@@ -29,7 +29,8 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it. A client answers ok or fail, and raises ``Indefinite`` for an info.
+    """What came of it. What a client can't classify is info, which it answers, or raises as
+    ``Indefinite``: its process is retired then, and the client closed.
 
     A dequeue that found the queue empty is ``fail`` with error "empty": certainly nothing was
     taken. ``key``: where it happened, if the client chose that. ``key``, ``value`` and ``extra``

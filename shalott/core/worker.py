@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from shalott.core.client import Client, Holding, Recording, Watchful
+from shalott.core.client import Client, Holding, Recording, Watchful, completion_of
 from shalott.core.errors import ClientError, Definite, Indefinite, ShalottError, Unreachable
 from shalott.core.history import Recorder
 from shalott.core.op import Completion, Invocation
@@ -105,8 +105,8 @@ class Worker:
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await client.close()
-        except (OSError, TimeoutError, ClientError) as error:
-            log.debug("closing a client of %s: %s", self.node, describe(error))
+        except Exception as error:  # noqa: BLE001 - what it was to do is done
+            _log_unforeseen(error, "closing a client of", self.node)
 
     async def _open(self) -> tuple[Client | None, str | None]:
         """A client that is open, or why there is none. Nothing was asked of the system yet."""
@@ -129,7 +129,7 @@ class Worker:
         """What the client answered, or what is known of an operation that it did not answer."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await client.invoke(invocation)
+                return completion_of(client, await client.invoke(invocation))
         except Unreachable as error:
             self._failed_opens += 1
             await self.close()

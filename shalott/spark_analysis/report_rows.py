@@ -69,6 +69,11 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     found: dict[str, int] = {}
 
     @property
+    def has_messages(self) -> bool:
+        """Whether there was anything to count: workloads of others have nouns of their own."""
+        return bool(self.counts["attempts"] or any(self.consumed.values()))
+
+    @property
     def is_bad(self) -> bool:
         """By its stored verdict, or by what was found here."""
         bad = ("order_breaches", "not_linearizable", "stuck")
@@ -94,24 +99,33 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _cells(line: RunLine) -> list[str]:
-    counts = line.counts
+    counts, told = line.counts, _number if line.has_messages else _untold
     doubt = "?" if counts["lost"] != counts["lost_provably"] else ""
     seconds = f"{line.double_tenure_ns / 1e9:.1f} s" if line.double_tenure_ns else "-"
     return [
         line.run,
         " ".join(filter(None, (line.system, line.profile, line.partition_mode))),
         _verdict(line),
-        f"{counts['acknowledged']:,}",
-        f"{counts['lost']:,}{doubt}",
-        f"{counts['duplicated'] + counts['redelivered']:,}",
-        f"{counts['phantom']:,}",
-        f"{line.consumed.get('skipped', 0):,}",
-        f"{line.consumed.get('dead_lettered', 0):,}",
+        told(counts["acknowledged"]),
+        told(counts["lost"]) + doubt,
+        told(counts["duplicated"] + counts["redelivered"]),
+        told(counts["phantom"]),
+        told(line.consumed.get("skipped", 0)),
+        told(line.consumed.get("dead_lettered", 0)),
         f"{counts['claimed']:,}",
         f"{counts['effective']:,}",
         seconds,
         f"{line.found.get('longest_gap_ns', 0) / 1e9:.1f} s",
     ]
+
+
+def _number(count: int) -> str:
+    return f"{count:,}"
+
+
+def _untold(count: int) -> str:
+    """In place of a number that no one counted."""
+    return "-"
 
 
 def _verdict(line: RunLine) -> str:
@@ -159,10 +173,15 @@ def summary(report: FleetReport) -> str:
     lossy = sum(line.counts["lost"] > 0 for line in report.runs)
     invalid = sum(line.valid is False for line in report.runs)
     torn = sum(line.counts["effective"] > 0 for line in report.runs)
+    messages = (
+        f" {total['acknowledged']:,} acknowledged messages: {total['lost']:,} lost in {lossy:,}"
+        " runs;"
+        if any(line.has_messages for line in report.runs)
+        else ""
+    )
     return (
-        f"{len(report.runs):,} runs, {invalid:,} of them invalid; "
-        f"{total['acknowledged']:,} acknowledged messages: {total['lost']:,} lost in {lossy:,} runs"
-        f"; two masters acknowledged in {torn:,} runs."
+        f"{len(report.runs):,} runs, {invalid:,} of them invalid;{messages}"
+        f" two masters acknowledged in {torn:,} runs."
     )
 
 

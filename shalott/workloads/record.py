@@ -39,7 +39,8 @@ class WorkloadRecord:
     plan stores. ``check``: raises UsageError for a plan that it can't have. ``draw``: values for a
     search's run; what it leaves out has its default. ``search``: fields of a swarm by name
     (harness/scenarios/swarm.py) that searches with this workload have on every system.
-    ``describe``: a few words for the report.
+    ``describe``: a few words for the report. ``reads``: the fs of operations that change nothing,
+    so that a client may call one that timed out fail.
 
     For shrinking: ``lower`` names whole numbers that may be made smaller, down to 1; ``calm`` has
     the values that a parameter may be put to because there it does least.
@@ -56,6 +57,7 @@ class WorkloadRecord:
     draw: Callable[[Draw], Values] = lambda draw: {}
     search: Values = field(default_factory=dict)
     describe: Callable[[Plan], str] = lambda plan: ""
+    reads: tuple[str, ...] = ()
     lower: tuple[str, ...] = ()
     calm: Values = field(default_factory=dict)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tests.tidy.import_table import imports, targets_of
-from tests.tidy.sources import Source
+from tests.tidy.sources import PACKAGE, Source
 
 Graph = Mapping[str, Sequence[str]]
 
@@ -15,7 +15,7 @@ def folder_graph(sources: Sequence[Source], *, by_top: bool = False) -> Graph:
 
     ``by_top``: the package's top folders alone, by their bare names.
     """
-    folders = {source.module: source.path.rpartition("/")[0] for source in sources}
+    folders = {source.module: _folder(source.path) for source in sources}
     if by_top:
         folders = {module: path.split("/")[1] for module, path in folders.items() if "/" in path}
     known = dict.fromkeys(folders)
@@ -29,6 +29,13 @@ def folder_graph(sources: Sequence[Source], *, by_top: bool = False) -> Graph:
                 if other != own:
                     found[own][other] = None
     return {folder: tuple(sorted(others)) for folder, others in sorted(found.items())}
+
+
+def _folder(path: str) -> str:
+    """A module at the root of the package is a room by itself."""
+    folder = path.rpartition("/")[0]
+    is_room = folder == PACKAGE and not path.endswith("/__init__.py")
+    return path.removesuffix(".py") if is_room else folder
 
 
 def cycles(graph: Graph) -> list[tuple[str, ...]]:

@@ -106,6 +106,14 @@ ROOMS: tuple[Room, ...] = (
         lazily=("cluster.disks", "cluster.docker", "cluster.local", "cluster.ssh"),
     ),
     Room(
+        "harness.conformance",
+        (
+            *("core", "cluster", "cluster.systems", "workloads"),
+            *("harness.report", "harness.store", "harness.run"),
+        ),
+        ("msgspec",),
+    ),
+    Room(
         "harness.scenarios",
         ("core", "cluster", "cluster.systems", "nemesis", "workloads", "harness.run"),
         ("msgspec",),
@@ -172,7 +180,7 @@ ROOMS: tuple[Room, ...] = (
             *("harness.scenarios", "harness.shrinking", "broker", "broker.base", "nemesis"),
             *("cluster", "cluster.ssh.inventory", "harness.originals", "harness.report"),
             *("spark_analysis", "broker.rabbit.ctl", "broker.rabbit.config"),
-            "broker.rocket.config",
+            *("broker.rocket.config", "harness.conformance"),
         ),
         FLOW_LIBRARIES,
         lazily=(
@@ -185,6 +193,13 @@ ROOMS: tuple[Room, ...] = (
         "harness.testing",
         ("core", "nemesis", "harness.report", "harness.run", "harness.cli"),
         ("pytest", "typer"),
+    ),
+    Room(
+        "api",
+        lazily=(
+            *("core", "checkers", "workloads", "nemesis", "cluster", "cluster.systems.record"),
+            *("cluster.systems.settling", "cluster.sim", "broker.base"),
+        ),
     ),
 )
 
@@ -203,6 +218,7 @@ FOLDERS: Mapping[str, tuple[str, ...]] = {
         *("core", "broker", "cluster", "checkers"),
         *("workloads", "nemesis", "spark_analysis"),
     ),
+    "api": ("core", "broker", "cluster", "checkers", "workloads", "nemesis"),
 }
 OUTSIDE = Room("the package itself")
 

@@ -17,6 +17,7 @@ PACKAGES = (
     *("broker", "checkers", "clients", "cluster", "core"),
     *("harness", "nemesis", "spark_analysis", "workloads"),
 )
+MODULES = ("api",)  # rooms that are one file
 
 
 def is_within(module: str, prefixes: Sequence[str]) -> bool:
@@ -100,5 +101,7 @@ def package_sources(*packages: str) -> Iterator[Source]:
     """The Python files of these rooms; of all of them if none is named."""
     for source in python_sources():
         top, _, inner = source.path.partition("/")
-        if top == PACKAGE and (not packages or inner.partition("/")[0] in packages):
+        if top == PACKAGE and (
+            not packages or inner.partition("/")[0].removesuffix(".py") in packages
+        ):
             yield source

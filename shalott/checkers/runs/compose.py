@@ -44,9 +44,12 @@ def check_all(checkers: Sequence[Checker], history: History) -> Verdict:
 
 
 def check_safely(checker: Checker, history: History) -> Result:
-    """A checker's result, or "unknown" if it crashed."""
+    """A checker's result, or "unknown" if it crashed or gave none."""
     try:
-        return checker.check(history)
+        found: object = checker.check(history)
+        if not isinstance(found, Result):
+            raise TypeError(f"it returned {type(found).__name__}, not a Result")
+        return found
     except (Exception, SystemExit) as error:  # foreign code must not end the harness
         return Result(
             checker=checker.name,
@@ -163,7 +166,7 @@ class Outside:
 
     def check(self, history: History) -> Result:
         """Raises TypeError and msgspec.ValidationError: what it gave is no result."""
-        found = self.checker.check(history)
+        found: object = self.checker.check(history)
         if not isinstance(found, Result):
             raise TypeError(f"it returned {type(found).__name__}, not a Result")
         plain = msgspec.convert(msgspec.to_builtins(found), Result)

@@ -41,6 +41,7 @@ from shalott.checkers.history.columns import (
     client_operations,
 )
 from shalott.checkers.history.faults import Surroundings, read_surroundings
+from shalott.core.client import NO_COMPLETION
 from shalott.core.history import History
 from shalott.core.op import NEMESIS
 
@@ -101,12 +102,20 @@ class Stats:
         least = self.min_acked // _OF_WHICH_MESSAGES
         if sent.any() and messages < least and acked >= self.min_acked:
             yield f"Only {messages} messages were acknowledged; fewer than {least} prove nothing."
+        yield from _answers_that_are_none(ops)
         if not complete:
             yield "The recording was cut short: what happened after its end is not known."
         yield from _silence_after_heal(ops, around)
         yield from _unproved(around)
         if around.faults and not around.injected:
             yield "Every fault of the plan was skipped: nothing was broken."
+
+
+def _answers_that_are_none(ops: Operations) -> Iterator[str]:
+    """Of a client that breaks the protocol nothing is to be believed (core/client.py)."""
+    for error, count in _errors(ops).items():
+        if NO_COMPLETION in error:
+            yield f"{error}: {count:,} operations have no outcome, and the client is to be mended."
 
 
 def _silence_after_heal(ops: Operations, around: Surroundings) -> Iterator[str]:

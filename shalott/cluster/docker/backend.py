@@ -35,7 +35,7 @@ from shalott.cluster.docker.containers import CONFIG_DIR, DATA_DIR, Machine
 from shalott.cluster.docker.disks import check_mounted, disk_obstacle, place_of_volume
 from shalott.cluster.docker.files import ContainerFiles
 from shalott.cluster.docker.firewall import list_tables
-from shalott.cluster.docker.images import ContainerImages, ensure_image, find_image
+from shalott.cluster.docker.images import ContainerImages, ensure_image
 from shalott.cluster.docker.links import ContainerLinks
 from shalott.cluster.docker.names import network_name, resource_name
 from shalott.cluster.docker.nodes import ContainerNodes
@@ -131,13 +131,31 @@ class DockerHosts:
         self._has_made = False  # whether there may be anything to remove
         self._has_own_kernel: bool | None = None  # the nodes have: not the harness's
 
+    async def check(self, software: Software) -> None:
+        """See ``ChecksFirst``."""
+        if not self._options.clocks:
+            return
+        run = self._run
+        try:
+            self._image = await ensure_image(run.engine, software.image)
+            run.ports = software.ports
+            run.addresses |= {node: f"0.0.0.{number}" for number, node in enumerate(run.nodes)}
+            checked: list[tuple[str, Sequence[str]]] = []
+            for spec in software.node_specs(self._topology()):
+                if (spec.image, spec.command) not in checked:
+                    await self._machine_for(spec, software)
+                    checked.append((spec.image, spec.command))
+        finally:
+            run.addresses.clear()
+            run.engine.close()
+
     async def open(self, software: Software) -> Topology:
         run, engine = self._run, self._run.engine
         for sentence in await sweep_docker(engine, kept=False):
             log.info("%s", sentence)
         self._image = await ensure_image(engine, software.image)
         for each in self._options.images:
-            await find_image(engine, each)
+            await ensure_image(engine, each)
         run.ports = software.ports
         self._has_made = True
         network = network_name(run.token)

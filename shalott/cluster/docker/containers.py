@@ -21,6 +21,7 @@ from shalott.cluster.nodes import CommandResult, NodeSpec, NodeState, NodeStatus
 
 log = logging.getLogger("shalott.cluster.docker")
 
+BASE_TAG = "debian:bookworm-slim"
 CONFIG_DIR = "/etc/shalott"
 DATA_DIR = "/data"
 READINGS_MAX = 10  # of a directory whose files change meanwhile
@@ -183,12 +184,19 @@ def ran_out_of_memory(api: docker.APIClient, name: str) -> bool:
 
 
 def erase_volume(api: docker.APIClient, machine: Machine) -> None:
-    """Empty a stopped node's data directory. The node's own container, and so its output, stays."""
+    """Empty a stopped node's data directory. The node's own container, and so its output, stays.
+
+    It takes a program, which the node's own image may lack: that of the base image comes first.
+    """
     host_config = api.create_host_config(
         binds={machine.name: {"bind": DATA_DIR, "mode": "rw"}}, network_mode="none"
     )
+    try:
+        image = str(api.inspect_image(BASE_TAG)["Id"])
+    except docker.errors.ImageNotFound:
+        image = machine.image
     eraser = api.create_container(
-        machine.image,
+        image,
         entrypoint=["find", DATA_DIR, "-mindepth", "1", "-delete"],
         command=[],
         labels=dict(machine.labels),

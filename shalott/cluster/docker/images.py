@@ -31,6 +31,7 @@ import docker.errors
 from shalott.cluster.capabilities import WORLDS
 from shalott.cluster.debian_packages import PINS, read_pins
 from shalott.cluster.docker import containers
+from shalott.cluster.docker.containers import BASE_TAG as BASE_TAG
 from shalott.cluster.docker.engine import Engine
 from shalott.cluster.docker.namespaces import Outcome, run_program
 from shalott.cluster.docker.nodes import ContainerNodes
@@ -41,11 +42,11 @@ from shalott.core.steps import tell_step
 
 log = logging.getLogger("shalott.cluster.docker")
 
-BASE_TAG = "debian:bookworm-slim"
 IMAGES = Path(__file__).parent.parent / "images"
 PYTHON_VERSION = "3.11"  # of Debian bookworm
 KEPT_TAGS = 3  # of one recipe; another checkout on this machine may be using an older one
 POM = "pom.xml"
+ELF = b"\x7fELF"  # how a program begins
 RELEASE = re.compile(r"\d+(\.\d+)*")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")  # a part of an image's tag
 LABEL_RECIPE = "shalott.recipe"
@@ -74,7 +75,10 @@ class Recipe:
 
 
 async def ensure_image(engine: Engine, image: str) -> str:
-    """The tag of an up-to-date image, built if need be. Raises BootFailed."""
+    """The tag of an up-to-date image: of a recipe, built if need be, or of a stock image, pulled if
+    the engine lacks it. Raises BootFailed."""
+    if not is_directory(image) and not (directory_of(image) / "Dockerfile").is_file():
+        return await _ensure_stock(engine, image)
     recipe = find_recipe(image)
     await _ensure_base(engine)
     if recipe.name == OWN_BROKER and not is_directory(image):
@@ -83,15 +87,25 @@ async def ensure_image(engine: Engine, image: str) -> str:
     return await _ensure(engine, recipe)
 
 
-async def find_image(engine: Engine, image: str) -> str:
-    """The tag of a recipe's image, built if need be, or of one that the engine has. Raises
-    BootFailed."""
-    if is_directory(image) or (directory_of(image) / "Dockerfile").is_file():
-        return await ensure_image(engine, image)
-    if await image_id(engine, image) is None:
+async def _ensure_stock(engine: Engine, image: str) -> str:
+    """An image of others, as it is: "nats:2.10"."""
+    if await image_id(engine, image) is not None:
+        return image
+    tell_step(f"pulling the image {image}, once")
+
+    def pull(api: docker.APIClient) -> str:
+        try:
+            said = list(api.pull(image, stream=True, decode=True))
+        except docker.errors.APIError as error:
+            return str(error.explanation or error)
+        return next((str(line["error"]) for line in said if "error" in line), "")
+
+    why = await engine.call(pull)
+    if why or await image_id(engine, image) is None:
         raise BootFailed(
             f"there is no image {image}: name a recipe ({', '.join(recipes())}), the absolute path"
-            " of a directory with a Dockerfile, or an image that the engine has"
+            " of a directory with a Dockerfile, or an image that the engine has or can pull"
+            f" ({_last_line(why)})"
         )
     return image
 
@@ -127,8 +141,14 @@ def find_recipe(image: str) -> Recipe:
 
 
 def directory_of(image: str) -> Path:
-    """Where the recipe is, of whichever release; perhaps there is none."""
-    return Path(image) if is_directory(image) else IMAGES / image.partition(":")[0]
+    """Where the recipe is, of whichever release; perhaps there is none.
+
+    Only what has releases is named with one: "rabbitmq:3.13" is not our recipe of that name.
+    """
+    if is_directory(image):
+        return Path(image)
+    name, colon, _ = image.partition(":")
+    return IMAGES / (image if colon and not (IMAGES / name / POM).is_file() else name)
 
 
 def release_of(image: str) -> str:
@@ -158,7 +178,7 @@ class ContainerImages(StatelessPart):
 
     async def find(self, image: str) -> str:
         engine = self._run.engine
-        found = await image_id(engine, await find_image(engine, image))
+        found = await image_id(engine, await ensure_image(engine, image))
         assert found is not None, f"{image} was there a moment ago"
         return found
 
@@ -166,7 +186,7 @@ class ContainerImages(StatelessPart):
         """Its output goes on in the same file; its container is another one."""
         if (await self._run.status(node)).state != "exited":
             raise HarnessError(f"{node} runs: its image can't be changed")
-        old, tag = self._run.machine(node), await find_image(self._run.engine, image)
+        old, tag = self._run.machine(node), await ensure_image(self._run.engine, image)
         new = replace(old, image=tag)
         past = self._run.past.setdefault(node, [])
         name = f"{old.name}-{len(past) + 1}"
@@ -187,7 +207,10 @@ class ContainerImages(StatelessPart):
         def look(api: docker.APIClient) -> dict[str, str]:
             facts = {"engine": str(api.version()["Version"])}
             for name, each in (("image", tags[0]), ("base_image", BASE_TAG)):
-                found = api.inspect_image(each)
+                try:
+                    found = api.inspect_image(each)
+                except docker.errors.ImageNotFound:
+                    continue  # an image of others has no base that we know
                 digests = found.get("RepoDigests") or ()
                 facts |= {
                     name: each,
@@ -314,7 +337,8 @@ def _context(files: Mapping[str, bytes]) -> io.BytesIO:
         for path, content in sorted(files.items()):
             entry = tarfile.TarInfo(path)
             entry.size = len(content)
-            entry.mode = 0o755 if path.endswith(".sh") else 0o644
+            runs = path.endswith(".sh") or content[:4] == ELF
+            entry.mode = 0o755 if runs else 0o644
             entry.mtime = 1
             archive.addfile(entry, io.BytesIO(content))
     buffer.seek(0)

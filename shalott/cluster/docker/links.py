@@ -24,6 +24,7 @@ from shalott.cluster.docker.firewall import (
 )
 from shalott.cluster.docker.names import table_name
 from shalott.cluster.docker.namespaces import (
+    brings,
     can_enter,
     datagram_arrives,
     has_program,
@@ -48,6 +49,8 @@ from shalott.cluster.stalls import Stall
 from shalott.core.errors import HarnessError
 
 log = logging.getLogger("shalott.cluster.docker")
+
+TOOLS = ("sh", "iptables", "ip", "tc")  # what changes a node's network
 
 
 class ContainerLinks:
@@ -232,17 +235,24 @@ class ContainerLinks:
     # --------------------------------------------------------------------------
 
     async def run_script(self, node: str, script: str) -> str:
-        """Run a shell script with the node's own network tools, in its network."""
+        """Run a shell script with network tools in a node's network: with the node's own, or with
+        the host's where its image has none."""
         pid = await self._run.pid_of(node)
         if pid is None:
             return ""  # no process, no network; ``node_started`` puts everything back
         if self.enters:
             try:
-                return await run_in_namespace(pid, script, own_files=True)
-            except HarnessError:
-                if can_enter(pid):
-                    raise
-                return ""  # it has ended meanwhile
+                return await run_in_namespace(pid, script, own_files=brings(pid, TOOLS))
+            except HarnessError as error:
+                if not can_enter(pid):
+                    return ""  # it has ended meanwhile
+                lacking = [tool for tool in TOOLS if not has_program(tool)]
+                if lacking and not brings(pid, TOOLS):
+                    raise HarnessError(
+                        f"neither the image of {node} nor this host has {' and '.join(lacking)}:"
+                        " install the packages iptables and iproute2 in either"
+                    ) from error
+                raise
         result = await self._run.run_command(node, ["sh", "-c", script])
         if result.exit_code != 0:
             raise HarnessError(f"{node}: {result.output.strip()}")

@@ -174,6 +174,18 @@ def is_root() -> bool:
     return os.geteuid() == 0
 
 
+def brings(pid: int, names: Sequence[str]) -> bool:
+    """Whether a container's image has all these programs, as the host sees its files."""
+    places = ("bin", "sbin", "usr/bin", "usr/sbin")
+
+    def has(name: str) -> bool:
+        # A link may lead to a place within the container only: that it is there is enough.
+        found = (Path(f"/proc/{pid}/root/{place}/{name}") for place in places)
+        return any(each.is_symlink() or each.exists() for each in found)
+
+    return all(has(name) for name in names)
+
+
 def has_program(name: str) -> bool:
     """Whether an administration program is on this host; they are often outside a user's PATH."""
     directories = [*os.environ.get("PATH", "").split(":"), "/usr/sbin", "/sbin"]

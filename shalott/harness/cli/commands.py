@@ -89,6 +89,14 @@ COMMANDS: Mapping[str, Command] = {
         "shalott.harness.cli.search",
         "Make a failing plan minimal: fewer faults, fewer operations, weaker, shorter, calmer.",
     ),
+    "try-plugin": Command(
+        "shalott.harness.cli.plugins",
+        "Try a plug-in point by point: 0 if all are kept, 1 if one failed, which says what to do.",
+    ),
+    "new": Command(
+        "shalott.harness.cli.plugins",
+        "Write a package that puts a system of your own under test, and that runs as it is.",
+    ),
     "runs": Command(
         "shalott.harness.cli.runs",
         "List a store's runs out of runs.parquet, which takes in what it lacks.",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shalott.checkers.checker import Result
+from shalott.harness.report.consumer_words import own_words
 
 # outcome, colour, whether it is bad news, meaning
 _OUTCOMES = (
@@ -66,7 +67,7 @@ class OutcomeTable:
 
 def message_outcomes(results: Sequence[Result]) -> OutcomeTable | None:
     """What became of the messages, by the checker that counted them."""
-    counts = next((r.counts for r in results if "delivered-once-count" in r.counts), None)
+    counts = next((r.counts for r in results if r.checker == "total-queue" and r.counts), None)
     if counts is None and (of_consumers := _outcomes_of_consumers(results)):
         return of_consumers
     if counts is None:
@@ -83,7 +84,10 @@ def message_outcomes(results: Sequence[Result]) -> OutcomeTable | None:
 def _outcomes_of_consumers(results: Sequence[Result]) -> OutcomeTable | None:
     """Of queues with consumers, or of groups: there a message counts for each group."""
     for result in results:
-        if not {"consumed-count", "delivery-count"} <= result.counts.keys():
+        if not (
+            own_words(result.checker)
+            and {"consumed-count", "delivery-count"} <= result.counts.keys()
+        ):
             continue
         is_group = "filtered-count" in result.counts
         kinds = OF_GROUPS if is_group else OF_QUEUES
@@ -101,7 +105,7 @@ def _outcomes_of_consumers(results: Sequence[Result]) -> OutcomeTable | None:
 
 def _log_outcomes(results: Sequence[Result]) -> OutcomeTable | None:
     """What became of the messages of a log: of those acknowledged, kept is what is not gone."""
-    counts = next((r.counts for r in results if "lost-write-count" in r.counts), None)
+    counts = next((r.counts for r in results if r.checker == "log" and r.counts), None)
     if counts is None:
         return None
     of = {name: int(counts.get(f"{name}-count", 0)) for name, *_ in _LOG_OUTCOMES}
@@ -168,6 +172,8 @@ def outcomes_by_lane(results: Sequence[Result]) -> LaneTable | None:
     for result in results:
         by_queue = result.detail.get("fates-by-queue")
         groups: object = result.detail.get("groups")
+        if not own_words(result.checker):
+            continue
         if isinstance(by_queue, Mapping):
             return _table(by_queue, OF_QUEUES)
         if result.checker.startswith("group-") and isinstance(groups, list | tuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from shalott.checkers.checker import Result, merge_valid
+from shalott.checkers.runs.standard import RUN_WIDE
 from shalott.harness.report.consumer_words import good_news, own_words
 
 # One of a kind, and several. In order of weight: the first of them makes the headline.
@@ -128,6 +129,16 @@ _LOG_KINDS: dict[str, tuple[str, str]] = {
 }
 _LOG_CHECKERS = ("log", "elections")
 
+# Our own checkers, whose nouns and counts are known here. Others say theirs (Result.words).
+_OF_MESSAGES = ("total-queue", "log")
+_OF_RUNS = (*(record.name for record in RUN_WIDE), "checkers", "run")
+_OWN = (
+    *(*_OF_MESSAGES, *_LOG_CHECKERS, *_OF_RUNS),
+    *("locks", "fifo-order", "reads", "linearizability"),
+    *("i1-acked-on-members", "i2-master-from-set", "i3-master-has-acked"),
+    "i4-one-master-an-epoch",
+)
+
 # What an acknowledged message is that never came out of a queue that was not drained.
 _MISSING = (
     "1 acknowledged message was not seen again, but not every queue was drained: it may be there",
@@ -197,10 +208,27 @@ def _texts(results: Sequence[Result], name: str) -> list[str]:
 
 
 def _good_news(results: Sequence[Result]) -> str:
-    of_consumers = good_news(results)
-    if of_consumers:
-        return of_consumers
-    counts = {name: number for result in results for name, number in result.counts.items()}
+    """What checkers say of what they counted; and if none says anything, what was judged."""
+    own = good_news(results) or _own_good_news(results)
+    said = [result.headline.strip().rstrip(".") for result in results if result.headline.strip()]
+    return ", and ".join((own, *said) if own else said) or _judged(results)
+
+
+def _judged(results: Sequence[Result]) -> str:
+    """No number but that of the operations, which every run counts."""
+    counts = next((result.counts for result in results if result.checker == "stats"), {})
+    of = f" in {counts['count']:,.0f} operations" if "count" in counts else ""
+    if "ok-count" in counts:
+        of += f", of which {counts['ok-count']:,.0f} were acknowledged"
+    names = [result.checker for result in results if result.checker not in _OF_RUNS]
+    if not names:
+        return f"no checker of the workload's own judged it; what every run promises held{of}"
+    return f"nothing was found by {' and '.join(names)}{of}"
+
+
+def _own_good_news(results: Sequence[Result]) -> str:
+    known = [result for result in results if result.checker in _OWN]
+    counts = {name: number for result in known for name, number in result.counts.items()}
     if "acknowledged-count" not in counts and "linearized-count" in counts:
         objects = counts["object-count"]
         across = "one object" if objects == 1 else f"{objects:,.0f} objects"
@@ -211,8 +239,9 @@ def _good_news(results: Sequence[Result]) -> str:
             "a node became master once" if times == 1 else f"nodes became master {times} times"
         )
         return f"{tenures}, and no epoch had two masters"
-    acked = counts.get("acknowledged-count", 0)
-    return f"nothing was lost of {acked:,.0f} acknowledged messages"
+    if "acknowledged-count" not in counts:
+        return ""
+    return f"nothing was lost of {counts['acknowledged-count']:,.0f} acknowledged messages"
 
 
 def findings(results: Sequence[Result]) -> list[tuple[bool | str, str, str]]:
@@ -224,8 +253,9 @@ def findings(results: Sequence[Result]) -> list[tuple[bool | str, str, str]]:
     found: list[tuple[bool | str, str, str]] = []
     words = {**_KINDS, **_LOG_KINDS} if is_about_logs(results) else _KINDS
     for result in results:
-        own = own_words(result.checker)
-        kinds = _sentences(result, {**own, **{k: v for k, v in words.items() if k not in own}})
+        own = {**own_words(result.checker), **result.words}
+        known = words if result.checker in _OWN or own_words(result.checker) else {}
+        kinds = _sentences(result, {**own, **{k: v for k, v in known.items() if k not in own}})
         found += [(weight(result, kind), result.checker, sentence) for kind, sentence in kinds]
         reasons = [v for v, checker, _ in found if checker == result.checker]
         if result.valid is not True and result.valid not in reasons:
@@ -262,7 +292,8 @@ def _sentences(result: Result, kind_words: Mapping[str, tuple[str, str]]) -> lis
         number = _number(result, kind)
         doubtful = kind == "lost" and weight(result, kind) == "unknown"
         if kind in kind_words:
-            words = _MISSING if doubtful else kind_words[kind]
+            own = kind in result.words
+            words = _MISSING if doubtful and not own else kind_words[kind]
             text = words[number != 1].format(n=f"{number:,}", summary=kinds[kind][0])
             if kind == "lost" and not doubtful:
                 text += _in_no_documented_way(result, number)

@@ -56,6 +56,7 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
     check_request(request)
     system = SYSTEMS.find(request.system)
     workload = WORKLOADS.find(request.workload or system.workload)
+    request = dataclasses.replace(request, profile=request.profile or next(iter(system.profiles)))
     profile = profile_of(system, request.profile)
     nodes = parse_nodes(request.nodes)
     own_system = to_plan(parse_parameters(system.parameters, request.given, profile.parameters))

@@ -48,7 +48,7 @@ class Request:
         str, Option("What clients do; else the system's own.", ("--workload", "-w"), RUN)
     ] = ""
     system: Annotated[str, Option("What runs on the nodes.", panel=BROKER)] = "mirrored"
-    profile: Annotated[str, Option("upstream or safe.", panel=BROKER)] = "upstream"
+    profile: Annotated[str, Option("upstream or safe; else its first.", panel=BROKER)] = ""
     cluster: Annotated[str, Option("auto, docker, local, ssh or sim.", panel=RUN)] = "auto"
     nodes: Annotated[str, Option("Names n1,n2,n3, or how many.", panel=RUN)] = "3"
     layout: Annotated[
@@ -221,7 +221,8 @@ def _check_engine(request: Request) -> None:
 
 
 def profile_of(system: SystemRecord, name: str) -> Profile:
-    """Raises UsageError, naming the known ones."""
+    """``name`` "": the first. Raises UsageError, naming the known ones."""
+    name = name or next(iter(system.profiles))
     one_of("profile", name, tuple(system.profiles))
     return system.profiles[name]
 

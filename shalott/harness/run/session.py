@@ -212,9 +212,10 @@ def perform(
             begin(directory)
             return run_stored(plan, directory, context)
         world = build_world(plan, directory)  # may refuse; then nothing is left in the store
-        begin(directory)
         # With a factory the caller's own event loop stays the current one.
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            runner.run(world.cluster.check(world.system))  # may refuse, too
+            begin(directory)
             return runner.run(_run_until_signalled(plan, directory, world, context, watch)), None
     finally:
         if began is not None:

@@ -29,7 +29,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 from shalott.cluster.system import MendsPartitions, RecordsReplicas, TellsHeld, members_of
-from shalott.core.client import Client
+from shalott.core.client import Client, completion_of
 from shalott.core.errors import BootFailed, ClientError, Definite, Unreachable
 from shalott.core.generator import Answer, Completed, Context, Generator, Pending
 from shalott.core.history import Recorder
@@ -233,7 +233,7 @@ class Stage:
         try:
             await client.open()
             while left:
-                done = await client.invoke(left[0])
+                done = completion_of(client, await client.invoke(left[0]))
                 if done.type != "ok":
                     raise Definite(done.error or done.type)
                 left.popleft()

@@ -165,6 +165,12 @@ def search_of(system: str, profile: str) -> Search:
     return SYSTEMS.find(system).search.get(profile, Search())
 
 
+def usual_profile(system: str) -> str:
+    """What a search has if the user names none: safe, or the first that the system has."""
+    profiles = SYSTEMS.find(system).profiles
+    return "safe" if "safe" in profiles else next(iter(profiles))
+
+
 def draw_plan(subject: Subject, seed: int) -> Plan:
     """The seed's plan. Raises UsageError for a subject that can't be."""
     choices = subject.swarm

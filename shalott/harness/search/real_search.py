@@ -27,6 +27,7 @@ from shalott.harness.scenarios.swarm import (
     draw_plan,
     fault_kinds,
     search_of,
+    usual_profile,
     wanted_events,
 )
 from shalott.harness.search.campaign import AT_WORK, SEARCH, Campaign
@@ -115,7 +116,7 @@ def runs_of(search: RealSearch, request: SearchRequest) -> RealRuns:
 
 def _drawn(request: SearchRequest) -> RealSearch:
     record = SYSTEMS.find(request.system or "mirrored")
-    profile = request.profile or "safe"
+    profile = request.profile or usual_profile(record.name)
     backends.choose_backend(request.cluster, record.name)
     named = parse_nemeses(request.nemesis)
     parameters = _parameters(record, request)

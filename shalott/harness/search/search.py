@@ -27,7 +27,13 @@ from shalott.harness.run.request import parse_nemeses
 from shalott.harness.run.simulation_record import code_fingerprint
 from shalott.harness.scenarios.catalogue import scenario_of, scenario_of_bug
 from shalott.harness.scenarios.scenario import Scenario
-from shalott.harness.scenarios.swarm import Subject, draw_plan, plain_subject, wanted_events
+from shalott.harness.scenarios.swarm import (
+    Subject,
+    draw_plan,
+    plain_subject,
+    usual_profile,
+    wanted_events,
+)
 from shalott.harness.search.campaign import Campaign, Header
 from shalott.harness.search.door import DrawnPlans, Plans
 from shalott.harness.search.findings import SeedReport
@@ -43,7 +49,7 @@ class SearchRequest:
     """``shalott search``'s flags; times as users write them. "" stands for the default."""
 
     system: Annotated[str, Option("What runs on the nodes: mirrored, if not given.")] = ""
-    profile: Annotated[str, Option("safe (the default) or upstream.")] = ""
+    profile: Annotated[str, Option("safe (the default where there is one) or upstream.")] = ""
     workload: Annotated[
         str, Option("What clients do; else the system's own.", ("--workload", "-w"))
     ] = ""
@@ -142,7 +148,8 @@ def plan_search(request: SearchRequest) -> Search:
 
 
 def _plain(request: SearchRequest) -> Search:
-    system, profile = request.system or "mirrored", request.profile or "safe"
+    system = request.system or "mirrored"
+    profile = request.profile or usual_profile(system)
     text = request.seeds or "1000"
     if "sim" not in SYSTEMS.find(system).worlds:
         here = [record.name for record in SYSTEMS.records() if "sim" in record.worlds]

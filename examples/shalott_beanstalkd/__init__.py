@@ -1,0 +1,3 @@
+"""beanstalkd under test: ``--load shalott_beanstalkd``."""
+
+from shalott_beanstalkd.beanstalkd import SYSTEM as SYSTEM, WORKLOAD as WORKLOAD  # isort: skip

@@ -17,7 +17,7 @@ from tests.docs.pages import BESIDE, DOCS, code_lines
 from tests.tidy.sources import ROOT
 
 DOCUMENT = DOCS / "evidence" / "commands.md"
-ANALYSES = DOCS / "evidence" / "analyses"  # of findings; tests/originals replay their plans
+ANALYSES = DOCS / "evidence" / "analyses"  # of findings
 PROGRAMS = (
     "shalott",
     "scripts/",

@@ -97,7 +97,7 @@ def code_lines(page: Path) -> Iterator[tuple[str, str]]:
     what is behind $."""
     for _, language, body in _FENCE.findall(read(page)):
         for line in body.replace("\\\n", " ").splitlines():
-            if language == "sh" or (language == "console" and line.startswith("$ ")):
+            if language == "sh" or (language in ("", "console") and line.startswith("$ ")):
                 yield language, " ".join(re.sub(r"\s#\s.*", "", line.removeprefix("$ ")).split())
 
 

@@ -169,7 +169,7 @@ class AutoSwitchHAConnection:
 
     async def _ack(self) -> int:
         offset = packets.decode_ack(await self._reader.readexactly(packets.ACK_BYTES))
-        # Upstream's 5.x believes every number (docs/protocols.md 9, finding i).
+        # Upstream's 5.x believes every number (docs/evidence/original-sources.md, finding i).
         if offset > self._master.log.max_offset:
             raise HaProtocolError(f"the slave acknowledges {offset}, which is not there")
         return offset

@@ -139,7 +139,7 @@ class ReplicatedState:
     async def look(self, compute: Callable[[cs.State], Decision], *, linearizable: bool) -> Command:
         """The answer to a request that changes nothing: of what is applied here. Unless it is to be
         ``linearizable``, a leader that was deposed and doesn't know it yet answers stale things
-        (docs/protocols.md 9, finding g), as upstream does by default.
+        (docs/evidence/original-sources.md, finding g), as upstream does by default.
         """
         if self._ahead is None:
             return self._not_leader()

@@ -127,6 +127,20 @@ ELSEWHERE: Mapping[str, str] = {
     "shalott search --system toy-register": (
         f"{ETCD}::test_a_search_in_worker_processes_finds_stale_reads_which_are_replayed_and_shrunk"
     ),
+    "shalott new system": (
+        "tests/harness/conformance/test_try_plugin.py"
+        "::test_what_new_writes_keeps_every_point_that_one_boot_shows"
+    ),
+    "shalott try-plugin": (
+        "tests/harness/conformance/test_try_plugin.py"
+        "::test_what_new_writes_keeps_every_point_that_one_boot_shows"
+    ),
+    "shalott search --system mirrored --nemesis crash-loop": (
+        f"{ETCD}::test_the_fault_is_injected_and_proved_in_processes"
+    ),
+    "shalott check tickets.edn": (
+        "tests/harness/cli/test_cli_check_models.py::test_a_good_and_a_bad_history"
+    ),
     "shalott analyze latest --load": (
         "tests/checkers/runs/test_extra_checkers.py::test_a_loaded_checker_judges_the_plans_that_it_fits"
     ),

@@ -24,7 +24,7 @@ from shalott.cluster.sim.backend import SimCluster
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.ssh.facts import ALWAYS, CLOCKS, CUTS
 from shalott.core.plan import SimPlan
-from shalott.harness.cli.reference import asked_of, lacks
+from shalott.harness.cli.explain import asked_of, lacks
 from shalott.nemesis.record import FAULTS
 from tests.world.cluster.backends import fresh_run_id, make
 from tests.world.cluster.fake_program import fake_program

@@ -30,7 +30,7 @@ class Helpers:
 
     failures: Sequence[str] = ()
     damage: Sequence[str] = ()
-    name: str = "harness"
+    name: str = "helpers"
 
     def check(self, history: History) -> Result:
         ends = read_surroundings(history).helper_ends

@@ -78,8 +78,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "search": Command(
         "shalott.harness.cli.search",
-        "Run clusters that are drawn from seeds, thousands of simulated ones or real ones within"
-        " a\ntime, and keep what fails.",
+        "Run clusters drawn from seeds, simulated or real, and keep what fails.",
     ),
     "replay": Command(
         "shalott.harness.cli.search",

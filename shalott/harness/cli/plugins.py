@@ -12,8 +12,9 @@ from shalott.core.command_options import Argument, Option
 from shalott.core.errors import UsageError
 from shalott.core.parameters import parse_duration_ms
 from shalott.harness.cli.options import LoadField, with_options
+from shalott.harness.conformance import suite
 from shalott.harness.conformance.points import Point
-from shalott.harness.conformance.suite import TryRequest, try_plugin
+from shalott.harness.conformance.suite import TryRequest
 from shalott.harness.conformance.writing import write_system
 from shalott.harness.run.request import STORE
 
@@ -21,7 +22,7 @@ WORDS = {"passed": "ok", "failed": "FAILED", "not tried": "--"}
 
 
 def add_commands(app: typer.Typer) -> None:
-    app.command("try-plugin")(with_options(try_command))
+    app.command("try-plugin")(with_options(try_plugin))
     app.command("new")(new)
 
 
@@ -59,7 +60,7 @@ class TryOptions:
     store: Annotated[Path, Option("Where runs are kept.")] = STORE
 
 
-def try_command(options: TryOptions) -> None:
+def try_plugin(options: TryOptions) -> None:
     """Try a plug-in point by point: 0 if all are kept, 1 if one failed, which says what to do."""
     asked = TryRequest(
         module=options.module,
@@ -73,7 +74,7 @@ def try_command(options: TryOptions) -> None:
         is_quick=options.quick,
         store=options.store,
     )
-    points = try_plugin(asked, _tell)
+    points = suite.try_plugin(asked, _tell)
     failed = [point for point in points if point.state == "failed"]
     passed = sum(point.state == "passed" for point in points)
     typer.echo(f"{passed} points kept, {len(failed)} failed, {len(points) - passed - len(failed)}"

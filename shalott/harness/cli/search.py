@@ -61,8 +61,7 @@ class Loading:
 
 
 def search(request: SearchRequest, loading: Loading) -> None:
-    """Run clusters that are drawn from seeds, thousands of simulated ones or real ones within a
-    time, and keep what fails.
+    """Run clusters drawn from seeds, simulated or real, and keep what fails.
 
     The same command goes on where it was stopped.
     """

@@ -17,7 +17,6 @@ from shalott.harness.store.runs_table import refresh
 
 DPI = 160
 # Words as words, and the same bytes for the same run.
-SVG = {"svg.fonttype": "none", "svg.hashsalt": "shalott"}
 
 
 def draw_run(directory: RunDirectory, out: Path, formats: Sequence[str]) -> list[Path]:
@@ -44,7 +43,7 @@ def _saved(figure: Figure, stem: Path, formats: Sequence[str]) -> Iterator[Path]
         stable = {"Date": None} if name == "svg" else {"Software": None}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with mpl.rc_context(SVG):
+            with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "shalott"}):
                 figure.savefig(path, format=name, dpi=DPI, metadata=stable)
         except OSError as error:
             raise StoreError(f"cannot write {path}: {error.strerror}") from error

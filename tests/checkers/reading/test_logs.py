@@ -271,7 +271,7 @@ def test_a_recording_that_was_cut_short(tmp_path: Path) -> None:
     assert read(tmp_path, text).notes == (
         "the recording has no end mark: what came after its last flush is missing",
     )
-    lines = text.splitlines(keepends=True)
+    lines = [line for line in text.splitlines(keepends=True) if '"type":"check"' not in line]
     for cut in range(1, len(lines[-1]) - 1):
         history = read(tmp_path, "".join(lines[:-1]) + lines[-1][:cut])
         assert seen(history) == RECORDED[:-1]

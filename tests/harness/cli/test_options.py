@@ -89,7 +89,7 @@ def test_help_says_what_the_fields_say_in_the_order_that_they_want() -> None:
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ELSEWHERE])
 def test_the_list_of_commands_says_what_each_says_itself(name: str) -> None:
     module = import_module(COMMANDS[name].module)
-    first, _, _ = (inspect.getdoc(getattr(module, name)) or "").partition("\n\n")
+    first, _, _ = (inspect.getdoc(getattr(module, name.replace("-", "_"))) or "").partition("\n\n")
     assert COMMANDS[name].text == first
 
 

@@ -251,9 +251,15 @@ FAULTS = [
 ]  # fmt: skip
 
 
+def unsummed(run: Path) -> Path:
+    """Its results, which may be written anew: no sum says what they were."""
+    (run / "SHA256SUMS").unlink()
+    return run / "results.json"
+
+
 def test_evidence_of_another_shape_breaks_no_page(tmp_path: Path) -> None:
     asking = Asking(make_store(tmp_path / "store"))
-    path = tmp_path / "store" / RED / "results.json"
+    path = unsummed(tmp_path / "store" / RED)
     noticed = {"checker": "noticed", "valid": True, "detail": {"faults": FAULTS, "summary": "<b>"}}
     for detail in DETAILS:
         for operations in ([], [0, 1, 2], [2**62], [-1]):
@@ -271,7 +277,7 @@ def test_evidence_of_another_shape_breaks_no_page(tmp_path: Path) -> None:
 
 def test_evidence_leads_to_operations_fault_and_log(tmp_path: Path) -> None:
     asking = Asking(make_store(tmp_path / "store"))
-    path = tmp_path / "store" / RED / "results.json"
+    path = unsummed(tmp_path / "store" / RED)
     told = json.loads(path.read_text())
     detail = {"node": "n2", "at_ns": 9 * 10**9}
     told["results"][0]["anomalies"][0] |= {"detail": detail, "operations": [7, 8]}

@@ -4,8 +4,9 @@ Every controller hears the heartbeats of every broker (904), so that one that be
 already who lives; none of this is replicated. A broker is alive until no heartbeat came for as long
 as its last one allows, or its connection ends. After DefaultBrokerHeartbeatManager, but a heartbeat
 here replaces all that the one before it said, the connection included: upstream only ever raises
-offsets and stays with the first connection (docs/evidence/original-sources.md, finding f), so it judges a broker
-that came back with a shorter log, or over another connection, by what was true before.
+offsets and stays with the first connection (docs/evidence/original-sources.md, finding f), so it
+judges a broker that came back with a shorter log, or over another connection, by what was true
+before.
 """
 
 from __future__ import annotations

@@ -2,11 +2,10 @@
 
 After store/CommitLog.java (handleDiskFlushAndHA); docs/protocols.md 1.6, 2.8. What a put waits for,
 besides its own disk: the copies that the settings ask for, counted while the master is the one that
-appended it. Findings that decide whether an acknowledged message survives (docs/evidence/original-sources.md) are
-dealt with where they arise: a in epochs.py and client.py, c in service.py, d in connection.py. h, a
-new master's set has no other member: it takes no messages until minInSyncReplicas of them have
-joined, and who joins has all that ever counted.
-"""
+appended it. Findings that decide whether an acknowledged message survives
+(docs/evidence/original-sources.md) are dealt with where they arise: a in epochs.py and client.py, c
+in service.py, d in connection.py. h, a new master's set has no other member: it takes no messages
+until minInSyncReplicas of them have joined, and who joins has all that ever counted."""
 
 from __future__ import annotations
 

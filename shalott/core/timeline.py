@@ -17,7 +17,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-STEP_NS = 20_000_000  # a wall clock that moved as far against a monotonic one was stepped
+# A wall clock that moved as far against a monotonic one from one look to the next was stepped.
+STEP_NS = 20_000_000
 SLACK_NS = 250_000_000  # when a step was made is known as well as that
 DOUBT_NS = 1_000_000_000  # moments closer than that are one
 OUTSIDE_NS = 10_000_000_000  # what lies as far outside of the run was placed wrongly
@@ -108,11 +109,11 @@ class NodeClock:
         if before is None:
             self.wall.points[:] = [(reading.run_ns, ahead_ns)]
             return None
-        moved_ns = ahead_ns - self.wall.points[-1][1]
+        moved_ns = ahead_ns - (before.wall_ns - before.run_ns)
+        if abs(ahead_ns - self.wall.points[-1][1]) > STEP_NS:
+            self.wall.set((before.run_ns + reading.run_ns) // 2, ahead_ns)
         if abs(moved_ns) <= STEP_NS:
-            return None
-        middle_ns = (before.run_ns + reading.run_ns) // 2
-        self.wall.set(middle_ns, ahead_ns)
+            return None  # at most slewed, as NTP does
         return ClockStep("", moved_ns, before.run_ns, reading.run_ns)
 
     def place(self, at_ns: int) -> int | None:

@@ -116,3 +116,18 @@ def test_a_host_without_a_monotonic_clock_is_placed_by_its_wall_clock() -> None:
     start = RunStart.make(START_NS, None, {"n1": clock}, end_ns=40 * S)
     assert start.place("n1", 1, START_NS + 3 * S + 5 * S) == 5 * S
     assert start.place("n1", 1, START_NS + 16 * S + 30 * S) == 30 * S
+
+
+def test_a_clock_that_is_slewed_is_followed_and_was_not_stepped() -> None:
+    clock = NodeClock(WallClock())
+
+    def wall_ns(run_ns: int) -> int:
+        return START_NS + run_ns + run_ns * 500 // 1_000_000  # as fast as NTP slews
+
+    for run_ns in range(0, 600 * S, 2 * S):
+        assert clock.read(Reading(run_ns, wall_ns(run_ns))) is None
+    start = RunStart.make(START_NS, None, {"n1": clock}, end_ns=600 * S)
+    for run_ns in range(0, 598 * S, 7 * S):
+        (placed,) = start.place_log("n1", [wall_ns(run_ns)])
+        assert abs(placed - run_ns) < 25_000_000
+    assert start.reasons() == []

@@ -52,7 +52,7 @@ class ClockWatch:
         self._monotonic_ns = monotonic_ns
         self._origin_ns = monotonic_ns() - record.now_ns()
         self._own = WallClock([(0, record.start_wall_ns)])
-        self._looked_ns = 0
+        self._looked_ns, self._ahead_ns = 0, record.start_wall_ns
         self._nodes: dict[str, NodeClock] = {}
         self._is_over = False
 
@@ -69,11 +69,12 @@ class ClockWatch:
         """At the harness's own clock."""
         now_ns = self._record.now_ns()
         ahead_ns = self._beside_ns() + self._origin_ns
-        moved_ns = ahead_ns - self._own.points[-1][1]
-        if abs(moved_ns) > STEP_NS:
+        moved_ns = ahead_ns - self._ahead_ns
+        if abs(ahead_ns - self._own.points[-1][1]) > STEP_NS:
             self._own.set((self._looked_ns + now_ns) // 2, ahead_ns)
+        if abs(moved_ns) > STEP_NS:  # else it is slewed at most, as NTP does
             record_step(self._record, ClockStep("", moved_ns, self._looked_ns, now_ns))
-        self._looked_ns = now_ns
+        self._looked_ns, self._ahead_ns = now_ns, ahead_ns
 
     async def _watch_host(self, node: str) -> None:
         hosts = getattr(self._cluster, "hosts", None)

@@ -238,6 +238,7 @@ def assert_files(run: Done) -> None:
     left = {each.name for each in path.iterdir()}
     assert left == {
         "plan.json",
+        "SHA256SUMS",
         "history.parquet",
         "events.parquet",
         "results.json",

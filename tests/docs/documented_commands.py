@@ -37,6 +37,9 @@ UP = "tests/end_to_end/test_up.py"
 SPARK = "tests/spark_analysis/test_clusters.py"
 SSH = "tests/end_to_end/test_ssh.py::test_upstream_loses_what_one_side_of_a_partition_took"
 SERVE = "tests/harness/cli/test_cli_serve.py"
+REAL_SEARCH = (
+    "tests/end_to_end/test_search_docker.py::test_plans_share_machines_and_the_same_command_goes_on"
+)
 ETCD = "tests/examples/test_examples.py"
 
 # How commands begin -> the test that does what they say; the first that fits.
@@ -138,6 +141,13 @@ ELSEWHERE: Mapping[str, str] = {
     "shalott search --system mirrored --nemesis crash-loop": (
         f"{ETCD}::test_the_fault_is_injected_and_proved_in_processes"
     ),
+    "shalott check etcd_000.log": (
+        "tests/checkers/linearizability/test_linearizable_golden.py"
+        "::test_the_verdict_is_the_published_one"
+    ),
+    "shalott search --cluster docker": REAL_SEARCH,
+    "shalott shrink store/search": REAL_SEARCH,
+    "shalott replay store/search": REAL_SEARCH,
     "shalott check tickets.edn": (
         "tests/harness/cli/test_cli_check_models.py::test_a_good_and_a_bad_history"
     ),
@@ -149,14 +159,13 @@ ELSEWHERE: Mapping[str, str] = {
 LONG = (
     "shalott matrix night.toml",
     "shalott report night-store",
-    "shalott runs night-store",
+    "shalott runs night",
     "shalott search --profile safe --seeds 1000",
     "shalott search --profile upstream --seeds 50",
     "shalott search --system",
     "shalott search --workload",
     "shalott shrink",
     "shalott replay store/latest/minimal.json",
-    "shalott replay store/search",
 )
 # What must have been done before the commands of a page.
 RUN = "shalott test --cluster sim --time-limit 12 --seed 1"

@@ -1,7 +1,7 @@
 """Every command that a code block of README, CONTRIBUTING, docs or examples types, and its test.
 
-A command is run as it stands, in the world that it names: at once if that takes seconds and no more
-than the simulation, at night otherwise. What needs another machine, or never ends, or is the test
+A command is run as it stands, in the world that it names: README and tutorials by day where that is
+seconds of simulation, all else at night. What needs another machine, or never ends, or is the test
 run itself, is in ELSEWHERE with the test that does the same. docs/evidence/commands.md is the list.
 """
 
@@ -197,7 +197,8 @@ class Documented:
 
     @property
     def is_nightly(self) -> bool:
-        return self.world != "sim" or self.command.startswith(LONG)
+        by_day = self.page == "README.md" or self.page.startswith("docs/getting-started/")
+        return self.world != "sim" or not by_day or self.command.startswith(LONG)
 
 
 def documented() -> list[Documented]:

@@ -52,7 +52,10 @@ def told(done: Done) -> None:
 @pytest.mark.parametrize(
     ("helper", "find", "words"),
     [
-        ("relays", relays_of, ("--nemesis", "none", "--time-limit", "6")),
+        pytest.param(
+            *("relays", relays_of, ("--nemesis", "none", "--time-limit", "6")),
+            marks=pytest.mark.nightly("the file system is killed by day"),
+        ),
         (
             "file system",
             file_systems_of,

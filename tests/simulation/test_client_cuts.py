@@ -43,7 +43,10 @@ def test_clients_that_ask_a_name_server_first_are_cut_off_too(kind: str) -> None
     assert {"connect n2 nameserver", "connect n2 remoting"} <= {*probed}
 
 
-@pytest.mark.parametrize("kind", ["client-cut", "client-cut-one-way"])
+ONE_WAY = pytest.param("client-cut-one-way", marks=pytest.mark.nightly("both ways are cut by day"))
+
+
+@pytest.mark.parametrize("kind", ["client-cut", ONE_WAY])
 def test_the_run_is_valid_and_only_clients_of_that_node_suffer(kind: str) -> None:
     outcome = run(kind)
     assert outcome.error is None and outcome.valid is True, outcome.results

@@ -208,6 +208,7 @@ def test_fates_are_those_of_the_oracle() -> None:
 
 
 @pytest.mark.explore
+@pytest.mark.nightly("hundreds more of what the unit tier has")
 def test_fates_are_those_of_the_oracle_for_long() -> None:
     for number in range(1000, 1500):
         compare(number)

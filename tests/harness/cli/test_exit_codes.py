@@ -14,7 +14,7 @@ from tests.harness.cli.exit_code_fuzz import SIMULATED, Call, Ended, campaign, p
 
 pytestmark = pytest.mark.explore
 
-CALLS = int(os.environ.get("SHALOTT_FUZZ_CALLS", "120"))
+CALLS = int(os.environ.get("SHALOTT_FUZZ_CALLS", "40"))
 SEED = int(os.environ.get("SHALOTT_FUZZ_SEED", "1"))
 HISTORY = """{:type :invoke, :f :write, :value 1, :process 0, :time 1}
 {:type :ok, :f :write, :value 1, :process 0, :time 2}

@@ -147,7 +147,10 @@ def test_what_was_flushed_survives(life: Life, power: bool) -> None:
     assert survives(life, sound, power=power) == []
 
 
-@pytest.mark.parametrize("life", [journal_life, queue_life])
+LONG = pytest.param(queue_life, marks=pytest.mark.nightly("half a minute; a journal is by day"))
+
+
+@pytest.mark.parametrize("life", [journal_life, LONG])
 @pytest.mark.parametrize("forgotten", ["sync", "sync_dir"])
 def test_a_storage_that_does_not_sync_is_found_out(life: Life, forgotten: str) -> None:
     """But only by power losses: a kill leaves the page cache."""

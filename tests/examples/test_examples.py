@@ -42,6 +42,7 @@ def judged(run: Path, checker: str) -> dict[str, Any]:
 # -- etcd ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly("three minutes in containers; its client and its toy are tested by day")
 @pytest.mark.docker
 def test_etcd_is_linearizable_with_quorum_reads_and_not_with_serializable_ones(
     installed: Installed,

@@ -119,7 +119,7 @@ def test_an_engine_that_ends_leaves_a_whole_network_and_a_sentence(world: World)
     async def check() -> None:
         cluster = docker(world)
         await cluster.links.shape("n1", "n2", LinkShape(delay_ms=200, loss=0.5))
-        pid = links_of(cluster)._packets._engine.pid
+        pid = links_of(cluster)._packets.engine.pid
         if pid is None:
             pytest.skip("this host's kernel has netem")
         os.kill(pid, signal.SIGKILL)

@@ -53,7 +53,7 @@ def every_kind(capabilities: frozenset[str]) -> list[FaultAction]:
     records.sort(key=lambda record: order.index(record) if record in order else len(order))
     at_ms, of_links = 0, sum(record in order for record in records)
     for number, record in enumerate(records, start=1):
-        at_ms += 500 if record in order else 1500
+        at_ms += 500 if record in order else 2000
         at_ms += APART_MS if number == of_links + 1 else 0
         at_ms += ALL_BACK_MS if record not in order and records[number - 2].hits_all else 0
         hit = NODES if record.hits_all else (NODES[number % 3],)

@@ -62,7 +62,7 @@ def test_every_knob_is_drawn() -> None:
             seen.setdefault(name, set()).add(msgspec.json.encode(value))
     constant = {name for name, values in seen.items() if len(values) == 1}
     assert constant == {
-        "version", "name", "time_limit_ms", "quiet_ms", "settle_timeout_ms",
+        "version", "name", "time_limit_ms", "quiet_ms", "settle_timeout_ms", "reread",
         "cluster.backend", "cluster.leave_running", "cluster.ssh",
         "cluster.power_loss", "system.name",
         "system.profile", "system.bugs",

@@ -116,15 +116,17 @@ def in_turn(interval_s: int, judge: Judge = valid) -> Scenario:
 # Submissions run each on one backend or both: partitions differ in who is cut off, not in how.
 SCENARIOS: Mapping[str, Scenario] = {
     "partition-halves": Scenario(loses_on_one_side, by_night=("docker",)),
-    "partition-random-halves": Scenario(loses_on_one_side, by_night=("docker",)),
+    "partition-random-halves": Scenario(loses_on_one_side, by_night=("docker", "local")),
     "partition-one": Scenario(loses_on_one_side, by_night=("docker",)),
     "partition-majorities-ring": Scenario(conclusive, nodes=5, by_night=("docker",)),
-    "partition-bridge": Scenario(conclusive, nodes=5, by_night=("docker",)),
-    "partition-one-way": Scenario(conclusive),
-    "partition-isolate-master": Scenario(loses_on_one_side),
+    "partition-bridge": Scenario(conclusive, nodes=5, by_night=("docker", "local")),
+    "partition-one-way": Scenario(conclusive, by_night=("local",)),
+    "partition-isolate-master": Scenario(loses_on_one_side, by_night=("local",)),
     "kill": one_at_a_time(),
     "stop": replace(one_at_a_time(), by_night=("docker",)),
-    "pause": Scenario(conclusive, profile="safe", duration_s=4, targets="master"),
+    "pause": Scenario(
+        conclusive, profile="safe", duration_s=4, targets="master", by_night=("local",)
+    ),
     "rolling-restart": replace(in_turn(25, valid_for_all), by_night=("docker",)),
     "replace-node": replace(in_turn(12), by_night=("local",)),
     "restart-all": Scenario(
@@ -137,7 +139,7 @@ NAMES = {name.replace("-", "_"): name for name in SCENARIOS}
 
 def names_on(backend: str) -> list[ParameterSet]:
     """A case for each scenario; those of the night are marked."""
-    night = pytest.mark.nightly(f"submissions run it on the other backend than {backend}")
+    night = pytest.mark.nightly(f"submissions run it, or its like, elsewhere than on {backend}")
     return [
         pytest.param(name, marks=night if backend in SCENARIOS[full].by_night else ())
         for name, full in NAMES.items()

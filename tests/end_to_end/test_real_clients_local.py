@@ -49,7 +49,10 @@ def by(rows: list[dict[str, Any]], name: str) -> dict[str, list[dict[str, Any]]]
     return found
 
 
-@pytest.mark.parametrize("client", LIBRARIES)
+BY_DAY = ("aio-pika", pytest.param("pika", marks=pytest.mark.nightly("aio-pika is tried by day")))
+
+
+@pytest.mark.parametrize("client", BY_DAY)
 def test_a_library_brings_its_consumers_back_and_the_rows_say_so(
     client: str, tmp_path: Path
 ) -> None:

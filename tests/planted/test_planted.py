@@ -29,7 +29,10 @@ CONTROLS = 2
 
 
 # Their scenarios take the most seeds, or the longest ones.
-LONG = ("KB-RKT-20", "KB-RKT-23", "KB-RMQ-29", "OUR-02", "L4", "L5", "L7", "L8")
+LONG = (
+    *("KB-RKT-16", "KB-RKT-20", "KB-RKT-23", "KB-RKT-24", "KB-RMQ-29", "OUR-02", "OUR-04"),
+    *("L4", "L5", "L7", "L8"),
+)
 NIGHT = pytest.mark.nightly("longest of its kind")
 CASES = [
     pytest.param(each, id=each.id, marks=NIGHT if each.id in LONG else ())

@@ -164,4 +164,5 @@ def test_spark_reports_the_examples_runs(installed: Installed) -> None:
     assert ran.code == 0, ran.printed
     told = installed.with_spark("report")
     assert told.code == 0, told.printed
-    assert "toy-register" in told.printed
+    report = installed.directory / "store" / "_report" / "report.md"
+    assert "toy-register" in report.read_text()

@@ -63,7 +63,7 @@ def test_a_run_is_planned_done_judged_and_judged_again(installed: Installed, clu
     (run,) = installed.runs
     assert (run / "report.html").is_file()
     again = installed.shalott("analyze")
-    assert (again.code, again.printed.splitlines()[0]) == (0, verdict_in(ran.printed))
+    assert again.code == 0 and verdict_in(ran.printed) in again.printed.splitlines()
 
 
 @pytest.mark.docker

@@ -27,6 +27,7 @@ from shalott.harness.report.verdict_words import findings, headline
 from shalott.harness.run.request import STORE, Request, read_tags
 from shalott.harness.run.run import Outcome
 from shalott.harness.run.session import Planner, perform, planner, planner_of_stored, progress
+from shalott.harness.testing.pytest_plugin import Run
 from shalott.nemesis.record import check_nemesis, nemesis_names, usual_nemeses
 
 Value = str | int | float | bool | Path | None
@@ -34,25 +35,9 @@ OptionValue = Value | Sequence[Value] | Mapping[str, Value]
 WITH_A_PLAN = ("load", "plan", "store", "tag", "test_count")  # the others say what a plan says
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """One run's end. ``anomalies``: how many of each kind; ``broken``: those that are against a
-    promise. ``valid`` is "unknown" where the harness failed, as nothing is judged then."""
-
-    valid: bool | str
-    headline: str
-    anomalies: Mapping[str, int]
-    broken: tuple[str, ...]
-    findings: tuple[str, ...]
-    directory: Path
-    seed: int
-    command: str
-    interrupted: bool
-
-
 def run_options(
     options: Mapping[str, OptionValue], plan: Path | Plan | None, place: Path, *, shows: bool
-) -> Iterator[Ended]:
+) -> Iterator[Run]:
     """The runs that the options ask for, one after the other, until one is not valid.
 
     ``place``: where they are kept if no option says so; a plan that is no file is written there.
@@ -174,7 +159,7 @@ def _text(value: Value) -> str:
     return "" if value is None else str(value)
 
 
-def _ended(outcome: Outcome, seed: int, command: str) -> Ended:
+def _ended(outcome: Outcome, seed: int, command: str) -> Run:
     anomalies: dict[str, int] = {}
     for result in outcome.results:
         for anomaly in result.anomalies:
@@ -187,7 +172,7 @@ def _ended(outcome: Outcome, seed: int, command: str) -> Ended:
         valid = "unknown"
         said = f"Unknown: the harness failed, which is no verdict: {outcome.failures[0]}"
     lines = [f"{checker}: {sentence}" for _, checker, sentence in findings(outcome.results)]
-    return Ended(
+    return Run(
         valid=valid,
         headline=said,
         anomalies=anomalies,

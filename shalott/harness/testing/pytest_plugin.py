@@ -50,6 +50,7 @@ class Run:
     directory: Path
     seed: int
     command: str
+    interrupted: bool = False
 
     def assert_valid(self) -> None:
         """Fail the test unless the run was valid; one that proves nothing is not."""
@@ -99,19 +100,9 @@ class Shalott:
             options = {**self._defaults, **options}
         shows = self._node.config.getoption("capture") == "no"
         try:
-            for ended in run_options(options, plan, self._place, shows=shows):
-                run = Run(
-                    valid=ended.valid,
-                    headline=ended.headline,
-                    anomalies=ended.anomalies,
-                    broken=ended.broken,
-                    findings=ended.findings,
-                    directory=ended.directory,
-                    seed=ended.seed,
-                    command=ended.command,
-                )
+            for run in run_options(options, plan, self._place, shows=shows):
                 self._note(run)
-                if ended.interrupted:
+                if run.interrupted:
                     raise KeyboardInterrupt
         except MissingHere as error:
             _lack(self._node.config, sentence_of(error))

@@ -17,7 +17,8 @@ from shalott.core.plan import load_plan
 from shalott.harness.run.request import Request
 from shalott.harness.run.run import Outcome
 from shalott.harness.testing import from_pytest
-from shalott.harness.testing.from_pytest import Ended, OptionValue, nemeses_named, read_options
+from shalott.harness.testing.from_pytest import OptionValue, nemeses_named, read_options
+from shalott.harness.testing.pytest_plugin import Run
 from tests.world.harness.memory import Trap
 from tests.world.harness.memory_cli import install
 
@@ -122,7 +123,7 @@ def test_unknown_is_neither_and_neither_is_a_failure_of_the_harness(
     def doubt(results: object) -> str:
         return "Unknown: Too few operations prove nothing."
 
-    def ended(outcome: Outcome, seed: int, command: str) -> Ended:
+    def ended(outcome: Outcome, seed: int, command: str) -> Run:
         return judged(dataclasses.replace(outcome, valid="unknown"), seed, command)
 
     judged = from_pytest._ended

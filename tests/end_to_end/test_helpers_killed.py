@@ -1,7 +1,7 @@
 """A helper of the harness's own is killed while a run lasts: the run is unknown or failed wherever
 one looks, and nothing of it is told as the node's.
 
-Those of containers and hosts are killed by hand and by ``benchmarks/safe_runs.py``."""
+Those of hosts are killed by ``benchmarks/safe_runs.py``."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ import pytest
 from shalott.harness.report.results import read_results
 from shalott.harness.store.runs_table import read_table
 from tests.end_to_end.runs import Done, Running, shalott
-from tests.world.cluster.helpers import file_systems_of, relays_of
+from tests.world.cluster.helpers import engines_of, file_systems_of, relays_of
+from tests.world.waiting import until
 
-pytestmark = pytest.mark.local
-
-SAFE = (
-    *("test", "--cluster", "local", "--profile", "safe", "--nodes", "3"),
-    *("--rate", "50", "--seed", "5"),
-)
+SAFE = ("test", "--profile", "safe", "--nodes", "3", "--rate", "50", "--seed", "5")
+SLOW_DISK = ("--nemesis", "disk-slow", "--nemesis-duration", "2", "--time-limit", "7")
+DELAY = ("--nemesis", "delay", "--nemesis-duration", "2", "--time-limit", "7")
 
 
 def is_served(records: list[dict[str, Any]]) -> bool:
@@ -50,24 +48,33 @@ def told(done: Done) -> None:
 
 
 @pytest.mark.parametrize(
-    ("helper", "find", "words"),
+    ("world", "helper", "find", "words"),
     [
         pytest.param(
-            *("relays", relays_of, ("--nemesis", "none", "--time-limit", "6")),
-            marks=pytest.mark.nightly("the file system is killed by day"),
+            *("local", "relays", relays_of, ("--nemesis", "none", "--time-limit", "6")),
+            marks=[pytest.mark.local, pytest.mark.nightly("the file system is killed by day")],
         ),
-        (
-            "file system",
-            file_systems_of,
-            ("--nemesis", "disk-slow", "--nemesis-duration", "2", "--time-limit", "7"),
+        pytest.param("local", "file system", file_systems_of, SLOW_DISK, marks=pytest.mark.local),
+        pytest.param(
+            *("docker", "file system", file_systems_of, SLOW_DISK),
+            marks=[pytest.mark.docker, pytest.mark.nightly("that of processes is killed by day")],
+        ),
+        pytest.param(
+            *("docker", "packet engine", engines_of, DELAY),
+            marks=[pytest.mark.docker, pytest.mark.nightly("the file system is killed by day")],
         ),
     ],
 )
 def test_a_killed_helper_is_told_as_the_harness_s(
-    helper: str, find: Callable[[int], list[int]], words: Sequence[str], tmp_path: Path
+    world: str,
+    helper: str,
+    find: Callable[[int], list[int]],
+    words: Sequence[str],
+    tmp_path: Path,
 ) -> None:
-    with Running([*SAFE, *words], tmp_path) as running:
+    with Running([*SAFE, "--cluster", world, *words], tmp_path) as running:
         running.await_recorded(is_served, "clients were served")
+        until(lambda: find(running.pid), f"{helper} runs")
         os.kill(find(running.pid)[0], signal.SIGKILL)
         done = running.wait()
     told(done)

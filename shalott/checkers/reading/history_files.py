@@ -24,7 +24,8 @@ from typing import BinaryIO, Final
 
 from shalott.checkers.history.concurrent import ConcurrentHistory
 from shalott.checkers.reading.edn import KEYED_COMMENT
-from shalott.core.errors import UnreadableHistory
+from shalott.core.errors import StoreError, UnreadableHistory
+from shalott.core.sums import check_sum
 
 SHALOTT, JEPSEN, ETCD, KEY_VALUE, VIOLIN = (
     "shalott",
@@ -99,6 +100,10 @@ def file_of(path: Path) -> Path:
         return path
     for name in (_PARQUET, _RECORDING):
         if (path / name).exists():
+            try:
+                check_sum(path / name)
+            except StoreError as error:
+                raise UnreadableHistory(str(error)) from error
             return path / name
     raise UnreadableHistory(f"{path} holds neither {_PARQUET} nor {_RECORDING}: it is not a run")
 

@@ -3,6 +3,7 @@ What reads them says so in one sentence, and none tells another verdict without 
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -39,7 +40,11 @@ class Stored:
         monkeypatch.chdir(place)
         assert run_command(RUN) == 1
         (self.first,) = (place / "store" / "memory-upstream-memory").glob("2*")
-        self.words = read_results(self.first / "results.json").headline
+        self.results = read_results(self.first / "results.json")
+        self.words = self.results.headline
+        stored = {result.checker: result.counts for result in self.results.results}
+        self.lost = stored["total-queue"]["lost-count"]
+        self.checked = self.run("check", str(self.first), "--model", "unordered-queue")[0]
 
     def copy(self) -> Path:
         store = self.place / "copied"
@@ -68,6 +73,19 @@ class Stored:
         code, out, err = self.run("runs", str(made.parents[1]))
         assert code == 0, (out, err)
         assert " valid" not in out.replace("invalid", ""), out
+        code, out, err = self.run("check", str(made), "--model", "unordered-queue")
+        assert code in (self.checked, 254), (out, err)
+
+    def report_again(self, made: Path) -> None:
+        """The counts of before, or none."""
+        code, out, err = self.run("report", str(made.parents[1]), "--engine", "local")
+        assert code in (0, 254), (out, err)
+        if code == 0:
+            said = json.loads((made.parents[1] / "_report" / "report.json").read_bytes())
+            assert said["runs"] or said["unreadable"], said
+            for run in said["runs"]:
+                assert run["valid"] in (False, "unknown"), said
+                assert not run["complete"] or run["counts"]["lost"] == self.lost, said
 
 
 @pytest.fixture
@@ -77,7 +95,9 @@ def stored(
     return Stored(tmp_path, monkeypatch, capsys)
 
 
-def damage(stored: Stored, names: Sequence[str], times: int, seed: int) -> None:
+def damage(
+    stored: Stored, names: Sequence[str], times: int, seed: int, *, reports: bool = False
+) -> None:
     draw = random.Random(seed)
     for name in names:
         whole = (stored.first / name).read_bytes()
@@ -89,11 +109,14 @@ def damage(stored: Stored, names: Sequence[str], times: int, seed: int) -> None:
                 changed = bytearray(whole)
                 changed[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
             (made / name).write_bytes(changed)
+            if reports:
+                stored.report_again(made)
             stored.judge_again(made)
 
 
 def test_an_untouched_run_is_judged_as_it_was(stored: Stored) -> None:
     made = stored.copy()
+    stored.report_again(made)
     stored.judge_again(made)
     stored.judge_again(made)  # what analyze wrote is summed up, too
 
@@ -105,7 +128,7 @@ def test_damaged_files_of_a_run_tell_no_other_verdict(stored: Stored) -> None:
 @pytest.mark.nightly("hundreds of runs are judged again")
 @pytest.mark.parametrize("name", FILES)
 def test_many_damaged_files_of_a_run_tell_no_other_verdict(stored: Stored, name: str) -> None:
-    damage(stored, (name,), 150, seed=2)
+    damage(stored, (name,), 150, seed=2, reports=True)
 
 
 def as_killed(stored: Stored) -> tuple[Path, bytes]:

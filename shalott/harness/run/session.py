@@ -244,13 +244,6 @@ async def _run_until_signalled(
 ) -> Outcome:
     """The run, ended in order by the first Ctrl-C, SIGTERM or SIGHUP."""
     interrupt = asyncio.Event()
-    clock = real_clock()
-    provenance = Provenance(plan)
-
-    async def announce(cluster: Cluster, system: System) -> None:
-        if world.announce is not None:
-            await world.announce(cluster, system)
-        await provenance.look(cluster, system)
 
     def stop() -> None:
         again = interrupt.is_set()
@@ -264,8 +257,16 @@ async def _run_until_signalled(
 
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    for number in STOP_SIGNALS:
+    for number in STOP_SIGNALS:  # before all that takes time
         loop.add_signal_handler(number, stop)
+    clock = real_clock()
+    provenance = Provenance(plan)
+
+    async def announce(cluster: Cluster, system: System) -> None:
+        if world.announce is not None:
+            await world.announce(cluster, system)
+        await provenance.look(cluster, system)
+
     try:
         return await run(
             plan,

@@ -245,9 +245,15 @@ def test_a_plan_runs_as_a_file_and_as_data(project: Project, pytester: pytest.Py
 
 def test_an_interrupted_run_is_torn_down_and_ends_the_session(project: Project) -> None:
     body = (
-        "import os, signal, threading\n"
-        "def test_x(shalott):\n"
-        "    threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "import os, signal, threading, time\n"
+        "def interrupt(runs):\n"
+        "    while not any(b'\"load\"' in file.read_bytes().replace(b'\\\\', b'')\n"
+        "                  for file in runs.rglob('history.jsonl')):\n"
+        "        time.sleep(0.01)\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "def test_x(shalott, tmp_path_factory):\n"
+        "    runs = tmp_path_factory.getbasetemp()\n"
+        "    threading.Thread(target=interrupt, args=(runs,), daemon=True).start()\n"
         "    shalott.run(**MEMORY | {'time_limit': '60s'})\n"
         "def test_y(shalott): ...\n"
     )

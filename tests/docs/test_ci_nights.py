@@ -91,6 +91,7 @@ def statuses(summary: Any) -> list[tuple[str, str]]:
     return [(one["status"], one["cell"].rpartition("/")[2]) for one in summary["findings"]]
 
 
+@pytest.mark.nightly("ten starts of the command")
 def test_one_shard_forgets_with_the_old_file_and_not_with_the_new_one(tmp_path: Path) -> None:
     """Two red nights of the first shard with each: the runner's rules tell them apart."""
     for name, status in (("new", "Known (1)"), ("old", "New (1)")):

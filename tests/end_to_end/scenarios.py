@@ -117,7 +117,7 @@ def in_turn(interval_s: int, judge: Judge = valid) -> Scenario:
 SCENARIOS: Mapping[str, Scenario] = {
     "partition-halves": Scenario(loses_on_one_side, by_night=("docker",)),
     "partition-random-halves": Scenario(loses_on_one_side, by_night=("docker", "local")),
-    "partition-one": Scenario(loses_on_one_side, by_night=("docker",)),
+    "partition-one": Scenario(loses_on_one_side, by_night=("docker", "local")),
     "partition-majorities-ring": Scenario(conclusive, nodes=5, by_night=("docker",)),
     "partition-bridge": Scenario(conclusive, nodes=5, by_night=("docker", "local")),
     "partition-one-way": Scenario(conclusive, by_night=("local",)),

@@ -76,7 +76,10 @@ def every_kind(capabilities: frozenset[str]) -> list[FaultAction]:
 @pytest.mark.parametrize(
     "backend",
     [
-        pytest.param("local-disks", marks=pytest.mark.local),
+        pytest.param(
+            "local-disks",
+            marks=[pytest.mark.local, pytest.mark.nightly("containers have all kinds by day")],
+        ),
         pytest.param("docker-all", marks=pytest.mark.docker),
     ],
 )

@@ -315,7 +315,14 @@ def assert_found(mutant: Mutant, run: Done, world: World) -> None:
 
 
 # Their runs take the most of all; what they break, others that are found break as well.
-LONG = ("reordered-sync", "lost-requeue", "slow-leak", "stuck-queue", "wrong-redelivered-flag")
+LONG = (
+    "crash-loop",
+    "reordered-sync",
+    "lost-requeue",
+    "slow-leak",
+    "stuck-queue",
+    "wrong-redelivered-flag",
+)
 
 
 def cases(*worlds: World) -> list[Any]:

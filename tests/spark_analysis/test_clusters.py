@@ -150,6 +150,7 @@ def _judges(session: int) -> bool:
     return False
 
 
+@NIGHTLY
 def test_a_store_in_another_file_system_is_read_through_hadoop(store: Path, tmp_path: Path) -> None:
     """viewfs is none that Python could read: listings and contents come from the JVM."""
     link = f"spark.hadoop.fs.viewfs.mounttable.fleet.link./nights={store.as_uri()}"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-SEEDS = (1, 2)
+SEEDS = (1,)
 QUEUES, GROUPS = ("shalott.1", "shalott.2"), ("g1", "g2")
 ENDS = {
     "consumed": "consumed",

@@ -180,7 +180,10 @@ def test_a_hundred_random_histories() -> None:
 
 
 @pytest.mark.explore
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize(
+    "block",
+    [0, *(pytest.param(each, marks=pytest.mark.nightly("one by day")) for each in (1, 2, 3))],
+)
 def test_thousands_of_random_histories(block: int) -> None:
     for seed in range(1000 + 400 * block, 1200 + 400 * block):
         agree(seed)

@@ -230,7 +230,16 @@ def test_count_stops_at_the_first_run_that_is_not_valid(shalott: Shalott, tmp_pa
 
 
 @pytest.mark.explore
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGINT,
+        *(
+            pytest.param(each, marks=pytest.mark.nightly("Ctrl-C comes by day"))
+            for each in (signal.SIGTERM, signal.SIGHUP)
+        ),
+    ],
+)
 def test_a_signal_ends_the_run_in_order(tmp_path: Path, number: int) -> None:
     child = start(tmp_path)
     child.send_signal(number)

@@ -121,7 +121,13 @@ def test_a_place_that_can_not_be_written_is_refused(
 
 
 @pytest.mark.explore
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGKILL,
+        pytest.param(signal.SIGINT, marks=pytest.mark.nightly("that it is killed is the harder")),
+    ],
+)
 def test_a_harness_that_is_ended_leaves_an_error(number: int, tmp_path: Path) -> None:
     child = subprocess.Popen(
         [sys.executable, "-m", "tests.world.harness.memory_cli", *MEMORY, "--time-limit", "60"],

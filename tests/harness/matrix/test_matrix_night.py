@@ -172,6 +172,7 @@ def test_junit_has_a_class_a_cell_and_a_case_a_seed(nights: Nights) -> None:
     assert suite.get("tests") == "32" and suite.get("errors") == "0"
 
 
+@NIGHTLY
 def test_a_night_that_is_killed_twice_is_gone_on_with(nights: Nights) -> None:
     nights.file(FILE.format(seeds=6))
     rules = [["dledger/upstream/*", "slow"], ["mirrored/safe/*/kill", "lost"]]

@@ -136,7 +136,15 @@ def run_many(count: int, worlds: Sequence[str], seed: int) -> int:
                 trouble = "clock"
                 done, what = simulate_one(draw, cwd)
             else:
-                done, what = trouble_one(world, trouble, draw, flags, cwd)
+                try:
+                    done, what = trouble_one(world, trouble, draw, flags, cwd)
+                except AssertionError as error:
+                    # libfaketime refuses a sleep to a moment that has passed, as on a busy machine.
+                    if trouble != "clock" or "Errno 22" not in str(error):
+                        raise
+                    print(f"{number:3} {world:6} clock: it did not begin, by libfaketime's fault")
+                    told[world, "not begun", 255] = told.get((world, "not begun", 255), 0) + 1
+                    continue
             fault = judge(done)
             wrong += bool(fault)
             key = world, trouble, done.exit_code
@@ -147,7 +155,8 @@ def run_many(count: int, worlds: Sequence[str], seed: int) -> int:
                 print(done, flush=True)
     for (world, trouble, code), times in sorted(told.items()):
         print(f"{world:6} {trouble:6} exit code {code}: {times}")
-    print(f"{count} runs, {wrong} with a wrong verdict")
+    begun = sum(times for (_, trouble, _), times in told.items() if trouble != "not begun")
+    print(f"{begun} runs, {wrong} with a wrong verdict")
     return wrong
 
 

@@ -68,11 +68,11 @@ def trouble_one(
         while running.process.poll() is None and time.monotonic() < deadline:
             time.sleep(POLL_S)
         is_late = running.process.poll() is not None
-        done = "it was over" if is_late else do(trouble, running, draw)
+        done = "it was over" if is_late else do(trouble, running, draw, cwd.parent / "hosts")
         return running.wait(), f"{trouble} after {after_s:4.1f} s: {done}"
 
 
-def do(trouble: str, running: Running, draw: random.Random) -> str:
+def do(trouble: str, running: Running, draw: random.Random, hosts: Path) -> str:
     if trouble == "stop":
         stopped_s = draw.uniform(*STOPPED_S)
         running.process.send_signal(signal.SIGSTOP)
@@ -86,7 +86,7 @@ def do(trouble: str, running: Running, draw: random.Random) -> str:
         os.close(descriptor)
         return f"by {by_s:+.1f} s"
     if trouble == "helper":
-        found = helpers_of(running.pid)
+        found = helpers_of(running.pid, hosts)
         if not found:
             return "there was none"
         name, pid = draw.choice(found)

@@ -125,13 +125,13 @@ ensure_venv_module() {
     install_packages "python$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-venv"
 }
 
-# ensure_compiler  what building the engine takes: a C compiler with its library, and Python's headers.
+# ensure_compiler PYTHON  what building the engine takes: a C compiler with its library, and that Python's headers.
 ensure_compiler() {
     local missing=()
     printf '#include <stdlib.h>\n' | gcc -E - >/dev/null 2>&1 || missing+=(gcc libc6-dev)
-    "$VENV/bin/python" -c 'import os, sys, sysconfig
+    "$1" -c 'import os, sys, sysconfig
 sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' \
-        || missing+=("$("$VENV/bin/python" -c 'import sys; print("python%d.%d-dev" % sys.version_info[:2])')")
+        || missing+=("$("$1" -c 'import sys; print("python%d.%d-dev" % sys.version_info[:2])')")
     [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
 }
 
@@ -178,7 +178,7 @@ install_venv() {
         say "making .venv with $("$PYTHON" --version 2>&1)"
         "$PYTHON" -m venv --clear "$VENV" >>"$SETUP_LOG" 2>&1 9>&- || { tail -n 5 "$SETUP_LOG" >&2; return 1; }
     fi
-    ensure_compiler || return 1
+    ensure_compiler "$VENV/bin/python" || return 1
     say "installing Python packages${extras:+ (extras: $extras)}; the first time takes a minute"
     rm -f "$VENV_STAMP"
     rm -rf "$PROJECT_ROOT/shalott.egg-info"   # of the layout before src/: its entry points would hide ours

@@ -21,7 +21,7 @@ from shalott.harness.report.results import RunResults, read_results
 from shalott.harness.run.store import RunDirectory
 
 ROOT = Path(__file__).parents[2]
-ENDS_S = 200.0  # no run of these tests lasts nearly as long
+ENDS_S = 600.0  # no run of these tests lasts nearly as long, the building of an image included
 POLL_S = 0.05
 TROUBLE = re.compile(r"Traceback|\bERROR\b|\[error\]|\bcrash", re.IGNORECASE)
 TROUBLES_MAX, LINES_AFTER, LAST_LINES = 3, 25, 5  # of a node's log, in a failed assertion

@@ -73,6 +73,7 @@ class JudgeRecord:
 _JUDGES: Final = "shalott.checkers.judges."
 JUDGES: Final[dict[str, str]] = {
     "unique-ids": f"{_JUDGES}counters:UNIQUE_IDS",
+    "kafka": "shalott.checkers.partitions.kafka:KAFKA",
 }
 
 

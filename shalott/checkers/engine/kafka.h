@@ -123,6 +123,9 @@ typedef struct {
     int64_t untimed;      /* entries without a time */
     int64_t unseen;             /* acknowledged messages that no client polled */
     int64_t processless;        /* no entry says its process */
+    int32_t causes[16];         /* texts of errors that left an outcome unknown */
+    int64_t cause_counts[16];
+    int32_t cause_count;
     int64_t lag, lag_time;      /* the worst; ns */
     int64_t lag_process;
     int32_t lag_key, lag_op;

@@ -386,6 +386,24 @@ static int rewinds(const shl_kafka *k, const shl_batch *batch, const shl_entry_n
     return said >= 0 && batch->nodes[said].kind == SHL_NODE_TRUE;
 }
 
+/* Why the outcome is unknown. */
+static int note_cause(shl_kafka *k, const shl_batch *batch, const shl_entry_node *entry)
+{
+    shl_kafka_facts *facts = &k->facts;
+    int64_t used = 0;
+    if (!put_form(k, &used, batch->nodes, entry->error))
+        return 0;
+    int32_t cause = shl_entries_id(k->entries, k->text, used), at = 0;
+    while (at < facts->cause_count && facts->causes[at] != cause)
+        at++;
+    if (at == (int32_t)(sizeof facts->causes / sizeof facts->causes[0]))
+        return 1;
+    facts->cause_count += at == facts->cause_count;
+    facts->causes[at] = cause;
+    facts->cause_counts[at]++;
+    return cause >= 0;
+}
+
 static int end(shl_kafka *k, const shl_batch *batch, const shl_entry_node *entry, int32_t who,
                uint8_t f)
 {
@@ -406,6 +424,9 @@ static int end(shl_kafka *k, const shl_batch *batch, const shl_entry_node *entry
     op.ended_ns = entry->time;
     op.ended = (int32_t)k->facts.entries;
     op.type = entry->type;
+    if (op.type == SHL_INFO && shl_kafka_carries(&op) && entry->error >= 0 &&
+        !note_cause(k, batch, entry))
+        return 0;
     op.rewinds = f == SHL_KAFKA_ASSIGN && rewinds(k, batch, entry);
     int taken = says_nothing(batch, entry) ? take_sends_of(k, begun)
                                            : take_value(k, batch, entry, f);

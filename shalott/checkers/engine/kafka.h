@@ -107,6 +107,7 @@ enum { SHL_KAFKA_KEPT = 32 }; /* cases of a kind */
 typedef struct {
     int64_t delta; /* how far apart; of several messages or offsets: how many */
     int64_t offset;
+    int64_t index; /* of an offset with several messages: its place in the order */
     int32_t key;
     int32_t first, second; /* messages */
     int32_t op, other;

@@ -168,7 +168,7 @@ static void order_key(shl_kafka *k, int32_t number)
             shl_kafka_case found = {.delta = count, .offset = k->sightings[at].offset,
                                     .key = number, .first = k->sightings[at].message,
                                     .second = k->sightings[at + 1].message, .op = SHL_NONE,
-                                    .other = SHL_NONE};
+                                    .other = SHL_NONE, .index = index};
             shl_kafka_note(k, SHL_KAFKA_INCONSISTENT, -count, &found);
         }
         at = next;

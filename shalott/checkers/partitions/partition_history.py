@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from shalott.checkers.reading.entries import EntrySource, Stream
 
 _ELEMENT: Final = np.dtype([("offset", "i8"), ("message", "i4"), ("mop", "i4")])
+_MESSAGE: Final = np.dtype(
+    {
+        "names": ["key", "flags"],
+        "formats": ["i4", "u1"],
+        "offsets": [ffi.offsetof("shl_kafka_message", field) for field in ("key", "flags")],
+        "itemsize": ffi.sizeof("shl_kafka_message"),
+    }
+)
+_SENT_OR_READ: Final = lib.SHL_KAFKA_SENT_OK | lib.SHL_KAFKA_READ_OK
 _NIL, _FALSE, _TRUE, _INTEGER, _KEYWORD, _TEXT = (
     lib.SHL_NODE_NIL, lib.SHL_NODE_FALSE, lib.SHL_NODE_TRUE, lib.SHL_NODE_INTEGER,
     lib.SHL_NODE_KEYWORD, lib.SHL_NODE_TEXT,
@@ -90,6 +99,18 @@ class PartitionHistory:
     def offset(self, message: int) -> int:
         """Where it was seen first; -1: nowhere."""
         return int(self._messages[message].offset)
+
+    def index(self, message: int) -> int:
+        """Its place among those of its key, the first one if it has several."""
+        return int(self._messages[message].first)
+
+    def unseen(self, key: int, most: int) -> list[int]:
+        """Messages of a key that were acknowledged and never polled."""
+        rows = np.frombuffer(
+            ffi.buffer(self._messages, self.facts.messages * _MESSAGE.itemsize), _MESSAGE
+        )
+        acknowledged = (rows["flags"] & _SENT_OR_READ) == lib.SHL_KAFKA_SENT_OK
+        return [int(each) for each in np.flatnonzero(acknowledged & (rows["key"] == key))[:most]]
 
     def with_offset(self, message: int) -> str:
         """ "5 (offset 7)", without the offset where none is known."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from shalott.checkers.checker import Anomaly
 from shalott.checkers.engine import CData, lib
 from shalott.checkers.partitions.partition_history import NONE, PartitionHistory
+from shalott.core.json_value import Json
 
 LISTED_MAX: Final = 6  # values that a sentence lists
+DETAILED_MAX: Final = 32  # values that the detail of an anomaly lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +28,45 @@ class Kind:
 
 def anomaly(history: PartitionHistory, kind: Kind, case: CData) -> Anomaly:
     ops = [history.place(op) for op in (case.other, case.op) if op != NONE]
-    detail: dict[str, object] = {"key": history.key(case.key)}
-    if case.first != NONE:
-        detail["value"] = history.value(case.first)
-    if case.offset >= 0:
-        detail["offset"] = case.offset
-    if case.delta:
-        detail["delta"] = case.delta
     return Anomaly(
         kind=kind.name,
         summary=f"key {history.key(case.key)}: {kind.tell(history, case)}",
         operations=tuple(dict.fromkeys(ops)),
-        detail=detail,
+        detail={"key": history.key(case.key), **_detail(history, case, kind.code)},
     )
+
+
+def _detail(history: PartitionHistory, case: CData, code: int) -> dict[str, Json]:
+    """What jepsen.tests.kafka tells of a case, besides its operations."""
+    if code == lib.SHL_KAFKA_INCONSISTENT:
+        return {"offset": case.offset, "index": case.index, "values": _values_at(history, case)}
+    if code == lib.SHL_KAFKA_DUPLICATE:
+        return {"value": history.value(case.first), "offsets": _offsets_of(history, case)}
+    if code == lib.SHL_KAFKA_UNSEEN:
+        unseen = history.unseen(case.key, DETAILED_MAX)
+        return {"count": case.delta, "messages": [history.value(each) for each in unseen]}
+    if code == lib.SHL_KAFKA_LOST:
+        index, bound = history.index(case.first), history.index(case.second)
+        return {"value": history.value(case.first), "index": index, "max-read-index": bound}
+    if case.second == NONE:
+        return {"value": history.value(case.first), "offset": case.offset}
+    detail: dict[str, Json] = {
+        "values": [history.value(case.first), history.value(case.second)],
+        "delta": case.delta,
+    }
+    if case.delta > 1:
+        between = history.between(case.first, case.second, DETAILED_MAX)
+        detail["skipped"] = [history.value(each) for each in between]
+    return detail
+
+
+def _values_at(history: PartitionHistory, case: CData) -> list[Json]:
+    there = (each for offset, each in history.sightings(case.key) if offset == case.offset)
+    return [history.value(each) for each in islice(there, DETAILED_MAX)]
+
+
+def _offsets_of(history: PartitionHistory, case: CData) -> list[Json]:
+    return [offset for offset, each in history.sightings(case.key) if each == case.first]
 
 
 def _listed(texts: list[str], count: int) -> str:
@@ -80,7 +109,7 @@ def _duplicate(history: PartitionHistory, case: CData) -> str:
 def _aborted(history: PartitionHistory, case: CData) -> str:
     return (
         f"{history.with_offset(case.first)} was polled at {history.at(case.other)}, though the"
-        f" {history.noun(case.op)} that sent it failed ({history.at(case.op)})"
+        f" operation that sent it failed ({history.at(case.op)})"
     )
 
 

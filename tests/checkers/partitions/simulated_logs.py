@@ -270,7 +270,7 @@ class Simulation:
                 mop.offset = None
 
     def _rebalance(self, client: _Client, op: Operation) -> None:
-        """Now and then a subscriber is given keys anew: it goes on from what the group committed."""
+        """Now and then a key is given to a subscriber anew: it goes on where the group was."""
         if not self.setting.subscribes or self.rng.random() > 0.2:
             return
         moved = self.rng.sample(sorted(client.assigned), 1)

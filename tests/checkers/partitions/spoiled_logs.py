@@ -45,8 +45,8 @@ def _end_of(operations: list[Operation], key: int) -> int:
 
 
 def lose(operations: list[Operation], rng: random.Random) -> bool:
-    sends = _acknowledged(operations)
-    known = [send for send in sends if (send.offset or 0) < _end_of(operations, send.key)]
+    ends = {key: _end_of(operations, key) for key in {s.key for s in _acknowledged(operations)}}
+    known = [s for s in _acknowledged(operations) if (s.offset or 0) < ends[s.key]]
     if not known:
         return False
     lost = rng.choice(known)

@@ -1,5 +1,5 @@
-"""The judge of partitions on drawn histories: right ones are never accused, every planted anomaly is
-found, and on any history the engine counts what the definitions count."""
+"""The judge of partitions on drawn histories: right ones are never accused, every planted anomaly
+is found, and on any history the engine counts what the definitions count."""
 
 from __future__ import annotations
 

@@ -402,16 +402,14 @@ def _another_read(who: Transaction, history: History, rng: random.Random) -> Tra
         return who
     at = rng.choice(places)
     key, value = who.mops[at][1:]
-    seen = [mop[2] for each in history for mop in each.mops if mop[:2] == ("r", key)]
-    written = [mop[2] for each in history for mop in each.mops if mop[0] != "r" and mop[1] == key]
+    of_key = [mop for each in history for mop in each.mops if mop[1] == key]
+    written = [mop[2] for mop in of_key if mop[0] != "r"]
+    new: Hashable = rng.choice([None, *written])
     if isinstance(value, tuple):
-        new: Hashable = rng.choice(
-            [*_less(value, rng), rng.choice([v for v in seen if v is not None])]
-        )
-        if rng.random() < 0.3 and written and isinstance(new, tuple):
+        seen = [mop[2] for mop in of_key if isinstance(mop[2], tuple)]
+        new = rng.choice([*_less(value, rng), rng.choice(seen)])
+        if rng.random() < 0.3 and written:
             new = (*new, rng.choice(written))
-    else:
-        new = rng.choice([None, *written])
     mops = (*who.mops[:at], ("r", key, new), *who.mops[at + 1 :])
     return replace(who, mops=mops)
 
@@ -445,6 +443,9 @@ def _elsewhere(who: Transaction, history: History, rng: random.Random) -> Transa
 def _another_order(who: Transaction, history: History, rng: random.Random) -> Transaction:
     """Its micro-operations the other way round."""
     return replace(who, mops=tuple(reversed(who.mops)))
+
+
+CHANGES = (_another_read, _another_read, _another_outcome, _elsewhere, _another_order)
 
 
 def fresh_processes(history: Sequence[Transaction]) -> bool:

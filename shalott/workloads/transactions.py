@@ -28,7 +28,9 @@ from shalott.core.parameters import make_parameters
 from shalott.core.plan import Plan
 from shalott.core.rng import Draw, stream_key
 from shalott.core.transactions import (
+    READ,
     TXN,
+    Mop,
     Transactor,
     Write,
     mops_of,
@@ -138,13 +140,16 @@ class TransactionClient:
 
     async def invoke(self, invocation: Invocation) -> Completion:
         asked = mops_of(invocation)
-        answer = await self.transactor.transact(asked)
-        done = [[f, key, value] for f, key, value in answer]
-        same = [(f, key) for f, key, _ in asked] == [(f, key) for f, key, _ in done]
-        if not same or any(f != "r" and mop[2] != value for mop, (f, _, value) in zip(asked, done)):
+        done = tuple(await self.transactor.transact(asked))
+        if [_without_reads(mop) for mop in done] != [_without_reads(mop) for mop in asked]:
             name = type(self.transactor).__name__
             raise Indefinite(f"{name}.transact returned another transaction than it was asked for")
         return Completion(type="ok", extra={"value": done})
+
+
+def _without_reads(mop: Mop) -> Mop:
+    f, key, value = mop
+    return f, key, None if f == READ else value
 
 
 def transaction_checkers(plan: Plan) -> Sequence[Checker]:

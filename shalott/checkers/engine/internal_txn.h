@@ -100,7 +100,7 @@ struct shl_txns {
 
     shl_key_branches *key_branches;
     int64_t key_branches_room;
-    shl_branch *branches;
+    shl_txn_list *branches;
     int64_t branch_count, branch_room;
     int32_t *longest;
     int64_t longest_count;
@@ -165,9 +165,9 @@ int32_t shl_txn_to_all_but(shl_txns *txns, int32_t from, int32_t kind, int32_t t
                            int32_t count, const int32_t *ends);
 int32_t shl_txn_from_range(shl_txns *txns, int32_t tree, int32_t count, int32_t low, int32_t high,
                            int32_t to);
-/* Strongly connected components of rows of edges: component[v] is the same for all of one;
- * numbered so that an edge never leads to a higher one. `allowed`: which kinds count, as bits;
- * kind NULL: all. within: only vertices where within[v] == of; NULL: all. Returns how many, or -1. */
+/* Strongly connected components of rows of edges: component[v] is the same for all of one, and
+ * an edge never leads to a higher one. `allowed`: which kinds count, as bits; kind NULL: all.
+ * Returns how many, or -1. */
 typedef struct {
     int64_t vertices;
     const int64_t *starts;
@@ -175,13 +175,55 @@ typedef struct {
     const uint8_t *kind;
     uint32_t allowed;
 } shl_rows;
-int64_t shl_txn_components(shl_budget *budget, const shl_rows *rows, const int32_t *members,
-                           int64_t member_count, const uint8_t *is_member, int32_t *component);
+int64_t shl_txn_components(shl_budget *budget, const shl_rows *rows, int32_t *component);
 int32_t shl_txn_rows(shl_txns *txns);
 void shl_txn_free_graph(shl_txns *txns);
 
 /* txn_order.c */
 int32_t shl_txn_order(shl_txns *txns);
+
+/* txn_part.c: one component of a graph by itself. */
+typedef struct {
+    int64_t vertices, edges;
+    int64_t *starts;
+    int32_t *to, *version, *origin; /* origin: the vertex of the whole graph */
+    uint8_t *kind;
+    int64_t edge_room; /* what was taken for the edges */
+} shl_part;
+
+/* The components of `whole` with more than one vertex, by the edges that are allowed, each as a
+ * part with those edges. `visit` answers 0 to stop. */
+typedef int32_t shl_visit_part(void *user, const shl_part *part);
+int32_t shl_txn_each_part(shl_budget *budget, const shl_part *whole, uint32_t allowed,
+                          shl_visit_part *visit, void *user);
+
+/* txn_walk.c: shortest paths. */
+enum { SHL_WALK_FREE = 0, SHL_WALK_ALTERNATING = 1 }; /* ALTERNATING: no two rw in a row */
+typedef struct {
+    shl_budget *budget;
+    const shl_part *part;
+    uint32_t allowed;
+    int32_t mode;
+    int32_t *length; /* of each state: how long the way to it is; SHL_NONE */
+    int64_t *edge;   /* the edge that led to it */
+    int32_t *from;   /* the state before it */
+    int32_t *reached; /* all states with a length */
+    int32_t *now, *next; /* those to look at, and those one step further */
+    int64_t count, now_count, next_count;
+    int64_t start, goal;
+    int64_t steps, steps_max; /* edges looked at; 0: any number */
+    int64_t checked_at;
+} shl_walk;
+
+int32_t shl_walk_open(shl_walk *walk, shl_budget *budget, const shl_part *part);
+void shl_walk_close(shl_walk *walk);
+/* How many edges of a kind other than PASS lead from the vertex `start` to `goal`, at most
+ * length_max; from a vertex to itself: around, and at least one. -1: there is no such way, or the
+ * steps are used up. after_rw: the edge before start was one of rw. The way is then in walk->edge
+ * and walk->from, from walk->goal back to walk->start. */
+int32_t shl_walk_to(shl_walk *walk, int32_t start, int after_rw, int32_t goal,
+                    int32_t length_max);
+int shl_walk_is_used_up(const shl_walk *walk);
 
 /* txn_cycles.c */
 int32_t shl_txn_search(shl_txns *txns);

@@ -64,7 +64,7 @@ typedef struct {
     int64_t room;
     int64_t *raw;
     int32_t *version;
-} shl_branch;
+} shl_txn_list;
 
 /* What is wrong with one read or write, without any cycle. The order is Elle's of severity. */
 enum {
@@ -156,7 +156,7 @@ typedef struct {
     const shl_txn *txn;
     const shl_mop *mop;
     const shl_version *version;
-    const shl_branch *branch;
+    const shl_txn_list *branch;
     const int64_t *key; /* raw */
     const int32_t *longest; /* of each key, the branch that is its order; SHL_NONE */
     int64_t found_count[11];
@@ -182,5 +182,7 @@ void shl_txns_view(const shl_txns *txns, shl_txn_view *view);
 /* A raw value that is no plain integer, as the nodes that it was made of: kind and number of each.
  * Returns how many there are, or 0: it is the integer itself. */
 int64_t shl_txn_form(const shl_txns *txns, int64_t raw, const shl_node **nodes);
+/* A process's number in the file. */
+int64_t shl_txn_process(const shl_txns *txns, int32_t process);
 
 #endif

@@ -141,10 +141,9 @@ void shl_txn_free_graph(shl_txns *txns)
 
 typedef struct {
     const shl_rows *rows;
-    const uint8_t *is_member; /* NULL: all */
     int32_t *component, *lowest; /* of a vertex: SHL_NONE until it is done; the lowest it reaches */
-    int32_t *stack, *path;
-    int64_t *next; /* of each vertex on the path, which edge comes next */
+    int32_t *stack, *path, *order; /* order: when each of the path was entered */
+    int64_t *next; /* of each of the path, which edge comes next */
     int64_t on_stack, on_path, entered, components;
 } tarjan;
 
@@ -153,86 +152,73 @@ static void enter(tarjan *of, int32_t vertex)
     of->lowest[vertex] = (int32_t)++of->entered;
     of->stack[of->on_stack++] = vertex;
     of->next[of->on_path] = of->rows->starts[vertex];
+    of->order[of->on_path] = of->lowest[vertex];
     of->path[of->on_path++] = vertex;
 }
 
-/* The vertex at the path's end has no more edges: whether it closes a component. */
-static void leave(tarjan *of, int32_t order)
+/* The vertex at the path's end has no more edges: it may close a component. */
+static void leave(tarjan *of)
 {
     int32_t vertex = of->path[--of->on_path];
-    if (of->lowest[vertex] == order) {
+    if (of->lowest[vertex] == of->order[of->on_path]) {
         int32_t member;
         do {
             member = of->stack[--of->on_stack];
             of->component[member] = (int32_t)of->components;
         } while (member != vertex);
         of->components++;
-    }
-    if (of->on_path) {
+    } else {
         int32_t *above = &of->lowest[of->path[of->on_path - 1]];
-        if (of->component[vertex] == SHL_NONE && of->lowest[vertex] < *above)
+        if (of->lowest[vertex] < *above)
             *above = of->lowest[vertex];
     }
 }
 
-/* lowest[] starts as the order of entry; order[] keeps that of those on the path. */
-static void explore(tarjan *of, int32_t root, int32_t *order)
+static void explore(tarjan *of, int32_t root)
 {
+    const shl_rows *rows = of->rows;
     enter(of, root);
-    order[0] = of->lowest[root];
     while (of->on_path) {
-        int32_t vertex = of->path[of->on_path - 1];
-        int64_t *next = &of->next[of->on_path - 1];
-        int64_t end = of->rows->starts[vertex + 1];
-        int32_t into = SHL_NONE;
-        for (; *next < end && into == SHL_NONE; (*next)++) {
-            int32_t to = of->rows->to[*next];
-            if (of->rows->kind && !(of->rows->allowed >> of->rows->kind[*next] & 1))
-                continue;
-            if (of->is_member && !of->is_member[to])
+        int32_t vertex = of->path[of->on_path - 1], into = SHL_NONE;
+        int64_t end = rows->starts[vertex + 1], at = of->next[of->on_path - 1];
+        for (; at < end && into == SHL_NONE; at++) {
+            int32_t to = rows->to[at];
+            if (rows->kind && !(rows->allowed >> rows->kind[at] & 1))
                 continue;
             if (!of->lowest[to])
                 into = to;
             else if (of->component[to] == SHL_NONE && of->lowest[to] < of->lowest[vertex])
                 of->lowest[vertex] = of->lowest[to];
         }
-        if (into == SHL_NONE) {
-            leave(of, order[of->on_path - 1]);
-        } else {
+        of->next[of->on_path - 1] = at;
+        if (into == SHL_NONE)
+            leave(of);
+        else
             enter(of, into);
-            order[of->on_path - 1] = of->lowest[into];
-        }
     }
 }
 
-int64_t shl_txn_components(shl_budget *budget, const shl_rows *rows, const int32_t *members,
-                           int64_t member_count, const uint8_t *is_member, int32_t *component)
+int64_t shl_txn_components(shl_budget *budget, const shl_rows *rows, int32_t *component)
 {
-    int64_t n = rows->vertices, count = members ? member_count : n;
-    int64_t bytes = n * 4, few = count * 4;
-    tarjan of = {rows, is_member, component, NULL, NULL, NULL, NULL, 0, 0, 0, 0};
-    of.lowest = members ? shl_alloc(budget, bytes) : shl_alloc_zeroed(budget, bytes);
-    of.stack = shl_alloc(budget, few);
-    of.path = shl_alloc(budget, few);
-    of.next = shl_alloc(budget, count * 8);
-    int32_t *order = shl_alloc(budget, few);
-    int done = of.lowest && of.stack && of.path && of.next && order;
-    for (int64_t i = 0; done && i < count; i++) {
-        int32_t vertex = members ? members[i] : (int32_t)i;
-        component[vertex] = SHL_NONE;
-        of.lowest[vertex] = 0;
-    }
-    for (int64_t i = 0; done && i < count; i++) {
-        int32_t vertex = members ? members[i] : (int32_t)i;
-        if (!of.lowest[vertex])
-            explore(&of, vertex, order);
-        if ((i & 65535) == 0 && shl_check_budget(budget))
-            done = 0;
+    int64_t n = rows->vertices, bytes = n * 4;
+    tarjan of = {.rows = rows, .component = component};
+    of.lowest = shl_alloc_zeroed(budget, bytes);
+    of.stack = shl_alloc(budget, bytes);
+    of.path = shl_alloc(budget, bytes);
+    of.order = shl_alloc(budget, bytes);
+    of.next = shl_alloc(budget, n * 8);
+    int done = of.lowest && of.stack && of.path && of.order && of.next;
+    for (int64_t v = 0; done && v < n; v++)
+        component[v] = SHL_NONE;
+    for (int64_t v = 0; done && v < n; v++) {
+        if (!of.lowest[v])
+            explore(&of, (int32_t)v);
+        done = (v & 65535) || !shl_check_budget(budget);
     }
     shl_free(budget, of.lowest, bytes);
-    shl_free(budget, of.stack, few);
-    shl_free(budget, of.path, few);
-    shl_free(budget, of.next, count * 8);
-    shl_free(budget, order, few);
+    shl_free(budget, of.stack, bytes);
+    shl_free(budget, of.path, bytes);
+    shl_free(budget, of.order, bytes);
+    shl_free(budget, of.next, n * 8);
     return done ? of.components : -1;
 }

@@ -35,14 +35,14 @@ static int read_raws(shl_txns *txns, const shl_node *nodes, int64_t count, int64
     return 1;
 }
 
-static int agree(const shl_branch *branch, const int64_t *raws, int64_t count)
+static int agree(const shl_txn_list *branch, const int64_t *raws, int64_t count)
 {
     int64_t common = branch->length < count ? branch->length : count;
     return common == 0 || (branch->raw[common - 1] == raws[common - 1] &&
                            !memcmp(branch->raw, raws, (size_t)common * sizeof *raws));
 }
 
-static int room_in_branch(shl_txns *txns, shl_branch *branch, int64_t count)
+static int room_in_branch(shl_txns *txns, shl_txn_list *branch, int64_t count)
 {
     if (count <= branch->room)
         return 1;
@@ -65,7 +65,7 @@ static int extend(shl_txns *txns, int32_t at, const int64_t *raws, int64_t count
 {
     if (!room_in_branch(txns, &txns->branches[at], count))
         return 0;
-    shl_branch *branch = &txns->branches[at];
+    shl_txn_list *branch = &txns->branches[at];
     for (int64_t i = branch->length; i < count; i++) {
         int32_t version = shl_txn_version_of(txns, branch->key, raws[i]);
         if (version < 0)
@@ -81,11 +81,11 @@ static int extend(shl_txns *txns, int32_t at, const int64_t *raws, int64_t count
 static int32_t new_branch(shl_txns *txns, int32_t key)
 {
     if (!shl_txn_room(txns->budget, (void **)&txns->branches, &txns->branch_room,
-                      txns->branch_count, sizeof(shl_branch)))
+                      txns->branch_count, sizeof(shl_txn_list)))
         return -1;
     shl_key_branches *of_key = &txns->key_branches[key];
     txns->branches[txns->branch_count] =
-        (shl_branch){key, of_key->first, 0, 0, SHL_NONE, SHL_NONE, 0, NULL, NULL};
+        (shl_txn_list){key, of_key->first, 0, 0, SHL_NONE, SHL_NONE, 0, NULL, NULL};
     of_key->first = (int32_t)txns->branch_count;
     return (int32_t)txns->branch_count++;
 }
@@ -131,11 +131,11 @@ int32_t shl_txn_branch(shl_txns *txns, int32_t key, const shl_node *nodes, int64
 void shl_txn_free_branches(shl_txns *txns)
 {
     for (int64_t i = 0; i < txns->branch_count; i++) {
-        shl_branch *branch = &txns->branches[i];
+        shl_txn_list *branch = &txns->branches[i];
         shl_free(txns->budget, branch->raw, branch->room * 8);
         shl_free(txns->budget, branch->version, branch->room * 4);
     }
-    shl_free(txns->budget, txns->branches, txns->branch_room * (int64_t)sizeof(shl_branch));
+    shl_free(txns->budget, txns->branches, txns->branch_room * (int64_t)sizeof(shl_txn_list));
     shl_free(txns->budget, txns->longest, txns->longest_count * (int64_t)sizeof(int32_t));
 }
 
@@ -197,7 +197,7 @@ static int order_versions(lists *of)
         of->order_starts[key] = count;
         if (txns->longest[key] == SHL_NONE)
             continue;
-        const shl_branch *branch = &txns->branches[txns->longest[key]];
+        const shl_txn_list *branch = &txns->branches[txns->longest[key]];
         for (int32_t i = 0; i < branch->length; i++) {
             shl_version *version = &txns->versions[branch->version[i]];
             if (version->at != SHL_NONE)
@@ -409,7 +409,7 @@ static int edge_to_reader(lists *of, int32_t reader, int64_t i)
     const shl_mop *read = &txns->mops[i];
     if (read->value == SHL_NONE)
         return 1;
-    const shl_branch *branch = &txns->branches[read->value];
+    const shl_txn_list *branch = &txns->branches[read->value];
     for (int32_t p = read->length - 1; p >= 0; p--) {
         int32_t version = branch->version[p], writer = known_writer(txns, version);
         if (!note_contested(txns, reader, i, version))
@@ -449,7 +449,7 @@ static int find_bad_places(shl_txns *txns, bad_places *bad)
     for (int64_t v = 0; v < txns->version_count; v++)
         seen[v] = SHL_NONE;
     for (int64_t b = 0; b < txns->branch_count; b++) {
-        shl_branch *branch = &txns->branches[b];
+        shl_txn_list *branch = &txns->branches[b];
         bad[b] = (bad_places){SHL_NEVER, SHL_NEVER};
         branch->duplicate = SHL_NEVER;
         for (int32_t p = branch->length - 1; p >= 0; p--) {
@@ -474,7 +474,7 @@ static int judge_read(shl_txns *txns, const bad_places *bad, int32_t t, int64_t 
     const shl_mop *read = &txns->mops[i];
     if (read->value == SHL_NONE)
         return 1;
-    shl_branch *branch = &txns->branches[read->value];
+    shl_txn_list *branch = &txns->branches[read->value];
     if (branch->a_read == SHL_NONE || read->length == branch->length)
         branch->a_read = t;
     if (read->length > branch->duplicate) {
@@ -516,7 +516,7 @@ static int judge_orders(shl_txns *txns)
         if (longest == SHL_NONE)
             continue;
         for (int32_t b = txns->key_branches[key].first; b != SHL_NONE; b = txns->branches[b].next) {
-            const shl_branch *branch = &txns->branches[b];
+            const shl_txn_list *branch = &txns->branches[b];
             if (b == longest || agree(&txns->branches[longest], branch->raw, branch->length))
                 continue;
             if (other == SHL_NONE || branch->length > txns->branches[other].length)

@@ -1,31 +1,35 @@
 /* The order of processes and of time.
  *
- * A process does one thing after the other: an edge from what it completed to what it did next.
- * In time, a transaction that completed comes before all that were called later. That relation
- * would take a number of edges that grows with the square; so each completion has a vertex, an
- * edge leads from each to the next one, and from it to those that were called between the two:
- * three edges a transaction, with the same paths. */
+ * A process does one thing after the other; in time, a transaction that completed comes before all
+ * that were called later. Written out, these relations grow with the square. So each completion
+ * has a vertex, from which an edge leads to that of the next completion, and to those that were
+ * called between the two: three edges a transaction, with the same paths, each of one step. */
 #include "internal_txn.h"
+
+#include <stddef.h>
 
 static int order_processes(shl_txns *txns)
 {
     int64_t bytes = txns->asker_count * (int64_t)sizeof(int32_t);
-    int32_t *last = shl_alloc(txns->budget, bytes);
-    if (!last)
+    int32_t *newest = shl_alloc(txns->budget, bytes); /* vertex of its last completion */
+    if (!newest)
         return 0;
     for (int64_t p = 0; p < txns->asker_count; p++)
-        last[p] = SHL_NONE;
+        newest[p] = SHL_NONE;
     int done = 1;
     for (int64_t t = 0; done && t < txns->count; t++) {
         const shl_txn *txn = &txns->txns[t];
-        if (!shl_txn_may_have_happened(txn))
+        int32_t before = newest[txn->process];
+        if (shl_txn_may_have_happened(txn) && before != SHL_NONE)
+            done = shl_txn_edge(txns, before, (int32_t)t, SHL_EDGE_PASS, SHL_NONE);
+        if (!done || txn->type != SHL_TXN_OK)
             continue;
-        if (last[txn->process] != SHL_NONE)
-            done = shl_txn_edge(txns, last[txn->process], (int32_t)t, SHL_EDGE_PROCESS, SHL_NONE);
-        if (txn->type == SHL_TXN_OK)
-            last[txn->process] = (int32_t)t;
+        int32_t vertex = newest[txn->process] = shl_txn_vertex(txns);
+        done = shl_txn_edge(txns, (int32_t)t, vertex, SHL_EDGE_PROCESS, SHL_NONE) &&
+               (before == SHL_NONE ||
+                shl_txn_edge(txns, before, vertex, SHL_EDGE_PASS, SHL_NONE));
     }
-    shl_free(txns->budget, last, bytes);
+    shl_free(txns->budget, newest, bytes);
     return done;
 }
 

@@ -319,3 +319,8 @@ void shl_txns_view(const shl_txns *txns, shl_txn_view *view)
     memcpy(view->cycle_count, txns->cycle_count, sizeof txns->cycle_count);
     memcpy(view->exists_count, txns->exists_count, sizeof txns->exists_count);
 }
+
+int64_t shl_txn_process(const shl_txns *txns, int32_t process)
+{
+    return txns->askers[process].process;
+}

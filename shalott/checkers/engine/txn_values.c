@@ -43,11 +43,17 @@ static int grow_table(shl_txns *txns, shl_id_table *table, hash_of_id *hash_of)
 
 /* --- forms ------------------------------------------------------------------------------------*/
 
+/* A keyword and a string of one text are one value. */
+static uint8_t kind_of(const shl_node *node)
+{
+    return node->kind == SHL_NODE_TEXT ? SHL_NODE_KEYWORD : node->kind;
+}
+
 static uint64_t hash_of_nodes(const shl_node *nodes, int64_t count)
 {
     uint64_t hash = (uint64_t)count;
     for (int64_t i = 0; i < count; i++)
-        hash = mixed(mixed(hash, nodes[i].kind), (uint64_t)nodes[i].number);
+        hash = mixed(mixed(hash, kind_of(&nodes[i])), (uint64_t)nodes[i].number);
     return hash;
 }
 
@@ -64,7 +70,7 @@ static int is_form(const shl_forms *forms, int32_t id, const shl_node *nodes, in
         return 0;
     for (int64_t i = 0; i < count; i++) {
         const shl_node *mine = &forms->nodes[form->start + i];
-        if (mine->kind != nodes[i].kind || mine->number != nodes[i].number)
+        if (kind_of(mine) != kind_of(&nodes[i]) || mine->number != nodes[i].number)
             return 0;
     }
     return 1;

@@ -60,7 +60,8 @@ int shl_batch_is_full(const shl_entries *entries)
 
 static int read_some(shl_entries *entries, shl_cursor *cursor, int32_t last)
 {
-    return shl_entries_edn(entries, cursor, last);
+    return entries->reader.dialect == SHL_ENTRIES_JSON ? shl_entries_json(entries, cursor, last)
+                                                       : shl_entries_edn(entries, cursor, last);
 }
 
 int64_t shl_entries_feed(shl_entries *entries, const char *bytes, int64_t length, int32_t last)
@@ -172,7 +173,7 @@ int64_t shl_entries_text_count(const shl_entries *entries)
     return entries->reader.names[SHL_READ_WORDS].count;
 }
 
-int shl_put_utf8(char *to, uint32_t point)
+int64_t shl_put_utf8(char *to, uint32_t point)
 {
     if (point < 0x80) {
         to[0] = (char)point;
@@ -196,7 +197,7 @@ int shl_put_utf8(char *to, uint32_t point)
     return 4;
 }
 
-int32_t shl_hex4(const char *at, const char *end)
+static int32_t hex4(const char *at, const char *end)
 {
     int32_t number = 0;
     if (end - at < 4)
@@ -212,6 +213,23 @@ int32_t shl_hex4(const char *at, const char *end)
         number = number * 16 + digit;
     }
     return number;
+}
+
+int64_t shl_put_unit(const char *at, const char *end, char **to)
+{
+    int32_t unit = hex4(at + 1, end);
+    if (unit < 0)
+        return 0;
+    if (unit >= 0xd800 && unit < 0xdc00 && end - at >= 11 && at[5] == '\\' && at[6] == 'u') {
+        int32_t low = hex4(at + 7, end);
+        if (low >= 0xdc00 && low < 0xe000) {
+            *to += shl_put_utf8(*to, 0x10000u + ((uint32_t)(unit - 0xd800) << 10) +
+                                         (uint32_t)(low - 0xdc00));
+            return 11;
+        }
+    }
+    *to += shl_put_utf8(*to, (uint32_t)unit);
+    return 5;
 }
 
 /* --- fields ------------------------------------------------------------------------------------*/

@@ -110,19 +110,7 @@ static int64_t resolve(const char *at, const char *end, char **to)
         *to += shl_put_utf8(*to, point);
         return length;
     }
-    int32_t unit = at < end && *at == 'u' ? shl_hex4(at + 1, end) : -1;
-    if (unit < 0)
-        return 0;
-    if (unit >= 0xd800 && unit < 0xdc00 && end - at >= 11 && at[5] == '\\' && at[6] == 'u') {
-        int32_t low = shl_hex4(at + 7, end);
-        if (low >= 0xdc00 && low < 0xe000) {
-            *to += shl_put_utf8(*to, 0x10000u + ((uint32_t)(unit - 0xd800) << 10) +
-                                         (uint32_t)(low - 0xdc00));
-            return 11;
-        }
-    }
-    *to += shl_put_utf8(*to, (uint32_t)unit);
-    return 5;
+    return at < end && *at == 'u' ? shl_put_unit(at, end, to) : 0;
 }
 
 static int add_escaped(shl_entries *entries, const shl_cursor *cursor, shl_slice text)

@@ -260,6 +260,26 @@ def json_value(text: str) -> Hashable:
         raise EdnError(f"{text[:40]!r} is no value: {error}") from error
 
 
+def json_encode(value: Hashable) -> str:
+    """``value`` as JSON; what JSON has not (sets, keys that are no strings) as an array or by its
+    text."""
+    import json
+
+    if isinstance(value, EdnMap):
+        named = (
+            (key if isinstance(key, str) else encode(key), each) for key, each in value.items()
+        )
+        pairs = (f"{json.dumps(str(key))}: {json_encode(each)}" for key, each in named)
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, frozenset):
+        return f"[{', '.join(sorted(json_encode(each) for each in value))}]"
+    if isinstance(value, tuple):
+        return f"[{', '.join(json_encode(each) for each in value)}]"
+    if value is None or isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return json.dumps(str(value))
+
+
 def as_value(value: object) -> Hashable:
     """What Python's parsers give, as a value of a history: also Arrow's lists, dicts and bytes."""
     if isinstance(value, list | tuple):

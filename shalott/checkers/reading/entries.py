@@ -17,7 +17,7 @@ from typing import Final, Self
 import numpy as np
 
 from shalott.checkers.engine import Budget, CData, ffi, lib, new_budget
-from shalott.checkers.reading.edn import EdnError, EdnMap, Keyword, Symbol, decode, encode
+from shalott.checkers.reading.edn import (EdnError, EdnMap, Keyword, Symbol, decode, encode, json_encode)
 from shalott.checkers.reading.text_history import complaint
 from shalott.core.errors import UnreadableHistory
 
@@ -27,7 +27,7 @@ ABSENT: Final = lib.SHL_ABSENT
 TYPES: Final = ("ok", "fail", "info", "invoke")
 
 EDN, JSON = "edn", "json"
-_DIALECTS: Final = {EDN: lib.SHL_ENTRIES_EDN}
+_DIALECTS: Final = {EDN: lib.SHL_ENTRIES_EDN, JSON: lib.SHL_ENTRIES_JSON}
 _PIECE_BYTES: Final = 1 << 20
 _BOM: Final = b"\xef\xbb\xbf"
 _NODE: Final = np.dtype(
@@ -188,7 +188,7 @@ class EntrySource:
 
     def show(self, value: Hashable) -> str:
         """A value as the history would have it."""
-        return encode(value)
+        return json_encode(value) if self.dialect == JSON else encode(value)
 
     @property
     def cut(self) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import json
 import random
 from collections.abc import Hashable
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -140,13 +142,78 @@ def test_an_end_that_is_cut_off_is_told() -> None:
 
 
 def test_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = read(TRANSACTIONS)
+    whole, in_json = read(TRANSACTIONS), read(JSON_TRANSACTIONS, "json")
     for size in range(1, 60):
         monkeypatch.setattr(module, "_PIECE_BYTES", size)
         assert read(TRANSACTIONS) == whole
+        assert read(JSON_TRANSACTIONS, "json") == in_json
         assert complaint(TRANSACTIONS + "{:process 1, :type :ok}\n") == (
             "text, line 6, column 1: an operation without an f"
         )
+
+
+JSON_TRANSACTIONS = """\
+[{"index": 0, "type": "invoke", "process": 0, "time": 5, "value": [["append", 9, 1], ["r", "x", null]], "f": "txn"},
+ {"index":1,"time":7,"type":"info","process":"nemesis","f":"kill","value":{"n1":"ok"}}
+,{"type":"ok","f":"txn","value":[["append",9,1],["r","x",[1,2]]],"process":0,"time":9,"index":2,
+  "error":["timeout","a text that is too long to be worth an id"],"latency":1.25,"node":"n1"}]
+"""  # noqa: E501
+
+
+def test_json_says_the_same() -> None:
+    for in_edn, in_json in zip(read(TRANSACTIONS), read(JSON_TRANSACTIONS, "json"), strict=True):
+        assert replace(in_edn, line=0) == replace(in_json, line=0)
+    one_by_one = JSON_TRANSACTIONS.strip()[1:-1].replace("\n,", "\n").replace("},\n", "}\n")
+    assert [each.index for each in read(one_by_one, "json")] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["null", "true", "false", "-0", "123456789012345678901234567890", "-1.5e-3", '"\\u00e9\\n\\/"',
+     '"\\ud83d\\ude00"', "[]", "{}", '[1,[2,{"a":[null]}]]', '{"a":{"b":1},"c":"d"}'],
+)  # fmt: skip
+def test_json_values(text: str) -> None:
+    entry = read(f'{{"process":1,"type":"ok","f":"f","value":{text}}}', "json")[0]
+    assert as_json(entry.value) == json.loads(text)
+    shown = EntrySource.of_text(b"", "json").show(entry.value)
+    assert json.loads(shown) == json.loads(text)
+
+
+def as_json(value: Hashable) -> object:
+    if isinstance(value, EdnMap):
+        return {name: as_json(each) for name, each in value.items()}
+    return [as_json(each) for each in value] if isinstance(value, tuple) else value
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"process":0,"type":"ok","f":"r","value":[1 2]}', "line 1, column 45: this can't stand"),
+        ('{"process":0,"type":"ok","f":"r","value":[1}}', "a bracket is closed by one of another"),
+        ('{"process":0,"type":"ok","f":"r","value":01}', "this is no value: 01"),
+        ('{"process":0,"type":"ok","f":"r","value":nul}', "this is no value: nul"),
+        ('{"process":0,"type":"ok","f":"r","value":"\\q"}', "this is no value: \\q"),
+        ('{"process":0,"type":"ok","f":"r","value":"a\nb"}', "this can't stand here"),
+        ('{"process":0,"type":"ok","f":"r","f":"w"}', 'says "f": twice'),
+        ('{"process":0,"type":"ok",}', "this can't stand here"),
+        ('[{"process":0,"type":"ok","f":"r"} {"process":0}]', "this can't stand here"),
+        ('[{"process":0,"type":"ok","f":"r"}] {}', "this can't stand here"),
+        ('[{"process":0,"type":"ok","f":"r"},]', "no operation stands here"),
+        ("[1]", "no operation stands here"),
+        ('{"process":0,"type":"ok","f":"r","value":' + "[" * 200, "more than 128 brackets"),
+    ],
+)
+def test_malformed_json_is_refused_with_its_place(text: str, said: str) -> None:
+    assert said in complaint(text, "json")
+
+
+def test_a_json_array_without_its_end_is_cut_off() -> None:
+    source = EntrySource.of_text(JSON_TRANSACTIONS.rstrip()[:-1].encode(), "json")
+    assert len(list(source.entries())) == 3 and source.cut
+    source = EntrySource.of_text(
+        JSON_TRANSACTIONS[: JSON_TRANSACTIONS.index(',"index":2')].encode(), "json"
+    )
+    assert len(list(source.entries())) == 2 and source.cut == "line 3"
 
 
 def test_a_budget_stops_it_and_all_memory_is_given_back() -> None:
@@ -169,12 +236,13 @@ def test_a_budget_stops_it_and_all_memory_is_given_back() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_damage_is_refused_or_costs_no_entry_in_silence(seed: int) -> None:
     rng = random.Random(seed)
-    content = TRANSACTIONS.encode()
     refused = 0
-    for _ in range(700):
+    for turn in range(1400):
+        dialect = ("edn", "json")[turn % 2]
+        content = (TRANSACTIONS, JSON_TRANSACTIONS)[turn % 2].encode()
         at = rng.randrange(len(content))
         byte = rng.choice([b"", *(bytes([each]) for each in b'{}[]()"\\;:#-, \n_')])
-        source = EntrySource.of_text(content[:at] + byte + content[at + 1 :])
+        source = EntrySource.of_text(content[:at] + byte + content[at + 1 :], dialect)
         try:
             found = list(source.entries())
         except UnreadableHistory:

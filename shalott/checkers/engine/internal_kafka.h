@@ -39,6 +39,9 @@ struct shl_kafka {
     int64_t sighting_count, sighting_room;
     int32_t *order;
     int64_t order_length;
+    shl_txns *txns;     /* the operations as transactions, with their cycles; NULL */
+    int32_t *cycle_ops; /* of each transaction: the operation */
+    int64_t cycle_op_count;
     shl_kafka_facts facts;
     shl_kafka_case cases[SHL_KAFKA_KINDS][SHL_KAFKA_KEPT];
     int64_t ranks[SHL_KAFKA_KINDS][SHL_KAFKA_KEPT];
@@ -90,5 +93,7 @@ int shl_kafka_find_in_logs(shl_kafka *kafka);
 int shl_kafka_find_in_operations(shl_kafka *kafka);
 int shl_kafka_find_in_processes(shl_kafka *kafka);
 int shl_kafka_find_lag(shl_kafka *kafka);
+
+void shl_kafka_free_cycles(shl_kafka *kafka);
 
 #endif

@@ -164,6 +164,7 @@ shl_kafka *shl_kafka_new(shl_entries *entries, shl_budget *budget)
 void shl_kafka_free(shl_kafka *k)
 {
     shl_budget *budget = k->budget;
+    shl_kafka_free_cycles(k);
     for (int64_t who = 0; who < k->by_process.count; who++)
         shl_free(budget, k->pending[who].sends,
                  k->pending[who].room * (int64_t)sizeof(shl_kafka_element));

@@ -8,6 +8,7 @@
 #define SHL_KAFKA_H
 
 #include "entries.h"
+#include "txn.h"
 
 /* What an operation is. */
 enum {
@@ -142,6 +143,13 @@ void shl_kafka_free(shl_kafka *kafka);
 int32_t shl_kafka_take(shl_kafka *kafka, const shl_batch *batch);
 /* When all was taken in: makes the orders and finds the cases. 1, or 0: see budget->stopped. */
 int32_t shl_kafka_judge(shl_kafka *kafka);
+/* Then the cycles of operations: with edges of ww, of rw, if asked; `kept` of each kind, and no
+ * search longer than so many steps. 1, or 0: see budget->stopped. */
+int32_t shl_kafka_find_cycles(shl_kafka *kafka, int32_t ww, int32_t rw, int32_t kept,
+                              int64_t search_steps);
+/* Whose cycles are ours; a step's version is a message. */
+const shl_txns *shl_kafka_txns(const shl_kafka *kafka);
+int32_t shl_kafka_op_of_txn(const shl_kafka *kafka, int32_t txn);
 
 const shl_kafka_facts *shl_kafka_found(const shl_kafka *kafka);
 const shl_kafka_case *shl_kafka_cases(const shl_kafka *kafka, int32_t kind);

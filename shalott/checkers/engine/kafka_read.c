@@ -412,7 +412,7 @@ static int end(shl_kafka *k, const shl_batch *batch, const shl_entry_node *entry
         k->facts.uncalled++;
         begun->line = entry->line;
         begun->index = entry->index;
-        begun->time_ns = entry->time;
+        begun->time_ns = -1;
         begun->called = (int32_t)k->facts.entries;
         begun->count = 0;
     }

@@ -13,6 +13,7 @@ from shalott.checkers.checker import Anomaly, Result
 from shalott.checkers.engine import lib, new_budget
 from shalott.checkers.judge import JudgeRecord, Limits
 from shalott.checkers.models.model import one_of
+from shalott.checkers.partitions.partition_cycles import CYCLE_NAMES, Cycles, find_cycles
 from shalott.checkers.partitions.partition_history import (
     FS,
     NONE,
@@ -21,7 +22,7 @@ from shalott.checkers.partitions.partition_history import (
     PartitionHistory,
     take_in,
 )
-from shalott.checkers.partitions.partition_words import KINDS, Kind, anomaly
+from shalott.checkers.partitions.partition_words import KINDS, anomaly
 from shalott.core.json_value import Json
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ _REBALANCED: Final = "a subscription may be rebalanced between two polls"
 @dataclass(frozen=True, slots=True)
 class Kafka:
     """``sub_via``: how clients got their partitions, which says whether polls may skip and go back;
-    auto: as the history shows. ``ww_deps``: draw the order of writes in the graph of transactions,
-    too."""
+    auto: as the history shows. ``ww_deps``, ``rw_deps``: what the order of a log says of its
+    writers, and of its readers and the writers behind them, is looked at for cycles, too."""
 
     sub_via: str = _AUTO
     ww_deps: bool = False
@@ -57,54 +58,77 @@ class Kafka:
         )
         try:
             history = take_in(source, budget)
+            cycles = find_cycles(
+                history, budget, ww_deps=self.ww_deps, rw_deps=self.rw_deps, told=TOLD_MAX
+            )
         except LimitReached as reached:
             return Result(checker=self.name, valid="unknown", notes=(str(reached),))
-        return self._conclude(history)
+        return self._conclude(history, cycles)
 
     def _permitted(self, history: PartitionHistory) -> dict[str, str]:
         """The kinds that are no errors, and why."""
-        permitted = {"int-send-skip": _INTERLEAVED}
+        permitted = dict.fromkeys(("int-send-skip", *_of_cycles("G0")), _INTERLEAVED)
+        if self.ww_deps:
+            permitted |= dict.fromkeys(_of_cycles("G1c"), _INTERLEAVED)
         subscribes = sum(history.facts.by_f[FS.index("subscribe")])
         if self.sub_via == "subscribe" or (self.sub_via == _AUTO and subscribes):
             permitted |= dict.fromkeys(("poll-skip", "nonmonotonic-poll"), _REBALANCED)
         return permitted
 
-    def _conclude(self, history: PartitionHistory) -> Result:
+    def _conclude(self, history: PartitionHistory, cycles: Cycles) -> Result:
         permitted = self._permitted(history)
-        found = [kind for kind in KINDS if history.facts.counts[kind.code]]
-        broken = [kind for kind in found if kind.name not in permitted]
-        doubts = _doubts(history)
-        anomalies: list[Anomaly] = []
-        for kind in broken:
-            anomalies += [
-                anomaly(history, kind, case) for case in history.cases(kind.code)[:TOLD_MAX]
-            ]
-        told = [_permission(history, kind, permitted[kind.name])
-                for kind in found if kind.name in permitted]  # fmt: skip
+        counts = {kind.name: history.facts.counts[kind.code] for kind in KINDS} | cycles.counts
+        found = [name for name, count in counts.items() if count]
+        broken = [name for name in found if name not in permitted]
+        told = {name: _cases(history, cycles, name) for name in found}
+        doubts = _doubts(history, [name for name in cycles.stopped if name not in permitted])
         return Result(
             checker=self.name,
             valid=False if broken else "unknown" if doubts else True,
-            counts=_counts(history),
-            anomalies=tuple(anomalies),
-            notes=(*doubts, *told, *_notes(history)),
+            counts=_counts(history, counts),
+            anomalies=tuple(case for name in broken for case in told[name]),
+            notes=(
+                *doubts,
+                *(
+                    _permission(name, counts[name], permitted[name], told[name][0])
+                    for name in found
+                    if name in permitted
+                ),
+                *_notes(history),
+            ),
             detail={
-                "broken": [kind.name for kind in broken],
-                "permitted": [kind.name for kind in found if kind.name in permitted],
+                "broken": broken,
+                "permitted": [name for name in found if name in permitted],
                 "worst-realtime-lag": _lag(history),
             },
             headline=_headline(history),
-            words={kind.name: kind.words for kind in broken},
+            words={name: _words(name) for name in broken},
         )
 
 
-def _permission(history: PartitionHistory, kind: Kind, why: str) -> str:
-    count = history.facts.counts[kind.code]
-    first = anomaly(history, kind, history.cases(kind.code)[0])
+def _of_cycles(kind: str) -> tuple[str, ...]:
+    return tuple(name for name in CYCLE_NAMES if name.partition("-")[0] == kind)
+
+
+def _cases(history: PartitionHistory, cycles: Cycles, name: str) -> list[Anomaly]:
+    """The first of a kind."""
+    if name in cycles.counts:
+        return cycles.anomalies[name]
+    [kind] = (kind for kind in KINDS if kind.name == name)
+    return [anomaly(history, kind, case) for case in history.cases(kind.code)[:TOLD_MAX]]
+
+
+def _words(name: str) -> tuple[str, str]:
+    clauses = {kind.name: kind.words for kind in KINDS}
+    return clauses.get(name, (f"there is a cycle {name}", f"there are {{n}} cycles {name}"))
+
+
+def _permission(name: str, count: int, why: str, first: Anomaly) -> str:
     times = "once" if count == 1 else f"{count:,} times"
-    return f"{kind.name}, {times}, is no error, since {why}: {first.summary}."
+    return f"{name}, {times}, is no error, since {why}: {first.summary}."
 
 
-def _counts(history: PartitionHistory) -> dict[str, int | float]:
+def _counts(history: PartitionHistory, found: dict[str, int]) -> dict[str, int | float]:
     facts = history.facts
     counts: dict[str, int | float] = {
         "operation-count": facts.ops,
@@ -114,7 +138,7 @@ def _counts(history: PartitionHistory) -> dict[str, int | float]:
     for f, numbers in zip(FS, facts.by_f, strict=True):
         by_type = zip(TYPES, numbers, strict=True)
         counts |= {f"{f}-{type_}-count": number for type_, number in by_type if number}
-    counts |= {f"{kind.name}-count": facts.counts[kind.code] for kind in KINDS}
+    counts |= {f"{name}-count": number for name, number in found.items()}
     counts["unseen-count"] = facts.unseen
     counts["consumed-again-count"] = facts.counts[lib.SHL_KAFKA_CONSUMED_AGAIN]
     counts["worst-realtime-lag-s"] = facts.lag / 1e9
@@ -134,7 +158,7 @@ def _lag(history: PartitionHistory) -> dict[str, Json]:
     }
 
 
-def _doubts(history: PartitionHistory) -> list[str]:
+def _doubts(history: PartitionHistory, stopped: list[str]) -> list[str]:
     """Why it is not known to be valid."""
     facts = history.facts
     doubts = []
@@ -145,6 +169,7 @@ def _doubts(history: PartitionHistory) -> list[str]:
             f"{_number(facts.odd, 'value is', 'values are')} no micro-operations, the first at"
             f" line {facts.odd_line}: nothing is known from them."
         )
+    doubts += [f"There may be cycles {name}: their search came to its limit." for name in stopped]
     return doubts
 
 

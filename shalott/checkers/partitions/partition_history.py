@@ -76,6 +76,12 @@ class PartitionHistory:
             return f"line {found.line}"
         return f"index {found.index}"
 
+    def began_at(self, op: int) -> str:
+        found = self._ops[op]
+        if self._source.name != "text" or found.called_index < 0:
+            return f"line {found.called_line}"
+        return f"index {found.called_index}"
+
     def type_of(self, op: int) -> str:
         return TYPES[self._ops[op].type]
 
@@ -95,6 +101,9 @@ class PartitionHistory:
     def key(self, key: int) -> str:
         found = self._keys[key]
         return self._shown(found.kind, found.number)
+
+    def key_of(self, message: int) -> int:
+        return int(self._messages[message].key)
 
     def offset(self, message: int) -> int:
         """Where it was seen first; -1: nowhere."""

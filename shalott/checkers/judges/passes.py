@@ -276,12 +276,10 @@ def same(value: Hashable) -> Hashable:
     kind = type(value)
     if kind is int or kind is str or value is None:
         return value
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, tuple):
-        return tuple(map(same, value))
-    if isinstance(value, frozenset):
-        return frozenset(map(same, value))
+    if isinstance(value, str):  # a keyword, which equals its string
+        return value
+    if isinstance(value, tuple | frozenset):
+        return type(value)(map(same, value))
     return exact(value)
 
 

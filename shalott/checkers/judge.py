@@ -82,6 +82,7 @@ JUDGES: Final[dict[str, str]] = {
     "monotonic": f"{_JUDGES}orders:MONOTONIC",
     "sequential": f"{_JUDGES}orders:SEQUENTIAL",
     "causal-reverse": f"{_JUDGES}visibility:CAUSAL_REVERSE",
+    "comments": f"{_JUDGES}visibility:COMMENTS",
     "causal": f"{_JUDGES}visibility:CAUSAL",
     "long-fork": f"{_JUDGES}visibility:LONG_FORK",
     "g2": f"{_JUDGES}visibility:ADYA_G2",

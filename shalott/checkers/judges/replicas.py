@@ -117,6 +117,7 @@ class _Log:
     shown_by: list[tuple[int, int, Hashable]] = field(default_factory=list)  # until, place, replica
     replicas: dict[Hashable, _Replica] = field(default_factory=dict)
     told: set[tuple[str, Hashable]] = field(default_factory=set)
+    unknown: dict[Hashable, int] = field(default_factory=dict)  # read before it was appended
 
     def take(self, op: Operation) -> None:
         if op.f in _APPEND:
@@ -154,14 +155,9 @@ class _Log:
                 if times > 1 and self._is_new("duplicated", value) and case.found("duplicated"):
                     told = f"the read at {case.at(op.place)} has {case.shown(value)} {times} times"
                     case.tell("duplicated", told, op.place)
-        if not self.call:
-            return  # no append is in this history
         for value in values[begin:]:
-            if value in self.call or not self._is_new("unexpected", value):
-                continue
-            if case.found("unexpected"):
-                told = f"the read at {case.at(op.place)} has {case.shown(value)}, which by then no"
-                case.tell("unexpected", f"{told} append had brought", op.place)
+            if value not in self.call:
+                self.unknown.setdefault(value, op.place)
 
     def _is_new(self, kind: str, value: Hashable) -> bool:
         if (kind, value) in self.told:
@@ -209,6 +205,11 @@ class _Log:
         case.counts["replica-count"] += len(self.replicas)
         case.counts["acknowledged-count"] += len(self.ended)
         case.counts["length"] += len(self.log)
+        if self.call:  # else no append is in this history
+            for value, place in self.unknown.items():
+                if case.found("unexpected"):
+                    told = f"the read at {case.at(place)} has {case.shown(value)}, which by then no"
+                    case.tell("unexpected", f"{told} append had brought", place)
         self._judge_order()
         behind = sum(value not in self.position for value in self.ended)
         if behind and not case.counts["lost-count"]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import ClassVar, Final
 
@@ -442,6 +442,8 @@ CAUSAL_REVERSE = JudgeRecord(
     fs=("write", "read"),
     wants=_wants_writes,
 )
+
+COMMENTS = replace(CAUSAL_REVERSE, name="comments")  # as CockroachDB's suite calls it
 
 CAUSAL = JudgeRecord(
     name="causal",

@@ -1,8 +1,8 @@
 """Histories as tests write them, and what a judge says of them.
 
-An operation is written as one or two steps: ``invoke(0, "add", 1)`` and ``ok(0, "add", 1)``, or both
-at once by ``done``. Values are Python's: a list is a vector, a dict a map, a set a set; a string that
-begins with a colon is a keyword.
+An operation is written as one or two steps: ``invoke(0, "add", 1)`` and ``ok(0, "add", 1)``, or
+both at once by ``done``. Values are Python's: a list is a vector, a dict a map, a set a set; a
+string that begins with a colon is a keyword.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def kinds_of(result: Result) -> set[str]:
     return {anomaly.kind for anomaly in result.anomalies}
 
 
-# --- systems that are right ------------------------------------------------------------------------
+# --- systems that are right -----------------------------------------------------------------------
 
 
 class Call(NamedTuple):
@@ -114,10 +114,17 @@ class Running:
     crash: float = 0.08
     fail: float = 0.08
     history: list[Step] = field(default_factory=list)
+    open_ones: dict[int, list[Value]] = field(default_factory=dict)
+
+    def finish(self) -> None:
+        """What happened already returns."""
+        for process, (call, happened, result) in self.open_ones.items():
+            if happened:
+                self.history.append(ok(process, call.f, result))
+        self.open_ones.clear()
 
     def run(self, count: int) -> list[Step]:
-        rng = self.rng
-        open_ones: dict[int, list[Value]] = {}
+        rng, open_ones = self.rng, self.open_ones
         processes = list(range(self.processes))
         for _ in range(count * 3):
             at = rng.randrange(len(processes))

@@ -69,12 +69,44 @@ def decode(text: str) -> Hashable:
     return _Decoder(text).only()
 
 
+class Keyword(str):
+    """A keyword, without its colon: equal to the string of its text, as JSON would have it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f":{self}"
+
+
+class Symbol(str):
+    """A symbol, a character, or a tagged value such as ``#inst "..."``: by its text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class EdnMap(dict[Hashable, Hashable]):
+    """A map that may be a key or a member of a set. It is not to be changed."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
 def encode(value: Hashable) -> str:
-    """``value`` as EDN. Strings stay strings: whether one was a keyword is forgotten in reading."""
+    """``value`` as EDN. A str that is no Keyword is a string."""
     if value is None:
         return "nil"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, Keyword | Symbol):
+        return repr(value)
+    if isinstance(value, EdnMap):
+        pairs = (f"{encode(key)} {encode(each)}" for key, each in value.items())
+        return f"{{{', '.join(pairs)}}}"
     if isinstance(value, str):
         return f'"{_QUOTED.sub(lambda met: _QUOTES[met[0]], value)}"'
     if isinstance(value, tuple):
@@ -226,6 +258,26 @@ def json_value(text: str) -> Hashable:
         return as_value(json.loads(text))
     except ValueError as error:
         raise EdnError(f"{text[:40]!r} is no value: {error}") from error
+
+
+def json_encode(value: Hashable) -> str:
+    """``value`` as JSON; what JSON has not (sets, keys that are no strings) as an array or by its
+    text."""
+    import json
+
+    if isinstance(value, EdnMap):
+        named = (
+            (key if isinstance(key, str) else encode(key), each) for key, each in value.items()
+        )
+        pairs = (f"{json.dumps(str(key))}: {json_encode(each)}" for key, each in named)
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, frozenset):
+        return f"[{', '.join(sorted(json_encode(each) for each in value))}]"
+    if isinstance(value, tuple):
+        return f"[{', '.join(json_encode(each) for each in value)}]"
+    if value is None or isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return json.dumps(str(value))
 
 
 def as_value(value: object) -> Hashable:

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from shalott.checkers.history.value_text import EdnMap
+from shalott.checkers.history.column_values import EdnMap
 
 # The forms of values.
 NIL, INTEGER, NUMBER, TRUTH, WORD = "nil", "integer", "number", "truth", "word"

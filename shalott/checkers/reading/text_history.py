@@ -43,15 +43,18 @@ def read_text(
     keyed: bool,
     piece: int = PIECE_BYTES,
     whole: bytes | None = None,
+    by_index: bool = False,
 ) -> ConcurrentHistory:
     """Reads a file of a dialect that is text. Raises UnreadableHistory.
 
-    ``whole``: all of its bytes, where they have been read already.
+    ``whole``: all of its bytes, where they have been read already. ``by_index``: the times of the
+    history are the indexes of its entries.
     """
     if keyed and _READERS[dialect] != lib.SHL_READ_EDN:
         raise UnreadableHistory(f"{path}: only values of EDN are keyed, not those of {dialect}")
     budget = new_budget()
-    reader = lib.shl_reader_new(_READERS[dialect], keyed, budget)
+    how = (lib.SHL_READ_KEYED if keyed else 0) | (lib.SHL_READ_BY_INDEX if by_index else 0)
+    reader = lib.shl_reader_new(_READERS[dialect], how, budget)
     if reader == ffi.NULL:
         raise MemoryError(f"no memory to read {path}")
     try:
@@ -134,6 +137,8 @@ def _history(path: Path | str, dialect: str, reader: CData) -> ConcurrentHistory
         dialect=dialect,
         notes=_notes(dialect, state),
         cut=_cut(state),
+        error=_errors(reader, n) if state.errors else None,
+        odd=tuple([word for word, which in _ORDERS if state.odd[which]]),
     )
 
 
@@ -199,6 +204,31 @@ def _taken(reader: CData, n: int, timed: bool, crowded: bool) -> _Columns:
     )
 
 
+_ODD: Final[dict[int, str]] = {
+    lib.SHL_ODD_REUSED: (
+        "a process went on after an operation of it had crashed ({often}): what crashed may yet"
+        " take effect, at any later time"
+    ),
+    lib.SHL_ODD_TIME_BACK: (
+        "times go back ({often}): the order of the lines was taken for the order of time"
+    ),
+    lib.SHL_ODD_INDEX_BACK: (
+        "indexes go back ({often}): the order of the lines was taken for the order of time"
+    ),
+    lib.SHL_ODD_INDEX_TWICE: "an index was given that another entry has ({often})",
+}
+_ORDERS: Final = (
+    ("time", lib.SHL_ODD_TIME_BACK),
+    ("index", lib.SHL_ODD_INDEX_BACK),
+)
+
+
+def _errors(reader: CData, n: int) -> Words:
+    memory = ffi.gc(lib.shl_reader_column(reader, lib.SHL_READ_ERROR), lib.shl_column_free)
+    codes = np.frombuffer(ffi.buffer(memory, 4 * n), dtype=np.int32) + np.int32(1)
+    return Words(codes, ("", *map(_text, _slices(reader, lib.SHL_READ_ERRORS))))
+
+
 def _cut(state: CData) -> str:
     """Where the end is missing, if the file tells that it is."""
     if state.torn:
@@ -214,6 +244,10 @@ def _notes(dialect: str, state: CData) -> tuple[str, ...]:
         )
     elif dialect == "shalott" and not state.ended:
         notes.append("the recording has no end mark: what came after its last flush is missing")
+    for which, sentence in _ODD.items():
+        if times := state.odd[which]:
+            often = f"{times} times, first" if times > 1 else "once"
+            notes.append(sentence.format(often=f"{often} in line {state.odd_line[which]}"))
     if state.ignored:
         lines = "line is" if state.ignored == 1 else "lines are"
         notes.append(f"{state.ignored} {lines} not about operations and were passed over")

@@ -186,6 +186,15 @@ class Violation:
 
 
 @dataclass(slots=True)
+class Reading:
+    """One way to read what a history does not say, and the verdict on it."""
+
+    option: str  # how to ask for it: "nil=any"
+    words: str  # "a read of nil is one that did not look"
+    valid: bool | str  # of it and those before it, together
+
+
+@dataclass(slots=True)
 class Verdict:
     valid: bool | str  # True, False or "unknown"
     model: str
@@ -202,6 +211,7 @@ class Verdict:
     cpu_s: float = 0.0  # of all threads of the process
     memory_peak_bytes: int = 0  # that the engine and the model's states held
     notes: tuple[str, ...] = ()  # how the history was read, where it could be read otherwise
+    readings: tuple[Reading, ...] = ()  # that, taken together, are not invalid, though this one is
     # What the rows of the violation are of, if not of the history that was given (drains.py).
     judged: ConcurrentHistory | None = field(default=None, repr=False)
 

@@ -21,7 +21,7 @@ typedef struct {
     shl_slice slice; /* the whole text of it */
 } shl_value;
 
-enum { SHL_OK = 0, SHL_FAIL = 1, SHL_INFO = 2, SHL_INVOKE = 3, SHL_NO_TYPE = 4 };
+enum { SHL_NO_TYPE = 4 };
 
 /* One line of a history. id is what a completion has in common with its invocation. */
 typedef struct {
@@ -132,8 +132,14 @@ int shl_read_violin_line(shl_reader *reader, shl_cursor *line);
 int shl_has_operation(shl_slice text);
 /* At the end of the file: does the nemesis do what clients do? SHL_READ_FINE or what is wrong. */
 int shl_check_faults(shl_reader *reader);
+/* What every operation has once, in EDN and in JSON. */
+#define SHL_EDN_MARK ":process"
+#define SHL_JSON_MARK "\"process\""
+/* Whether an entry that begins in a line and ends at the cursor is on several lines and is two. */
+int shl_spans_two(shl_reader *reader, const char *begin, int64_t line, const shl_cursor *cursor,
+                  const char *mark);
 /* At the end of the file: are these bytes the beginning of one entry, and no more? */
-int shl_check_torn_edn(shl_reader *reader, const shl_cursor *tail);
+int shl_check_torn(shl_reader *reader, const shl_cursor *tail, const char *mark);
 
 /* Parts of the EDN reader that logs use. A complaint stands at the cursor. */
 int shl_edn_blank(shl_cursor *cursor);

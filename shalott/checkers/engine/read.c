@@ -99,7 +99,7 @@ int64_t shl_reader_feed(shl_reader *reader, const char *bytes, int64_t length, i
     int status = reader->dialect == SHL_READ_EDN ? shl_read_edn(reader, &cursor, last)
                                                  : read_lines(reader, &cursor, last);
     if (status == SHL_MORE && last && reader->dialect == SHL_READ_EDN &&
-        shl_check_torn_edn(reader, &cursor))
+        shl_check_torn(reader, &cursor, SHL_EDN_MARK))
         return -1;
     if (last && status <= 0 && shl_check_faults(reader))
         return -1;

@@ -43,7 +43,15 @@ enum {
     SHL_READ_TOO_MANY = 24,
     SHL_READ_ODD_LINE = 25,  /* a line of a log is no operation, but has parts of one */
     SHL_READ_NEMESIS_F = 26, /* the nemesis does what clients do */
+    SHL_READ_BAD_INDEX = 27,
+    SHL_READ_NO_VALUE = 28,     /* a token that is no value */
+    SHL_READ_FIELD_TWICE = 29,  /* an operation says a field twice */
+    SHL_READ_SOME_PROCESS = 30, /* an entry has a process, the first one has none */
+    SHL_READ_SOME_F = 31,
 };
+
+/* What a line of a history says of an operation. */
+enum { SHL_OK = 0, SHL_FAIL = 1, SHL_INFO = 2, SHL_INVOKE = 3 };
 
 /* Columns of the operations, and their types. Values are two columns: kind (0 nothing, 1 integer,
  * 2 form) and number (the integer, or which form). */

@@ -84,6 +84,21 @@ int shl_edn_value(shl_cursor *cursor, shl_value *value)
     return read_value(cursor, value);
 }
 
+int shl_edn_blank(shl_cursor *cursor)
+{
+    return skip_blank(cursor);
+}
+
+shl_slice shl_edn_token(shl_cursor *cursor)
+{
+    return read_token(cursor);
+}
+
+int shl_has_operation(shl_slice text)
+{
+    return has_operation(text);
+}
+
 uint8_t shl_entry_type(shl_slice word)
 {
     if (SHL_IS(word, "invoke"))
@@ -266,30 +281,27 @@ static int take_fields(shl_reader *reader, const fields *found, int64_t line, co
     return wrong ? wrong : shl_take_entry(reader, &entry, begin);
 }
 
-/* Steps over the tags before an entry: #jepsen.history.Op{...}. */
-static int skip_tags(shl_cursor *cursor)
+/* Whether two operations stand in it, by the name of a field that each has once: only one of them
+ * can be meant. */
+static int has_two(shl_slice text, const char *mark)
 {
-    while (cursor->at < cursor->end && *cursor->at == '#') {
-        cursor->at++;
-        if (cursor->at < cursor->end && class_of(*cursor->at) != TOKEN)
-            return SHL_READ_NO_MAP;
-        shl_edn_token(cursor);
-        int status = shl_edn_blank(cursor);
-        if (status)
-            return status;
-    }
-    return cursor->at == cursor->end ? SHL_MORE : SHL_READ_FINE;
-}
-
-/* Whether two operations stand in it: only one of them can be meant. */
-static int has_two(shl_slice text)
-{
-    static const char PROCESS[] = ":process";
-    const char *first = find(text, PROCESS);
+    const char *first = find(text, mark);
     if (!first)
         return 0;
-    first += sizeof PROCESS - 1;
-    return find((shl_slice){first, text.at + text.length - first}, PROCESS) != NULL;
+    first += strlen(mark);
+    return find((shl_slice){first, text.at + text.length - first}, mark) != NULL;
+}
+
+int shl_spans_two(shl_reader *reader, const char *begin, int64_t line, const shl_cursor *cursor,
+                  const char *mark)
+{
+    if (cursor->line == line)
+        return 0;
+    if (has_two((shl_slice){begin, cursor->at - begin}, mark))
+        return 1;
+    if (cursor->line - line >= reader->most_lines)
+        reader->most_lines = cursor->line - line + 1;
+    return 0;
 }
 
 static int read_entry(shl_reader *reader, shl_cursor *cursor)
@@ -303,12 +315,8 @@ static int read_entry(shl_reader *reader, shl_cursor *cursor)
         status = SHL_READ_NO_MAP;
     if (!status)
         status = read_fields(cursor, &found);
-    if (!status && cursor->line > line) {
-        if (has_two((shl_slice){begin, cursor->at - begin}))
-            status = SHL_READ_UNCLOSED;
-        else if (cursor->line - line >= reader->most_lines)
-            reader->most_lines = cursor->line - line + 1;
-    }
+    if (!status && shl_spans_two(reader, begin, line, cursor, SHL_EDN_MARK))
+        status = SHL_READ_UNCLOSED;
     if (status == SHL_READ_UNCLOSED)
         reader->state.error_other = line;
     if (status)
@@ -319,7 +327,7 @@ static int read_entry(shl_reader *reader, shl_cursor *cursor)
 /* What is left of a file whose end is missing is the beginning of one entry: no longer than those
  * before it, in lines, and of one process. Otherwise a bracket or a quote is missing, which would
  * swallow all that follows. */
-int shl_check_torn_edn(shl_reader *reader, const shl_cursor *tail)
+int shl_check_torn(shl_reader *reader, const shl_cursor *tail, const char *mark)
 {
     const char *end = tail->end;
     int64_t lines = 1;
@@ -328,7 +336,7 @@ int shl_check_torn_edn(shl_reader *reader, const shl_cursor *tail)
     shl_slice text = {tail->at, end - tail->at};
     for (const char *at = text.at; at < end && (at = memchr(at, '\n', (size_t)(end - at))); at++)
         lines++;
-    if (lines <= reader->most_lines && !has_two(text))
+    if (lines <= reader->most_lines && !has_two(text, mark))
         return SHL_READ_FINE;
     reader->state.error_other = tail->line;
     return shl_complain(reader, SHL_READ_UNCLOSED, tail->line, tail->at);
@@ -336,35 +344,16 @@ int shl_check_torn_edn(shl_reader *reader, const shl_cursor *tail)
 
 int shl_read_edn(shl_reader *reader, shl_cursor *cursor, int32_t last)
 {
-    for (;;) {
+    for (int found;;) {
+        int status = find_entry(reader, cursor, last, &found);
+        if (status || !found)
+            return status;
         shl_cursor entry = *cursor;
-        int status = shl_edn_blank(&entry);
-        if (status == SHL_MORE) {
-            *cursor = entry;
-            return SHL_MORE;
-        }
-        if (status)
-            return shl_complain(reader, status, entry.line, entry.at);
-        if (entry.at == entry.end) {
-            /* A comment that the bytes cut may go on behind them. */
-            if (last)
-                *cursor = entry;
-            return last && reader->closer ? SHL_MORE : SHL_READ_FINE;
-        }
-        if (reader->closer ? *entry.at == reader->closer : *entry.at == '[' || *entry.at == '(') {
-            reader->closer = reader->closer ? 0 : closer_of(*entry.at);
-            entry.at++;
-            *cursor = entry;
-            continue;
-        }
-        cursor->line = entry.line;
-        cursor->at = entry.at;
         status = read_entry(reader, &entry);
-        if (status == SHL_MORE)
-            return SHL_MORE;
+        if (status > 0 && !reader->state.error)
+            return shl_complain(reader, status, entry.line, entry.at);
         if (status)
-            return reader->state.error ? status
-                                       : shl_complain(reader, status, entry.line, entry.at);
+            return status;
         *cursor = entry;
     }
 }

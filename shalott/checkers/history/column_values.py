@@ -29,21 +29,33 @@ class Keyword(str):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return f":{self}"
 
-class EdnMap(frozenset[tuple[Hashable, Hashable]]):
+
+class Symbol(str):
+    """A symbol, a character, or a tagged value such as ``#inst "..."``: by its text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class MapPairs(frozenset[tuple[Hashable, Hashable]]):
     """The (key, value) pairs of a map: equal to the set of them."""
 
     __slots__ = ()
 
 
-class JsonMap(EdnMap):
+class JsonPairs(MapPairs):
     """One of JSON, whose text has colons."""
 
     __slots__ = ()
 
 
 _PLAIN: Final = frozenset({int, str, NoneType, Keyword})  # only equal to what is the same
-_LISTS: Final = frozenset({tuple, frozenset, EdnMap, JsonMap})
+_LISTS: Final = frozenset({tuple, frozenset, MapPairs, JsonPairs})
 _NAN: Final = (float, "nan")  # all of them are one value, though none is equal to itself
 
 

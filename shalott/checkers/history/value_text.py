@@ -9,7 +9,7 @@ import re
 from collections.abc import Hashable
 from typing import Final
 
-from shalott.checkers.history.column_values import EdnMap, JsonMap, Keyword
+from shalott.checkers.history.column_values import JsonPairs, Keyword, MapPairs, Symbol
 from shalott.checkers.history.concurrent import FAILED, UNKNOWN
 
 
@@ -36,17 +36,15 @@ def value_text(value: Hashable, colon: str = ": ") -> str:
         return repr(value)
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, Symbol):
+        return str(value)
     if isinstance(value, str):
         is_keyword = isinstance(value, Keyword) and _SYMBOL.fullmatch(value)
         return f":{value}" if is_keyword else quoted(value)
     if isinstance(value, tuple):
         return f"[{' '.join(value_text(each, colon) for each in value)}]"
-    if isinstance(value, EdnMap):
-        between = colon if isinstance(value, JsonMap) else " "
-        pairs = sorted(
-            f"{value_text(key, colon)}{between}{value_text(each, colon)}" for key, each in value
-        )
-        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, dict | MapPairs):
+        return _map_text(value, colon)
     if isinstance(value, frozenset):
         return f"#{{{' '.join(sorted(value_text(each, colon) for each in value))}}}"
     if type(value).__name__ == "Decimal":
@@ -54,3 +52,10 @@ def value_text(value: Hashable, colon: str = ": ") -> str:
     if isinstance(value, float):
         return _SPECIAL_FLOATS.get(str(value), repr(value))
     return str(value)
+
+
+def _map_text(value: MapPairs | dict[Hashable, Hashable], colon: str) -> str:
+    between = colon if isinstance(value, JsonPairs) else " "
+    items = value.items() if isinstance(value, dict) else value
+    pairs = [f"{value_text(key, colon)}{between}{value_text(each, colon)}" for key, each in items]
+    return f"{{{', '.join(pairs if isinstance(value, dict) else sorted(pairs))}}}"

@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from shalott.checkers.history.column_values import EdnMap
+from shalott.checkers.history.column_values import MapPairs
 from shalott.checkers.history.concurrent import UNKNOWN, Operation
 from shalott.checkers.history.value_text import value_text
 from shalott.checkers.models.model import Meaning, Meanings, aliases
@@ -114,7 +114,7 @@ def token_of(value: Hashable) -> int | None:
     """The fencing token that an acquire returned; None: there is none in it."""
     if type(value) is int:
         return value
-    if not isinstance(value, EdnMap):
+    if not isinstance(value, MapPairs):
         return None
     named = {str(key): each for key, each in value}
     found = next((named[name] for name in _TOKENS if name in named), None)

@@ -2,7 +2,7 @@
 
 Only single values come here, each distinct one once: entries are read by the engine
 (engine/read_edn.c). Keywords become Keyword, strings str, vectors and lists tuple, sets frozenset,
-maps EdnMap (history/column_values.py); a tag is left out and its value kept.
+maps MapPairs (history/column_values.py); a tag is left out and its value kept.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Final
 
-from shalott.checkers.history.column_values import EdnMap, JsonMap, Keyword
+from shalott.checkers.history.column_values import JsonPairs, Keyword, MapPairs, Symbol
 from shalott.checkers.history.value_text import value_text
 
 
@@ -67,6 +67,15 @@ def decode(text: str) -> Hashable:
         if all(word.isdecimal() for word in words):
             return tuple(map(int, words))
     return _Decoder(text).only()
+
+
+class EdnMap(dict[Hashable, Hashable]):
+    """A map that may be a key or a member of a set. It is not to be changed."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
 
 
 def encode(value: Hashable) -> str:
@@ -139,7 +148,7 @@ def _collected(opener: str, values: list[Hashable]) -> Hashable:
         return frozenset(values)
     if len(values) % 2:
         raise EdnError("a map has a key without a value")
-    return EdnMap(zip(values[::2], values[1::2], strict=True))
+    return MapPairs(zip(values[::2], values[1::2], strict=True))
 
 
 def _atom(text: str) -> Hashable:
@@ -200,7 +209,7 @@ def _unescape(escape: re.Match[str]) -> str:
 
 # JSON values to the hashable Python values that EDN's become (edn.py), for one meaning of both.
 #
-# Arrays become tuples, objects JsonMaps, equal to the maps of EDN. JSON has no sets: an array is a
+# Arrays become tuples, objects JsonPairs, equal to the maps of EDN. JSON has no sets: an array is a
 # set to a model that wants one.
 
 
@@ -214,12 +223,32 @@ def json_value(text: str) -> Hashable:
         raise EdnError(f"{text[:40]!r} is no value: {error}") from error
 
 
+def json_encode(value: Hashable) -> str:
+    """``value`` as JSON; what JSON has not (sets, keys that are no strings) as an array or by its
+    text."""
+    import json
+
+    if isinstance(value, EdnMap):
+        named = (
+            (key if isinstance(key, str) else encode(key), each) for key, each in value.items()
+        )
+        pairs = (f"{json.dumps(str(key))}: {json_encode(each)}" for key, each in named)
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, frozenset):
+        return f"[{', '.join(sorted(json_encode(each) for each in value))}]"
+    if isinstance(value, tuple):
+        return f"[{', '.join(json_encode(each) for each in value)}]"
+    if value is None or isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return json.dumps(str(value))
+
+
 def as_value(value: object) -> Hashable:
     """What Python's parsers give, as a value of a history: also Arrow's lists, dicts and bytes."""
     if isinstance(value, list | tuple):
         return tuple(as_value(each) for each in value)
     if isinstance(value, dict):
-        return JsonMap((name, as_value(each)) for name, each in value.items())
+        return JsonPairs((name, as_value(each)) for name, each in value.items())
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     known: Hashable = value

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from shalott.checkers.history.column_values import EdnMap
+from shalott.checkers.history.column_values import MapPairs
 
 # The forms of values.
 NIL, INTEGER, NUMBER, TRUTH, WORD = "nil", "integer", "number", "truth", "word"
@@ -71,7 +71,7 @@ def form_of(value: Hashable) -> str:
         return INTEGER
     if isinstance(value, str):
         return WORD
-    if isinstance(value, EdnMap):
+    if isinstance(value, MapPairs | dict):
         return MAP
     if isinstance(value, frozenset):
         return SET
@@ -136,7 +136,8 @@ class ShapeOf:
         elif form == MAP:
             keys = self._map_keys.setdefault(f, set())
             if len(keys) < 64:
-                keys.update(str(key) for key, _ in value)  # type: ignore[union-attr]
+                pairs = value.items() if isinstance(value, dict) else value
+                keys.update(str(key) for key, _ in pairs)  # type: ignore[union-attr]
 
     def add_error(self, error: str) -> None:
         if len(self._errors) < 64:

@@ -431,6 +431,11 @@ _SENTENCES: Final[dict[int, str]] = {
     lib.SHL_READ_BAD_TIME: "a time is a number of nanoseconds, not {word}",
     lib.SHL_READ_NOT_KEYED: "the history is keyed, but a value is no [key value]: {word}",
     lib.SHL_READ_NO_INDEX: "an operation without an index",
+    lib.SHL_READ_BAD_INDEX: "an index is a number from 0, not {word}",
+    lib.SHL_READ_NO_VALUE: "this is no value: {word}",
+    lib.SHL_READ_FIELD_TWICE: "an operation says {word} twice",
+    lib.SHL_READ_SOME_PROCESS: "this operation has a process, but the first one has none",
+    lib.SHL_READ_SOME_F: "this operation has an f, but the first one has none",
     lib.SHL_READ_TOO_MANY: "more operations or lines than can be counted (2^30)",
 }
 _BY_PROCESS: Final[dict[int, str]] = {

@@ -7,6 +7,7 @@ named by its door (door.py), or as ``package.module:Class`` (outside.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -95,7 +96,8 @@ def make_model(specification: str) -> Model:
 @lru_cache(maxsize=256)  # models are values, and small histories are checked by the hundred
 def _make_built_in(specification: str) -> Model:
     name, _, options = specification.partition(":")
-    return make_with(BUILT_IN[name], name, options)
+    made_by: Callable[..., Model] = BUILT_IN[name]
+    return make_with(made_by, name, options)
 
 
 def model_name(model: Model) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from shalott.checkers.history.concurrent import Operation
 from shalott.core.errors import UsageError
@@ -78,6 +78,7 @@ def one_of(option: str, value: str, *allowed: str) -> None:
 
 REQUIRED: Final = inspect.Parameter.empty  # in place of a default
 _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+Made = TypeVar("Made")
 _TRUTHS: Final = {"true": True, "yes": True, "false": False, "no": False}
 
 
@@ -90,7 +91,7 @@ class Option:
     default: object
 
 
-def options_of(made_by: Callable[..., Model]) -> tuple[Option, ...]:
+def options_of(made_by: Callable[..., object]) -> tuple[Option, ...]:
     """A dataclass's fields, or the parameters of ``__init__`` or of a function."""
     try:
         parameters = inspect.signature(made_by).parameters.values()
@@ -103,8 +104,8 @@ def options_of(made_by: Callable[..., Model]) -> tuple[Option, ...]:
     )
 
 
-def make_with(made_by: Callable[..., Model], name: str, options: str) -> Model:
-    """The model with these options. Raises UsageError: no such option, or no such value."""
+def make_with(made_by: Callable[..., Made], name: str, options: str) -> Made:
+    """The model, or judge, with these options. Raises UsageError: no such option or value."""
     known = {option.name: option for option in options_of(made_by)}
     given: dict[str, object] = {}
     for option in filter(None, options.split(",")):

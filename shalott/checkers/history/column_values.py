@@ -18,7 +18,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-
 # To a checker a keyword and a string of one text are one value, and a map is the set of its pairs,
 # so that JSON and EDN are alike to it. These types remember which it was, for sentences only: they
 # are equal to what they stand for.

@@ -1,4 +1,4 @@
-"""Values as a person wrote them: keywords with their colon, strings with their quotes, maps as maps.
+"""Values as a file has them: keywords with their colon, strings with their quotes, maps as maps.
 
 Sentences about a history show its values in the syntax of the file that has them.
 """
@@ -11,7 +11,6 @@ from typing import Final
 
 from shalott.checkers.history.column_values import JsonPairs, Keyword, MapPairs, Symbol
 from shalott.checkers.history.concurrent import FAILED, UNKNOWN
-
 
 _QUOTED: Final = re.compile(r'[\\"\t\r\n\b\f]')
 _QUOTES: Final = {

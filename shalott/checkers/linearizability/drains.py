@@ -1,11 +1,11 @@
 """What a history says before a model sees it: drains as dequeues, and failures that say nothing.
 
 A drain takes what is in a queue, one message after the other. As in ``expand-queue-drain-ops`` of
-jepsen.checker one that returned a list is the dequeues of its elements, in their order, and says no
-more: not that the queue was empty at the end. One that returned a word, such as ``:exhausted``, took
-messages that it does not tell, as many as there were, and found the queue empty in the end if the
-word says so. One that crashed may have taken any number. One that failed did nothing, nor did one
-whose dequeues the history has by themselves (engine/read_pair.c leaves those out).
+jepsen.checker one that returned a list is the dequeues of its elements, in their order, and says
+no more: not that the queue was empty at the end. One that returned a word, such as ``:exhausted``,
+took messages that it does not tell, as many as there were, and found the queue empty in the end if
+the word says so. One that crashed may have taken any number. One that failed did nothing, nor did
+one whose dequeues the history has by themselves (engine/read_pair.c leaves those out).
 
 The dequeues of a drain fill its interval, but nothing says when each was. Where no other operation
 begins or ends meanwhile, it does not matter. Elsewhere there are several timings: with ``LOOSE``

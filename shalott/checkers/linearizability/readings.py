@@ -116,13 +116,11 @@ def _first_valid(
 # --- of a model's options -------------------------------------------------------------------------
 
 
-def _of_model(
-    history: ConcurrentHistory, model: Model, given: Collection[str]
-) -> Iterator[Other]:
+def _of_model(history: ConcurrentHistory, model: Model, given: Collection[str]) -> Iterator[Other]:
     name = own_name(model)
-    if name == "cas-register" and _option(model, "failed_cas") == "checked":
-        if "failed_cas" not in given and history.dialect != LOGS_OF_ETCD:
-            yield from _silent_failures(history, model)
+    is_checked = name == "cas-register" and _option(model, "failed_cas") == "checked"
+    if is_checked and "failed_cas" not in given and history.dialect != LOGS_OF_ETCD:
+        yield from _silent_failures(history, model)
     if _option(model, "nil") == "value" and "nil" not in given and _reads_nil(history, model):
         yield Other(
             "nil", "nil=any", "a read of nil is one that did not look", _changing(nil="any")
@@ -196,68 +194,82 @@ def _reads_nil(history: ConcurrentHistory, model: Model) -> bool:
         return True
     if own_name(model) != "multi-register":
         return False
-    return any(value is None for form in history.result.forms for value in _seen_in(form))
+    return any(value is None for form in history.result.forms for _, value in _seen_in(form))
 
 
-def _seen_in(result: Hashable) -> Iterator[Hashable]:
-    """The values that a transaction, or a read of several registers, read."""
+Named = tuple[Hashable, Hashable]  # which register of several, or which key; a value
+
+
+def _seen_in(result: Hashable) -> Iterator[Named]:
+    """What a transaction, or a read of several registers, read."""
     for each in result if isinstance(result, tuple | frozenset) else ():
-        if not isinstance(each, tuple):
-            continue
-        if len(each) == 2 or (len(each) == 3 and each[0] in ("r", "read")):
-            yield each[-1]
+        if isinstance(each, tuple) and (
+            len(each) == 2 or (len(each) == 3 and each[0] in ("r", "read"))
+        ):
+            yield each[-2], each[-1]
 
 
 def _first_values(history: ConcurrentHistory, model: Model) -> list[Hashable]:
-    """What may have been there before anything was: seen before any change had returned, and not
-    what an operation that failed was to write."""
+    """What must have been there at first, since it was seen before any operation was to write it,
+    and before any change had returned."""
     name = own_name(model)
     if name not in ("register", "cas-register", "multi-register", "counter"):
         return []
+    early = _early(history, model)
+    if not early:
+        return []
+    latest = max(int(history.ret[row]) for row in early)
+    written = {} if name == "counter" else _first_written(history, model, latest)
     counts: Counter[Hashable] = Counter()
     values: dict[Hashable, Hashable] = {}
-    for row in _early(history, model):
-        operation = history.operation(row)
-        seen: list[Hashable] = [operation.result]
-        if name == "multi-register":
-            seen = list(_seen_in(operation.result))
-        elif _means_of(model, operation.f) == "cas":
-            is_pair = isinstance(operation.argument, tuple) and operation.argument
-            seen = [operation.argument[0]] if is_pair else []  # type: ignore[index]
-        for value in seen:
-            if value is not None and (name != "counter" or type(value) is int):
-                counts[exact(value)] += 1
-                values.setdefault(exact(value), value)
-    if not counts:
-        return []
-    known = {exact(getattr(model, "initial", None)), *_refused(history, model)}
-    return [values[each] for each, _ in counts.most_common() if each not in known][:_FIRST_VALUES]
-
-
-def _means_of(model: Model, f: str) -> str:
-    meaning = (meanings_of(model) or {}).get(f)
-    return f if meaning is None else meaning.f
+    for row in early:
+        for place, value in _seen_by(history, model, row):
+            is_late = written.get((place, exact(value)), NEVER) < history.ret[row]
+            if value is None or is_late or (name == "counter" and type(value) is not int):
+                continue
+            counts[exact(value)] += 1
+            values.setdefault(exact(value), value)
+    initial = exact(getattr(model, "initial", None))
+    return [values[each] for each, _ in counts.most_common() if each != initial][:_FIRST_VALUES]
 
 
 def _early(history: ConcurrentHistory, model: Model) -> list[int]:
     """The rows that saw something and were called before any change of their object returned."""
     is_ok = history.type == OK
     if own_name(model) == "multi-register":
-        return np.flatnonzero(is_ok)[:_EARLY].tolist()
+        return [int(row) for row in np.flatnonzero(is_ok)[:_EARLY]]
     saw = is_ok & _means(history, model, "read", "cas")
     changed = np.flatnonzero(is_ok & _means(history, model, "write", "cas", "inc", "dec"))
     first = np.full(len(history.key.names), NEVER, dtype=np.int64)
     np.minimum.at(first, history.key.codes[changed], history.ret[changed])
-    return np.flatnonzero(saw & (history.call < first[history.key.codes]))[:_EARLY].tolist()
+    saw &= history.call < first[history.key.codes]
+    return [int(row) for row in np.flatnonzero(saw)[:_EARLY]]
 
 
-def _refused(history: ConcurrentHistory, model: Model) -> Iterator[Hashable]:
-    """What operations that failed were to write."""
-    rows = np.flatnonzero(_means(history, model, "write", "cas") & (history.type == FAIL))
-    for argument in history.argument.get_all(rows):
-        yield exact(argument)
-        if isinstance(argument, tuple) and argument:
-            yield exact(argument[-1])
+def _seen_by(history: ConcurrentHistory, model: Model, row: int) -> Iterator[Named]:
+    operation, key = history.operation(row), int(history.key.codes[row])
+    meaning = (meanings_of(model) or {}).get(operation.f)
+    if own_name(model) == "multi-register":
+        yield from _seen_in(operation.result)
+    elif meaning is None or meaning.f != "cas":
+        yield key, operation.result
+    elif isinstance(operation.argument, tuple) and operation.argument:
+        yield key, operation.argument[0]
+
+
+def _first_written(history: ConcurrentHistory, model: Model, until: int) -> dict[Named, int]:
+    """When each value was first to be written, of those operations that were called by then."""
+    rows = np.flatnonzero(_means(history, model, "write", "cas", "txn") & (history.call < until))
+    written: dict[Named, int] = {}
+    for row, argument in zip(rows.tolist(), history.argument.get_all(rows), strict=True):
+        call, place = int(history.call[row]), int(history.key.codes[row])
+        pairs: list[Named] = [(place, argument)]
+        if isinstance(argument, tuple | frozenset):
+            pairs += [(place, each) for each in argument]  # of a compare-and-set
+            pairs += [each[-2:] for each in argument if isinstance(each, tuple) and len(each) > 1]
+        for name, value in pairs:
+            written.setdefault((name, exact(value)), call)
+    return written
 
 
 # --- of the order, and of keys --------------------------------------------------------------------
@@ -318,9 +330,9 @@ def _with_stricter(
     if len(history) > _FEW:
         return verdict
     notes = list(verdict.notes)
-    if notes and history.error is not None and _option(model, "failed_cas") == "checked":
-        if check(replace(history, error=None), model).valid is False:
-            notes.append("were those failures observations of another value, it would be invalid")
+    is_checked = history.error is not None and _option(model, "failed_cas") == "checked"
+    if notes and is_checked and check(replace(history, error=None), model).valid is False:
+        notes.append("were those failures observations of another value, it would be invalid")
     for clock in history.odd:
         other = orders(clock)
         if other is not None and check(other, model).valid is False:

@@ -163,7 +163,8 @@ def priority_of(value: Hashable) -> float:
     priority = value[0] if isinstance(value, tuple) and len(value) == 2 else value
     if isinstance(priority, bool) or not isinstance(priority, int | float) or priority != priority:
         raise ValueError(
-            f"a priority queue's element is a number or a pair that begins with one, not {value_text(value)}"
+            "a priority queue's element is a number or a pair that begins with one, not"
+            f" {value_text(value)}"
         )
     return priority
 

@@ -186,7 +186,9 @@ def _micro_operations(op: Operation) -> Iterable[tuple[str, Hashable, Hashable]]
         return _triples(op.result if known else op.argument)
     pairs = op.argument if op.f == "write" else op.result if known else ()
     if not isinstance(pairs, tuple | frozenset) or not all(_is_tuple(pair, 2) for pair in pairs):
-        raise ValueError(f"a {op.f} of several registers needs pairs [name value], not {value_text(pairs)}")
+        raise ValueError(
+            f"a {op.f} of several registers needs pairs [name value], not {value_text(pairs)}"
+        )
     return [(op.f, name, value) for name, value in pairs]
 
 

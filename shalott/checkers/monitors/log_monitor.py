@@ -115,16 +115,16 @@ def _what(history: ConcurrentHistory, row: int) -> str:
 
 
 def _why(history: ConcurrentHistory, violation: int, rows: tuple[int, ...]) -> str:
-    value, offset = history.result.get(rows[1]), history.argument.get(rows[1])
+    value, offset = value_text(history.result.get(rows[1])), history.argument.get(rows[1])
     return (
-        f"value {value_text(value)} was read at offset {offset}, and several crashed appends may have"
+        f"value {value} was read at offset {offset}, and several crashed appends may have"
         " appended it"
     )
 
 
 def _twice(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    one, other = (history.argument.get(row) for row in rows)
-    return f"offset {history.result.get(rows[0])} was given to {value_text(one)} and to {value_text(other)}"
+    one, other = (value_text(history.argument.get(row)) for row in rows)
+    return f"offset {history.result.get(rows[0])} was given to {one} and to {other}"
 
 
 _REASONS: Final[dict[str, Reason]] = {

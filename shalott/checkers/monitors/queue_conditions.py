@@ -93,10 +93,10 @@ class QueueConditions:
             return None
         at = int(broken[np.argmin(c.ret[taken[broken]])])
         row, count = int(taken[at]), int(number[at])
-        value = history.result.get(row)
+        value = value_text(history.result.get(row))
         enqueued = "never" if count == 1 else _times(count - 1)
         reason = (
-            f"message {value_text(value)} was dequeued {_times(count)}, but by then its enqueue had been"
+            f"message {value} was dequeued {_times(count)}, but by then its enqueue had been"
             f" called {enqueued}"
         )
         late = () if given[at] < 0 else (int(given[at]),)
@@ -120,8 +120,8 @@ class QueueConditions:
                 left = int(c.enqueues[put[np.argmax(there)]])
                 reason = (
                     f"a dequeue found the queue empty although {count} more messages had been"
-                    f" enqueued than dequeues can have taken, {value_text(history.argument.get(left))} among"
-                    " them"
+                    " enqueued than dequeues can have taken,"
+                    f" {value_text(history.argument.get(left))} among them"
                 )
                 return self._invalid("empty", (row, left), reason)
         return None

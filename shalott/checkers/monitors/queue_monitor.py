@@ -196,17 +196,17 @@ def _repeated(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
 
 
 def _order(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    a, b = history.argument.get(rows[0]), history.argument.get(rows[2])
+    a, b = (value_text(history.argument.get(row)) for row in (rows[0], rows[2]))
     return (
-        f"message {value_text(b)} was dequeued before message {value_text(a)} although {value_text(a)} was enqueued first"
+        f"message {b} was dequeued before message {a} although {a} was enqueued first"
         " and had not been dequeued"
     )
 
 
 def _lost(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    a, b = history.argument.get(rows[0]), history.argument.get(rows[1])
+    a, b = (value_text(history.argument.get(row)) for row in rows[:2])
     reason = (
-        f"message {value_text(b)} was dequeued although message {value_text(a)} was enqueued first"
+        f"message {b} was dequeued although message {a} was enqueued first"
         " and had not been dequeued"
     )
     means = np.array([MEANS.get(name) == lib.SHL_DEQUEUE for name in history.f.names])

@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Final
 
-from shalott.checkers.history.column_values import JsonPairs, Keyword, MapPairs, Symbol
+from shalott.checkers.history.column_values import JsonPairs, Keyword, MapPairs
 from shalott.checkers.history.value_text import value_text
 
 

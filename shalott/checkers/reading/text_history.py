@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shalott.checkers.engine import INT32S, INT64S, UINT8S, Budget, CData, ffi, lib, new_budget
-from shalott.checkers.history.column_values import Words, exact, exact_all
+from shalott.checkers.history.column_values import Keyword, Words, exact, exact_all
 from shalott.checkers.history.concurrent import FORM, INTEGER, NOTHING, ConcurrentHistory, Values
 from shalott.checkers.reading.edn import EdnError, decode, json_value
 from shalott.core.errors import UnreadableHistory
@@ -120,9 +120,10 @@ def _history(path: Path | str, dialect: str, reader: CData) -> ConcurrentHistory
     f, keys, process, call, ret = columns.narrow
     argument_kind, result_kind, type_ = columns.bytes
     forms = _Forms(path, reader, is_json=dialect == "shalott")
+    key = _keys(path, reader, dialect, keys, bool(state.keyed))
     return ConcurrentHistory(
         f=Words(f, _words(reader, dialect)),
-        key=_keys(path, reader, dialect, keys, bool(state.keyed)),
+        key=key,
         argument=forms.values(argument_kind, argument),
         result=forms.values(result_kind, result),
         type=type_,
@@ -135,7 +136,7 @@ def _history(path: Path | str, dialect: str, reader: CData) -> ConcurrentHistory
         place_name="index" if state.crowded else "line",
         source=str(path),
         dialect=dialect,
-        notes=_notes(dialect, state),
+        notes=_notes(dialect, state) + _notes_on_keys(key.names),
         cut=_cut(state),
         error=_errors(reader, n) if state.errors else None,
         odd=tuple([word for word, which in _ORDERS if state.odd[which]]),
@@ -202,6 +203,14 @@ def _taken(reader: CData, n: int, timed: bool, crowded: bool) -> _Columns:
             take(lib.SHL_READ_TYPE, np.uint8),
         ),
     )
+
+
+def _notes_on_keys(names: tuple[str, ...]) -> tuple[str, ...]:
+    twins = [name for name in names if name[:1] == ":" and name[1:] in names]
+    if not twins:
+        return ()
+    shown = ", ".join(f'"{name[1:]}" and {name}' for name in twins[:3])
+    return (f"a string and a keyword are held to be two keys, as EDN has it: {shown}",)
 
 
 _ODD: Final[dict[int, str]] = {
@@ -314,13 +323,16 @@ def _keys(
     else:
         lines = _lines(reader, lib.SHL_READ_KEYS)
         decoded = [_decoded(path, each, line) for each, line in zip(slices, lines, strict=True)]
+    strings = {value for value in decoded if type(value) is str}
     named: dict[str, tuple[Hashable, int]] = {}
     code_of = np.zeros(len(slices) + 1, dtype=np.int32)  # the last is what -1 refers to: no key
     if (codes < 0).any():
         named[""] = "", 0
     for number in sorted(range(len(slices)), key=lambda number: isinstance(decoded[number], str)):
         value = decoded[number]
-        name = value if isinstance(value, str) else _text(slices[number])
+        name = str(value) if isinstance(value, str) else _text(slices[number])
+        if isinstance(value, Keyword) and value in strings:
+            name, value = f":{name}", (Keyword, value)  # EDN has "k" and :k for two
         if named.get(name, (exact(value), 0))[0] != exact(value):
             name = _text(slices[number])  # "1" and 1 are different keys: this one has its quotes
         code_of[number] = named.setdefault(name, (exact(value), len(named)))[1]

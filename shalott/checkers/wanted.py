@@ -55,6 +55,8 @@ class Wanted:
 
 
 def wanted(shape: Shape) -> Wanted:
+    if not shape.fs:
+        return Wanted("register")  # nothing was done, which every model allows
     judges = [name for name in JUDGES if find_judge(name).wants(shape)]
     if len(judges) == 1:
         return Wanted(judges[0], (), shape.keyed)
@@ -160,9 +162,11 @@ def shape_of_file(path: Path) -> Shape:
     head, tail = _ends(path)
     try:
         dialect = told_dialect(path, head)
-    except UnreadableHistory:
+    except UnreadableHistory as error:
         making = ShapeOf()
         _add(making, EntrySource.of_path(path))
+        if not making.shape().types:
+            raise error
         return making.shape()
     if not dialect:
         return shape_of_history(read_history(path))

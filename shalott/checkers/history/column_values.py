@@ -69,7 +69,7 @@ def exact(value: Hashable) -> Hashable:
     if kind in _LISTS:
         if _PLAIN.issuperset(map(type, value)):  # type: ignore[call-overload]
             return value
-        return kind(map(exact, value))  # type: ignore[call-overload]
+        return kind(map(exact, value))  # type: ignore[call-arg,call-overload]
     return _NAN if value != value else (kind, value)
 
 

@@ -174,7 +174,7 @@ def _silent_failures(history: ConcurrentHistory, model: Model) -> Iterator[Other
 
 
 def _silent(history: ConcurrentHistory, model: Model) -> Bools:
-    silent = _means(history, model, "cas") & (history.type == FAIL)
+    silent: Bools = _means(history, model, "cas") & (history.type == FAIL)
     if history.error is not None:
         codes = [at for at, text in enumerate(history.error.names)
                  if what_it_says(text) is Said.NOTHING]  # fmt: skip
@@ -185,7 +185,7 @@ def _silent(history: ConcurrentHistory, model: Model) -> Bools:
 def _means(history: ConcurrentHistory, model: Model, *fs: str) -> Bools:
     """Which rows are operations that the model calls by one of these names."""
     meanings = meanings_of(model) or {}
-    return history.f.among(tuple(name for name, each in meanings.items() if each.f in fs))
+    return history.f.among(tuple([name for name, each in meanings.items() if each.f in fs]))
 
 
 def _reads_nil(history: ConcurrentHistory, model: Model) -> bool:

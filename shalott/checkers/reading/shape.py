@@ -6,7 +6,7 @@ checked. A shape is made of entries: of all of a small file, of both ends of a l
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -138,10 +138,15 @@ class _Forms:
                 self.mops.setdefault(str(mop[0]), set()).add(form_of(mop[-1]))
         elif form == MAP:
             keys = self.map_keys.setdefault(f, set())
-            pairs = value.items() if isinstance(value, dict) else value
             if len(keys) < _MOST:
-                keys.update(str(key) for key, _ in pairs)  # type: ignore[union-attr]
+                keys.update(_names_in(value))
         return form
+
+
+def _names_in(value: Hashable) -> Iterator[str]:
+    """The keys of a map."""
+    if isinstance(value, dict | MapPairs):
+        yield from map(str, dict(value))
 
 
 class ShapeOf:

@@ -42,7 +42,9 @@ def judge_file(request: CheckRequest, file: str) -> Checked | Judged:
     path = locate(file, request.store)
     if path.is_dir():
         path = history_in(path)
-    specification, notes, others = request.model, (), ()
+    specification = request.model
+    notes: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
     if not specification:
         found = _wanted(path, file)
         specification, others = found.name, found.others

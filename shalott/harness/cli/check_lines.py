@@ -53,7 +53,7 @@ class Checked:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        guessed = ()
+        guessed: tuple[str, ...] = ()
         if self.guessed:
             others = f"; {' or '.join(self.others)} would promise more" if self.others else ""
             guessed = (f"its operations want the model {self.verdict.model}{others}",)

@@ -127,7 +127,7 @@ def _tell(request: CheckRequest, file: str, is_alone: bool) -> Told:
             raise
         return Told((_refusal(request, file, error),), True, unread=True)
     if request.as_json:
-        lines = (json_line(found),)
+        lines: tuple[str, ...] = (json_line(found),)
     else:
         lines = tuple(lines_of(found)) if is_alone else (one_line(found),)
     if not isinstance(found, Checked):

@@ -109,6 +109,7 @@ if TYPE_CHECKING:
         Profile as Profile,
         Search as Search,
         SystemRecord as SystemRecord,
+        Transactions as Transactions,
     )
     from shalott.cluster.systems.settling import (
         await_nodes as await_nodes,
@@ -183,6 +184,10 @@ if TYPE_CHECKING:
         draw_float as draw_float,
         stream_key as stream_key,
     )
+    from shalott.core.transactions import (
+        Mop as Mop,
+        Transactor as Transactor,
+    )
     from shalott.nemesis.context import (
         FaultContext as FaultContext,
     )
@@ -214,6 +219,7 @@ _HOMES: dict[str, str] = {
         "BootFailed ClientError Definite HarnessError Indefinite ShalottError Unreachable "
         "UsageError"
     ),
+    "shalott.core.transactions": "Mop Transactor",
     "shalott.core.message_body": "decode_body encode_body",
     "shalott.cluster.nodes": "CommandResult Endpoint NodeSpec NodeStatus Topology",
     "shalott.cluster.http": "Management exchange",
@@ -229,7 +235,7 @@ _HOMES: dict[str, str] = {
     "shalott.core.queue_generator": "Drain QueueMix drain queue_mix",
     # Systems.
     "shalott.cluster.systems.record": (
-        "Drawn Footprint Layouts LogPromises LogReaders Profile Search SystemRecord"
+        "Drawn Footprint Layouts LogPromises LogReaders Profile Search SystemRecord Transactions"
     ),
     "shalott.cluster.cluster": "Cluster",
     "shalott.cluster.system": (

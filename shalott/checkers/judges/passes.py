@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeGuard
 
 from shalott.checkers.checker import OPERATIONS_MAX, Anomaly, Result
-from shalott.checkers.history.column_values import exact
-from shalott.checkers.history.value_text import EdnMap
+from shalott.checkers.history.column_values import MapPairs, exact
 from shalott.checkers.judge import Limits
 
 NO_PROCESS, NEMESIS = -3, -1  # TODO
@@ -332,7 +331,7 @@ def same(value: Hashable) -> Hashable:
 
 def elements_of(value: Hashable) -> list[Hashable] | None:
     """What a vector, list or set holds, ready to be compared; None: it is none."""
-    if not isinstance(value, tuple | frozenset) or isinstance(value, EdnMap):
+    if not isinstance(value, tuple | frozenset) or isinstance(value, MapPairs):
         return None
     if _INTEGERS.issuperset(map(type, value)):
         return list(value)
@@ -341,7 +340,7 @@ def elements_of(value: Hashable) -> list[Hashable] | None:
 
 def fields_of(value: Hashable) -> dict[Hashable, Hashable] | None:
     """A map, as a dict whose keys are ready to be compared; None: it is none."""
-    if isinstance(value, EdnMap):
+    if isinstance(value, MapPairs):
         return {same(key): each for key, each in value}
     if isinstance(value, Mapping):
         return {same(key): each for key, each in value.items()}

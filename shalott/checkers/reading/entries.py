@@ -19,7 +19,8 @@ from typing import Final, Self
 import numpy as np
 
 from shalott.checkers.engine import Budget, CData, ffi, lib, new_budget
-from shalott.checkers.reading.edn import (EdnError, EdnMap, Keyword, Symbol, decode, encode, json_encode)
+from shalott.checkers.history.column_values import Keyword, Symbol
+from shalott.checkers.reading.edn import EdnError, EdnMap, decode, encode, json_encode
 from shalott.checkers.reading.formats import LeftOut, Opened, TextOf, language, opener
 from shalott.checkers.reading.history_files import (
     DIALECTS, JEPSEN, JSON, dialect_of_file, file_of, unpacked,

@@ -410,3 +410,122 @@ def test_clients_that_subscribe_may_skip_and_go_back_between_polls() -> None:
         assert result.detail["permitted"] == ["poll-skip", "nonmonotonic-poll"]
     subscribed = [*named(2, "subscribe", ":x"), *lines]
     assert judged(subscribed, "sub_via=assign").valid is False
+
+
+# --- cycles -----------------------------------------------------------------------------------
+
+
+def _txns(*operations: tuple[int, str, str]) -> list[Line]:
+    """Transactions (process, asked, answered) that all go on at once."""
+    return [
+        *((process, "invoke", "txn", f"[{asked}]") for process, asked, _ in operations),
+        *((process, "ok", "txn", f"[{answered}]") for process, _, answered in operations),
+    ]
+
+
+_BOTH_KEYS = _txns(
+    (0, "[:send :x :a] [:send :y :a]", "[:send :x [0 :a]] [:send :y [1 :a]]"),
+    (1, "[:send :x :b] [:send :y :b]", "[:send :x [1 :b]] [:send :y [0 :b]]"),
+)
+_READ_EACH_OTHER = _txns(
+    (0, "[:send :x :a] [:poll]", "[:send :x [0 :a]] [:poll {:y [[0 :b]]}]"),
+    (1, "[:send :y :b] [:poll]", "[:send :y [0 :b]] [:poll {:x [[0 :a]]}]"),
+)
+_WRITTEN_AND_READ = _txns(
+    (0, "[:send :x :a] [:send :y :c]", "[:send :x [0 :a]] [:send :y [2 :c]]"),
+    (1, "[:poll] [:send :y :b]", "[:poll {:x [[0 :a]]}] [:send :y [1 :b]]"),
+)
+_NOTHING_UNSEEN = polled(9, ":x [[0 :a]] :y [[1 :b] [2 :c]]")
+
+
+def test_the_sends_of_two_transactions_may_be_told_in_two_orders() -> None:
+    lines = [*_BOTH_KEYS, *polled(9, ":x [[0 :a] [1 :b]] :y [[0 :b] [1 :a]]")]
+    assert kinds(judged(lines)) == set()
+    result = judged(lines, "ww_deps=true")
+    assert result.valid is True and kinds(result) == {"G0"}
+    [note] = [note for note in result.notes if note.startswith("G0")]
+    assert "T1 sent what stands before :b (offset 1) of key :x, which T2 sent" in note
+    assert "T2 sent what stands before :a (offset 1) of key :y, which T1 sent" in note
+
+
+def test_two_transactions_do_not_poll_each_others_sends() -> None:
+    result = judged(_READ_EACH_OTHER)
+    assert result.detail["broken"] == ["G1c"]
+    assert [each.operations for each in of_kind(result, "G1c")] == [(2, 3)]
+    [told] = of_kind(result, "G1c")
+    assert told.summary == (
+        "T1 (index 2), T2 (index 3): T1 sent :a (offset 0) of key :x, which T2 polled,"
+        " T2 sent :b (offset 0) of key :y, which T1 polled, so each comes before itself"
+    )
+
+
+def test_a_cycle_by_the_order_of_sends_is_told_and_no_error() -> None:
+    lines = [*_WRITTEN_AND_READ, *_NOTHING_UNSEEN]
+    assert judged(lines).valid is True and not kinds(judged(lines))
+    result = judged(lines, "ww_deps=true")
+    assert result.valid is True and kinds(result) == {"G1c"}
+
+
+def test_a_message_is_not_polled_before_its_send_began() -> None:
+    lines = [*polled(0, ":x [[0 :a]]"), *sent(1, ":x [0 :a]")]
+    result = judged(lines)
+    assert result.detail["broken"] == ["G1c-realtime"]
+    [told] = result.anomalies
+    assert set(told.detail["edges"]) == {"wr", "realtime"}
+    assert "had ended before" in told.summary and "(index 2)" in told.summary
+
+
+def test_a_process_does_not_poll_what_it_sends_later() -> None:
+    lines = [*polled(0, ":x [[0 :a]]"), *sent(0, ":x [0 :a]")]
+    assert judged(lines).detail["broken"] == ["G1c-process"]
+
+
+def test_an_operation_that_is_unknown_ends_at_no_time() -> None:
+    lines = [
+        *polled(0, ":x [[0 :a]]", type_="info"),
+        *sent(1, ":x [0 :a]"),
+        *polled(2, ":x [[0 :a]]"),
+    ]
+    assert judged(lines).valid is True
+
+
+def test_orders_of_writes_and_time_together() -> None:
+    """The later send stands before the earlier one."""
+    lines = [*sent(0, ":x [1 :a]"), *sent(1, ":x [0 :b]"), *polled(2, ":x [[0 :b] [1 :a]]")]
+    result = judged(lines, "ww_deps=true")
+    assert result.valid is True and kinds(result) == {"G0-realtime"}
+
+
+_SKEW = _txns(
+    (0, "[:poll] [:send :y :c]", "[:poll {:x [[0 :a]]}] [:send :y [1 :c]]"),
+    (1, "[:poll] [:send :x :d]", "[:poll {:y [[0 :b]]}] [:send :x [1 :d]]"),
+)
+
+
+def test_what_was_not_polled_yet_makes_cycles_if_it_is_asked_for() -> None:
+    begin = sent(5, ":x [0 :a]", ":y [0 :b]")
+    end = polled(9, ":x [[0 :a] [1 :d]] :y [[0 :b] [1 :c]]")
+    lines = [*begin, *_SKEW, *end]
+    assert judged(lines).valid is True
+    assert judged(lines, "rw_deps=true").detail["broken"] == ["G2-item"]
+    fractured = _txns(
+        (0, "[:send :x :c] [:send :y :d]", "[:send :x [1 :c]] [:send :y [1 :d]]"),
+        (1, "[:poll]", "[:poll {:x [[0 :a]] :y [[0 :b] [1 :d]]}]"),
+    )
+    lines = [*begin, *fractured, *polled(9, ":x [[0 :a] [1 :c]] :y [[0 :b] [1 :d]]")]
+    assert judged(lines).valid is True
+    result = judged(lines, "rw_deps=true")
+    assert result.detail["broken"] == ["G-single-item"]
+    [told] = result.anomalies
+    assert "polled up to what stands before :c (offset 1) of key :x, which" in told.summary
+
+
+def test_a_poll_behind_time_makes_a_cycle_if_it_is_asked_for() -> None:
+    lines = [
+        *sent(0, ":x [0 :a]"),
+        *sent(0, ":x [1 :b]"),
+        *polled(1, ":x [[0 :a]]"),
+        *polled(1, ":x [[1 :b]]"),
+    ]
+    assert judged(lines).valid is True
+    assert judged(lines, "rw_deps=true").detail["broken"] == ["G-single-item-realtime"]

@@ -197,6 +197,17 @@ class EntrySource:
         for batch in stream:
             yield from values.entries(batch)
 
+    def maps(self) -> Iterator[EdnMap]:
+        """Each entry as its whole map, as EDN has it: JSON's names and types are keywords then."""
+        if language(self.dialect) == lib.SHL_ENTRIES_JSON:
+            with self.as_edn() as text:
+                yield from EntrySource(self.name, JEPSEN, lambda _: text).maps()
+            return
+        stream = self.batches()
+        values = _Values(stream)
+        for batch in stream:
+            yield from values.maps(batch)
+
     def printed(self, language_: int) -> Generator[bytes, None, None]:
         """The entries as text, SHL_ENTRIES_EDN or _JSON, one a line."""
         stream = self.batches()
@@ -246,11 +257,22 @@ class _Values:
         self._line = 0
         self._own = {stream.id_of(name) for name in _OWN_FIELDS}
 
-    def entries(self, batch: CData) -> Iterator[Entry]:
+    def maps(self, batch: CData) -> Iterator[EdnMap]:
+        self._load(batch)
+        for number in range(batch.count):
+            self._line = batch.entries[number].line
+            found = self._value(batch.entries[number].root)
+            assert isinstance(found, EdnMap), "the root of an entry is a map"
+            yield found
+
+    def _load(self, batch: CData) -> None:
         nodes = np.frombuffer(ffi.buffer(batch.nodes, batch.node_count * _NODE.itemsize), _NODE)
         self._kinds = nodes["kind"].tolist()
         self._nexts = nodes["next"].tolist()
         self._numbers = nodes["number"].tolist()
+
+    def entries(self, batch: CData) -> Iterator[Entry]:
+        self._load(batch)
         for each in [_unpacked(batch.entries[number]) for number in range(batch.count)]:
             type_, f, process, index, time, line, value, error, root = each
             self._line = line

@@ -84,6 +84,25 @@ class Reader:
 
     def items_at(self, name: str) -> Iterator[Hashable]:
         """The items of the list that a map has under a name; none if it has no such name."""
+        for key in self._keys():
+            if key == name:
+                yield from self.items()
+                return
+            self.value()
+
+    def map_without(self, name: str) -> EdnMap:
+        """A map but for the list that it has under a name, which is not kept."""
+        found = EdnMap()
+        for key in self._keys():
+            if key == name:
+                for _ in self.items():
+                    pass
+            else:
+                found[key] = self.value()
+        return found
+
+    def _keys(self) -> Iterator[Hashable]:
+        """The keys of a map; who asks for the next one has taken the value of the one before."""
         if self._code() != _MAP:
             raise self._wrong("no map stands here")
         code = self._code()
@@ -93,10 +112,7 @@ class Reader:
         left = (self._count() if code == _LIST else code - _LIST_0) if is_counted else 0
         while left > 0 if is_counted else not self._is_list_over(code):
             left -= 2
-            if self.value() == name:
-                yield from self.items()
-                return
-            self.value()
+            yield self.value()
 
     def value(self) -> Hashable:
         """The next value."""
@@ -360,11 +376,12 @@ class Writer:
         self._cached: dict[Hashable, int] = {}
         self._structs: dict[str, int] = {}
 
-    def operation(self, op: EdnMap) -> None:
-        """An operation of a history, as Jepsen's record."""
+    def operation(self, op: EdnMap, place: int) -> None:
+        """An operation of a history, as Jepsen's record, which always has an index: its place, if
+        it has none."""
         self._struct(OP_TAG, len(OP_FIELDS) + 1)
         for name in OP_FIELDS:
-            value = op.get(name, -1 if name in ("index", "time") else None)
+            value = op.get(name, place if name == "index" else -1 if name == "time" else None)
             if name in ("type", "f") and value is not None:
                 self._cache(value)
             else:

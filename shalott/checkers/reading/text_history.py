@@ -5,6 +5,7 @@ The engine makes the columns; Python decodes each distinct word, key and form on
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
@@ -43,12 +44,14 @@ def read_text(
     keyed: bool,
     piece: int = PIECE_BYTES,
     whole: bytes | None = None,
+    file: io.RawIOBase | io.BytesIO | None = None,
     by_index: bool = False,
 ) -> ConcurrentHistory:
     """Reads a file of a dialect that is text. Raises UnreadableHistory.
 
-    ``whole``: all of its bytes, where they have been read already. ``by_index``: the times of the
-    history are the indexes of its entries.
+    ``whole``: all of its bytes, where they have been read already. ``file``: what gives them
+    instead of the file at ``path``. ``by_index``: the times of the history are the indexes of its
+    entries.
     """
     if keyed and _READERS[dialect] != lib.SHL_READ_EDN:
         raise UnreadableHistory(f"{path}: only values of EDN are keyed, not those of {dialect}")
@@ -58,7 +61,9 @@ def read_text(
     if reader == ffi.NULL:
         raise MemoryError(f"no memory to read {path}")
     try:
-        if whole is None:
+        if file is not None:
+            _feed_from(file, path, dialect, reader, budget, bytearray(piece))
+        elif whole is None:
             _feed(path, dialect, reader, budget, piece)
         else:
             _feed_whole(path, dialect, reader, budget, whole)
@@ -68,30 +73,43 @@ def read_text(
 
 
 def _feed(path: Path | str, dialect: str, reader: CData, budget: Budget, piece: int) -> None:
-    filled = 0
     try:
         with Path(path).open("rb", buffering=0) as file:
             # A small file is not worth clearing a large buffer; one more byte finds its end.
             size = os.fstat(file.fileno()).st_size  # 0 of what is no file: a pipe
             buffer = bytearray(min(piece, size + 1) if size else piece)
-            while True:
-                read = file.readinto(memoryview(buffer)[filled:])
-                if filled == 0 and buffer[:3] == _BOM and file.tell() == read:
-                    buffer[:3] = b"   "
-                filled += read
-                used = lib.shl_reader_feed(reader, ffi.from_buffer(buffer), filled, read == 0)
-                if used < 0:
-                    _raise(path, dialect, reader, budget)
-                if read == 0:
-                    return
-                left = filled - used
-                if left == len(buffer):  # one entry fills it
-                    buffer = buffer + bytearray(left)
-                elif used:
-                    buffer[:left] = buffer[used:filled]
-                filled = left
+            _feed_from(file, path, dialect, reader, budget, buffer)
     except OSError as error:
         raise UnreadableHistory(f"cannot read {path}: {error.strerror}") from error
+
+
+def _feed_from(
+    file: io.RawIOBase | io.BytesIO,
+    path: Path | str,
+    dialect: str,
+    reader: CData,
+    budget: Budget,
+    buffer: bytearray,
+) -> None:
+    filled = 0
+    is_first = True
+    while True:
+        read = file.readinto(memoryview(buffer)[filled:]) or 0
+        if is_first and buffer[:3] == _BOM:
+            buffer[:3] = b"   "
+        is_first = False
+        filled += read
+        used = lib.shl_reader_feed(reader, ffi.from_buffer(buffer), filled, read == 0)
+        if used < 0:
+            _raise(path, dialect, reader, budget)
+        if read == 0:
+            return
+        left = filled - used
+        if left == len(buffer):  # one entry fills it
+            buffer = buffer + bytearray(left)
+        elif used:
+            buffer[:left] = buffer[used:filled]
+        filled = left
 
 
 def _feed_whole(

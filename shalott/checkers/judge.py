@@ -82,9 +82,15 @@ JUDGES: Final[dict[str, str]] = {
     "monotonic": f"{_JUDGES}orders:MONOTONIC",
     "sequential": f"{_JUDGES}orders:SEQUENTIAL",
     "causal-reverse": f"{_JUDGES}visibility:CAUSAL_REVERSE",
+    "comments": f"{_JUDGES}visibility:COMMENTS",
     "causal": f"{_JUDGES}visibility:CAUSAL",
     "long-fork": f"{_JUDGES}visibility:LONG_FORK",
     "g2": f"{_JUDGES}visibility:ADYA_G2",
+    "replica-logs": f"{_JUDGES}replicas:REPLICA_LOGS",
+    "read-your-writes": f"{_JUDGES}sessions:READ_YOUR_WRITES",
+    "monotonic-reads": f"{_JUDGES}sessions:MONOTONIC_READS",
+    "monotonic-writes": f"{_JUDGES}sessions:MONOTONIC_WRITES",
+    "writes-follow-reads": f"{_JUDGES}sessions:WRITES_FOLLOW_READS",
 }
 
 

@@ -60,13 +60,13 @@ class Graph:
         the stretch behind its end, and the stretch of its call leads to it.
         """
         events = sorted(
-            [(call, 1, at) for at, (call, _) in enumerate(ops)]
-            + [(ret, 0, at) for at, (_, ret) in enumerate(ops) if ret is not None]
+            [(call, 0, at) for at, (call, _) in enumerate(ops)]
+            + [(ret, 1, at) for at, (_, ret) in enumerate(ops) if ret is not None]
         )
         now: int | None = None
         is_fresh = False
-        for _, is_call, at in events:
-            if not is_call:
+        for _, is_end, at in events:
+            if is_end:
                 if now is None or not is_fresh:
                     later = self._between()
                     if now is not None:

@@ -34,7 +34,7 @@ from shalott.checkers.judges.passes import (
 )
 from shalott.checkers.models.model import one_of
 from shalott.checkers.reading.entries import EntrySource
-from shalott.checkers.reading.shape import INTEGER, MAP, PAIR, Shape
+from shalott.checkers.reading.shape import INTEGER, KEYED, MAP, PAIR, Shape
 
 _GROW: Final = ("inc", "add", "increment", "write")
 _READ: Final = ("read", "read-at")
@@ -387,13 +387,13 @@ def _wants_monotonic(shape: Shape) -> bool:
     seen = shape.result("inc") | shape.result("increment")
     if shape.has("read-at"):
         return True
-    return bool(shape.has_any("inc", "increment")) and bool(seen & {INTEGER, MAP, PAIR})
+    return bool(shape.has_any("inc", "increment")) and bool(seen & {INTEGER, MAP, PAIR, KEYED})
 
 
 def _wants_sequential(shape: Shape) -> bool:
     return (
         shape.within("write", "read")
-        and shape.result("read") <= {PAIR}
+        and shape.result("read") <= {PAIR, KEYED}
         and bool(shape.result("read"))
         and shape.argument("read") <= {INTEGER}
         and bool(shape.argument("read"))

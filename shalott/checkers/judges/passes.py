@@ -15,14 +15,12 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeGuard
+from typing import Final, NamedTuple, Protocol, TypeGuard
 
 from shalott.checkers.checker import OPERATIONS_MAX, Anomaly, Result
 from shalott.checkers.history.column_values import MapPairs, exact
 from shalott.checkers.judge import Limits
-
-if TYPE_CHECKING:
-    from shalott.checkers.reading.entries import Entry, EntrySource
+from shalott.checkers.reading.entries import NEMESIS, NO_PROCESS, Entry, EntrySource
 
 SHOWN_MAX: Final = 120  # characters of a value within a sentence
 LISTED_MAX: Final = 8  # values listed in a sentence
@@ -53,7 +51,7 @@ class Operation(NamedTuple):
     ret_ns: int
     place: int
     error: Hashable
-    extra: Mapping[str, Hashable]  # what else stands in its last entry, by name
+    extra: Mapping[Hashable, Hashable]  # what else stands in its last entry, by name
 
 
 class State(Protocol):
@@ -198,25 +196,70 @@ def _of_key(op: Operation) -> Operation:
     return op._replace(argument=argument, result=result)
 
 
+class _Pairing:
+    """Invocations that are open, by their processes."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, tuple[int, Entry]] = {}
+        self._nameless: dict[str, list[tuple[int, Entry]]] = {}  # by f: entries of no process
+        self._last: dict[int, int] = {}  # by process: its last completion without invocation
+        self._has_invocations = False
+
+    def begin(self, number: int, entry: Entry) -> tuple[int, Entry] | None:
+        """What the process had open already, and will never end."""
+        self._has_invocations = True
+        if entry.process == NO_PROCESS:
+            self._nameless.setdefault(entry.f, []).append((number, entry))
+            return None
+        earlier = self._open.pop(entry.process, None)
+        self._open[entry.process] = (number, entry)
+        return earlier
+
+    def end(self, number: int, entry: Entry) -> tuple[int, Entry]:
+        """When it was invoked, and by what entry: its own if there is no invocation."""
+        if entry.process == NO_PROCESS:
+            return self._end_nameless(number, entry)
+        found = self._open.pop(entry.process, None)
+        if found is not None:
+            return found
+        if not self._has_invocations:
+            return number, entry  # each of its entries is an instant
+        begun = self._last.get(entry.process, -1) + 1
+        self._last[entry.process] = number
+        return begun, entry
+
+    def _end_nameless(self, number: int, entry: Entry) -> tuple[int, Entry]:
+        """The oldest invocation of the same value, or else of the same f, may have been its own."""
+        waiting = self._nameless.get(entry.f)
+        if not waiting:
+            return (0 if self._has_invocations else number), entry
+        alike = (at for at, (_, each) in enumerate(waiting) if each.value == entry.value)
+        return waiting.pop(next(alike, 0))
+
+    def left(self) -> Iterator[tuple[int, Entry]]:
+        yield from self._open.values()
+        for waiting in self._nameless.values():
+            yield from waiting
+
+
 def operations_of(
     entries: Iterator[tuple[int, Entry]], invocations: bool = False
 ) -> Iterator[Operation]:
     """Each operation when it ends, then those that never did. ``entries`` are numbered.
 
-    A completion without an invocation is an operation that began when it ended; an invocation of a
-    process that has another one open leaves that one without an end.
+    A completion without an invocation began at some time after the process's last one; where no
+    entry is an invocation each is an instant. An invocation of a process that has another one open
+    leaves that one without an end.
     """
-    open_ones: dict[int, tuple[int, Entry]] = {}
+    pairing = _Pairing()
     for number, entry in entries:
         if entry.type == "invoke":
-            earlier = open_ones.pop(entry.process, None)
-            if earlier is not None:
+            if (earlier := pairing.begin(number, entry)) is not None:
                 yield _unended(*earlier)
-            open_ones[entry.process] = (number, entry)
             if invocations:
                 yield _unended(number, entry, "invoke")
             continue
-        call, invoked = open_ones.pop(entry.process, (number, entry))
+        call, invoked = pairing.end(number, entry)
         if invoked.f != entry.f:
             yield _unended(call, invoked)
             call, invoked = number, entry
@@ -226,7 +269,7 @@ def operations_of(
             invoked.time_ns, entry.time_ns, place_of(entry), entry.error,
             entry.extra,
         )  # fmt: skip
-    for call, invoked in open_ones.values():
+    for call, invoked in pairing.left():
         yield _unended(call, invoked)
 
 
@@ -246,7 +289,7 @@ def _clients(source: EntrySource, limits: Limits, case: Case) -> Iterator[tuple[
             _look(limits, began, held, number)
             if entry.index < 0:
                 case.place = "line"
-        if entry.process >= 0:
+        if entry.process != NEMESIS:
             yield number, entry
 
 
@@ -275,12 +318,10 @@ def same(value: Hashable) -> Hashable:
     kind = type(value)
     if kind is int or kind is str or value is None:
         return value
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, tuple):
-        return tuple(map(same, value))
-    if isinstance(value, frozenset):
-        return frozenset(map(same, value))
+    if isinstance(value, str):  # a keyword, which equals its string
+        return value
+    if isinstance(value, tuple | frozenset):
+        return type(value)(map(same, value))
     return exact(value)
 
 

@@ -108,7 +108,7 @@ class _Balance:
                     case.tell(
                         kind,
                         f"{case.shown(value)} came out ({case.at(place)}) for the"
-                        f" {ordinal(number + 1)} time, when it had been put in {_times(times)}",
+                        f" {ordinal(number + 1)} time, but had {_put_in(times)}",
                         place,
                     )
 
@@ -118,8 +118,10 @@ def ordinal(number: int) -> str:
     return f"{number}{ending or 'th'}"
 
 
-def _times(count: int) -> str:
-    return ("never", "once", "twice")[count] if count < 3 else f"{count} times"
+def _put_in(count: int) -> str:
+    if not count:
+        return "never been put in"
+    return f"been put in {'once' if count == 1 else f'{count} times'}"
 
 
 # --- and nothing stays ----------------------------------------------------------------------------

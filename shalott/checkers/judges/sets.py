@@ -33,7 +33,7 @@ from shalott.checkers.judges.passes import (
 )
 from shalott.checkers.models.model import one_of
 from shalott.checkers.reading.entries import EntrySource
-from shalott.checkers.reading.shape import EMPTY, LIST, PAIR, SET, Shape
+from shalott.checkers.reading.shape import EMPTY, KEYED, LIST, PAIR, SET, Shape
 
 Ids = npt.NDArray[np.int64]
 _NEVER: Final = np.iinfo(np.int64).max
@@ -486,7 +486,7 @@ class _Timeline:
 
 def _wants_final(shape: Shape) -> bool:
     reads = shape.result("read")
-    return shape.within("add", "read") and bool(reads) and reads <= {LIST, PAIR, SET, EMPTY}
+    return shape.within("add", "read") and bool(reads) and reads <= {LIST, PAIR, KEYED, SET, EMPTY}
 
 
 def _wants_full(shape: Shape) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import ClassVar, Final
 
@@ -27,7 +27,7 @@ from shalott.checkers.judges.passes import (
     same,
 )
 from shalott.checkers.reading.entries import EntrySource
-from shalott.checkers.reading.shape import EMPTY, INTEGER, LIST, MOPS, PAIR, SET, Shape
+from shalott.checkers.reading.shape import EMPTY, INTEGER, KEYED, LIST, MOPS, PAIR, SET, Shape
 
 # --- what was acknowledged before is seen, too ----------------------------------------------------
 
@@ -419,7 +419,7 @@ def _wants_writes(shape: Shape) -> bool:
     return (
         shape.within("write", "read")
         and bool(reads & {LIST, SET, EMPTY})
-        and reads <= {LIST, SET, EMPTY, PAIR}
+        and reads <= {LIST, SET, EMPTY, PAIR, KEYED}
         and shape.argument("write") <= {INTEGER, PAIR}
     )
 
@@ -442,6 +442,8 @@ CAUSAL_REVERSE = JudgeRecord(
     fs=("write", "read"),
     wants=_wants_writes,
 )
+
+COMMENTS = replace(CAUSAL_REVERSE, name="comments")  # as CockroachDB's suite calls it
 
 CAUSAL = JudgeRecord(
     name="causal",

@@ -17,9 +17,10 @@ from typing import Final
 from shalott.checkers.judge import JUDGES, find_judge
 from shalott.checkers.reading.entries import NEMESIS, EntrySource
 from shalott.checkers.reading.history_files import (
+    FOREIGN,
     JEPSEN,
+    JSON,
     KEY_VALUE,
-    SHALOTT,
     read_history,
     told_dialect,
 )
@@ -160,29 +161,20 @@ _MODELS: Final[tuple[tuple[Callable[[Shape], bool], tuple[str, ...]], ...]] = (
 def shape_of_file(path: Path) -> Shape:
     """Of a file that is neither a pipe nor compressed. Raises UnreadableHistory."""
     head, tail = _ends(path)
-    try:
-        dialect = told_dialect(path, head)
-    except UnreadableHistory as error:
-        making = ShapeOf()
-        _add(making, EntrySource.of_path(path))
-        if not making.shape().types:
-            raise error
-        return making.shape()
+    dialect = told_dialect(path, head)
     if not dialect:
         return shape_of_history(read_history(path))
-    if dialect in (JEPSEN, KEY_VALUE) or (dialect == SHALOTT and not _is_ours(head)):
-        making = ShapeOf()
-        entries = "edn" if dialect != SHALOTT else "json"
+    making = ShapeOf()
+    if dialect in (JEPSEN, KEY_VALUE, JSON):
+        entries = JSON if dialect == JSON else JEPSEN
         _add(making, EntrySource.of_text(head, entries, str(path)))
         if tail:
             _add(making, EntrySource.of_text(tail, entries, str(path)))
         return making.shape()
+    if dialect in FOREIGN:
+        _add(making, EntrySource.of_path(path))
+        return making.shape()
     return shape_of_history(read_text(path, dialect, False))
-
-
-def _is_ours(head: bytes) -> bool:
-    """A recording of ours (core/recording.py), whose completions name their invocations."""
-    return b'"at_ns"' in head
 
 
 def _ends(path: Path) -> tuple[bytes, bytes]:

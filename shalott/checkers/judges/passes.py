@@ -15,16 +15,12 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeGuard
+from typing import Final, NamedTuple, Protocol, TypeGuard
 
 from shalott.checkers.checker import OPERATIONS_MAX, Anomaly, Result
 from shalott.checkers.history.column_values import MapPairs, exact
 from shalott.checkers.judge import Limits
-
-NO_PROCESS, NEMESIS = -3, -1  # TODO
-
-if TYPE_CHECKING:
-    from shalott.checkers.reading.entries import Entry, EntrySource
+from shalott.checkers.reading.entries import NEMESIS, NO_PROCESS, Entry, EntrySource
 
 SHOWN_MAX: Final = 120  # characters of a value within a sentence
 LISTED_MAX: Final = 8  # values listed in a sentence
@@ -55,7 +51,7 @@ class Operation(NamedTuple):
     ret_ns: int
     place: int
     error: Hashable
-    extra: Mapping[str, Hashable]  # what else stands in its last entry, by name
+    extra: Mapping[Hashable, Hashable]  # what else stands in its last entry, by name
 
 
 class State(Protocol):

@@ -23,7 +23,12 @@ from shalott.checkers.history.column_values import Keyword, Symbol
 from shalott.checkers.reading.edn import EdnError, EdnMap, decode, encode, json_encode
 from shalott.checkers.reading.formats import LeftOut, Opened, TextOf, language, opener
 from shalott.checkers.reading.history_files import (
-    DIALECTS, JEPSEN, JSON, dialect_of_file, file_of, unpacked,
+    DIALECTS,
+    JEPSEN,
+    JSON,
+    dialect_of_file,
+    file_of,
+    unpacked,
 )
 from shalott.checkers.reading.text_history import complaint
 from shalott.core.errors import UnreadableHistory

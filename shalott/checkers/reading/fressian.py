@@ -15,7 +15,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
-from shalott.checkers.reading.edn import EdnMap, Keyword, Symbol
+from shalott.checkers.history.column_values import Keyword, Symbol
+from shalott.checkers.reading.edn import EdnMap
 
 OP_TAG: Final = "jepsen.history.Op"
 OP_FIELDS: Final = ("index", "time", "type", "process", "f", "value")

@@ -15,7 +15,6 @@ from typing import Final
 from shalott.checkers.reading.history_files import GZIP_MAGIC, file_of, told_dialect
 from shalott.core.errors import UnreadableHistory
 
-_JEPSEN: Final = ("history.edn", "test.jepsen", "history.jepsen")  # what a run of its store holds
 _NAMED: Final = (".edn", ".jsonl", ".parquet", ".jepsen")
 _NOT: Final = (
     ".md", ".rst", ".html", ".htm", ".css", ".js", ".png", ".jpg", ".svg", ".gif", ".pdf", ".csv",
@@ -38,19 +37,8 @@ def is_run(directory: Path) -> bool:
     try:
         file_of(directory)
     except UnreadableHistory:
-        return any((directory / name).exists() for name in _JEPSEN)
+        return False
     return True
-
-
-def history_in(directory: Path) -> Path:
-    """What to read of a run: of one in a store of Jepsen's its history."""
-    try:
-        return file_of(directory)
-    except UnreadableHistory:
-        for name in _JEPSEN:
-            if (directory / name).exists():
-                return directory / name
-        raise
 
 
 def _walked(directory: Path) -> Iterator[str]:

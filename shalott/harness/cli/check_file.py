@@ -17,8 +17,8 @@ from shalott.checkers.linearizability.checking import CheckInterrupted, Verdict,
 from shalott.checkers.linearizability.readings import by_clock, judge_readings
 from shalott.checkers.models import BUILT_IN, Model, meanings_of
 from shalott.checkers.reading import read_history
+from shalott.checkers.reading.history_files import file_of
 from shalott.core.errors import UnreadableHistory, UsageError
-from shalott.harness.cli.check_batch import history_in
 from shalott.harness.cli.check_lines import Checked, Judged
 from shalott.harness.cli.check_request import (
     CheckRequest,
@@ -41,7 +41,7 @@ def judge_file(request: CheckRequest, file: str) -> Checked | Judged:
     model it wants; MemoryError."""
     path = locate(file, request.store)
     if path.is_dir():
-        path = history_in(path)
+        path = file_of(path)
     specification = request.model
     notes: tuple[str, ...] = ()
     others: tuple[str, ...] = ()

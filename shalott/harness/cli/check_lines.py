@@ -18,7 +18,7 @@ from shalott.checkers.checker import Result
 from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
 from shalott.checkers.linearizability.checking import Verdict
 from shalott.checkers.models import BUILT_IN, BUILT_IN_MODELS, meanings_of
-from shalott.checkers.models.model import REQUIRED, Option, options_of
+from shalott.checkers.models.model import Option, default_text, options_of
 from shalott.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -316,6 +316,7 @@ def describe_models(modules: Iterable[str] = ()) -> Iterator[str]:
 
     Raises UsageError: a module can't be loaded.
     """
+    from shalott.checkers.judge import JUDGES, find_judge
     from shalott.checkers.models.outside import MODELS
 
     load_models(modules)
@@ -330,6 +331,14 @@ def describe_models(modules: Iterable[str] = ()) -> Iterator[str]:
             yield f"    f: {', '.join(known)}"
         if options:
             yield f"    options: {', '.join(map(_option_text, options))}"
+    for name in JUDGES:
+        judge = find_judge(name)
+        yield name
+        yield f"    {judge.summary}: {judge.promise}"
+        yield f"    f: {', '.join(judge.fs)}"
+        if options := options_of(judge.make):
+            yield f"    options: {', '.join(map(_option_text, options))}"
+        yield f"    after: {judge.source}"
     for problem in MODELS.problems():
         yield f"note: {problem}"
 
@@ -343,4 +352,4 @@ def _fs_of(made_by: ModelClass) -> tuple[str, ...]:
 
 
 def _option_text(option: Option) -> str:
-    return f"{option.name}={'...' if option.default is REQUIRED else option.default}"
+    return f"{option.name}={default_text(option)}"

@@ -477,7 +477,7 @@ def test_a_message_is_not_polled_before_its_send_began() -> None:
 
 def test_a_process_does_not_poll_what_it_sends_later() -> None:
     lines = [*polled(0, ":x [[0 :a]]"), *sent(0, ":x [0 :a]")]
-    assert judged(lines).detail["broken"] == ["G1c-process"]
+    assert "G1c-process" in judged(lines).detail["broken"]
 
 
 def test_an_operation_that_is_unknown_ends_at_no_time() -> None:

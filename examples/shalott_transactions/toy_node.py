@@ -136,11 +136,11 @@ class Node:
             return json_response({"error": "aborted"}, ABORTED)
 
     async def _pass_on(self, leader: Endpoint, body: Mapping[str, object]) -> Response:
-        tries = 3 if self._rule == "commit-twice" else 1
+        tries, timeout_ms = (3, 150) if self._rule == "commit-twice" else (1, ASK_TIMEOUT_MS)
         error: ClientError | None = None
         for _ in range(tries):
             try:
-                return json_response(await ask(leader, "/txn", body, ASK_TIMEOUT_MS // tries))
+                return json_response(await ask(leader, "/txn", body, timeout_ms))
             except ClientError as met:
                 if str(met).startswith(f"{ABORTED}:"):
                     return json_response({"error": "aborted"}, ABORTED)
@@ -263,20 +263,17 @@ class Node:
             self._commits.append(commit)
             for mop in commit.writes:
                 put(self._values, mop)
-                await self._look()
+                await asyncio.sleep(COPY_EVERY_S * self._drawn.random())
 
     async def _late(self, commits: list[Commit]) -> list[Commit]:
-        """One of them is kept back for a while, and what can be exchanged with it is not."""
-        if not commits:
-            return commits
-        late = [self._drawn.choice(commits)]
-        for commit in commits[commits.index(late[0]) + 1 :]:
-            if any(commit.touches(other) for other in late):
-                late.append(commit)
+        """Some are kept back for a while, and what can be exchanged with them is not."""
+        late: list[Commit] = []
         for commit in commits:
-            if commit not in late:
+            if self._drawn.random() < 0.3 or any(commit.touches(other) for other in late):
+                late.append(commit)
+            else:
                 self._take(commit)
-        await asyncio.sleep(COPY_EVERY_S * self._drawn.random())
+        await asyncio.sleep(4 * COPY_EVERY_S * self._drawn.random())
         return late
 
 

@@ -266,15 +266,20 @@ class Node:
                 await asyncio.sleep(COPY_EVERY_S * self._drawn.random())
 
     async def _late(self, commits: list[Commit]) -> list[Commit]:
-        """Some are kept back for a while, and what can be exchanged with them is not."""
+        """Each copy has keys whose commits it keeps back for a while, and what can be exchanged
+        with these it does not keep back."""
         late: list[Commit] = []
         for commit in commits:
-            if self._drawn.random() < 0.3 or any(commit.touches(other) for other in late):
+            slow = any(self._is_slow(key) for _, key, _ in commit.writes)
+            if slow or any(commit.touches(other) for other in late):
                 late.append(commit)
             else:
                 self._take(commit)
         await asyncio.sleep(4 * COPY_EVERY_S * self._drawn.random())
         return late
+
+    def _is_slow(self, key: int) -> bool:
+        return Stream(self.config.seed, self.config.name, key).below(2) == 0
 
 
 if __name__ == "__main__":

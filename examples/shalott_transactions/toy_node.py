@@ -19,6 +19,7 @@ import msgspec
 
 from shalott.api import (
     ClientError,
+    Definite,
     Disk,
     Endpoint,
     ManagementServer,
@@ -137,15 +138,16 @@ class Node:
 
     async def _pass_on(self, leader: Endpoint, body: Mapping[str, object]) -> Response:
         tries, timeout_ms = (3, 150) if self._rule == "commit-twice" else (1, ASK_TIMEOUT_MS)
-        error: ClientError | None = None
+        error, is_certain = "", True
         for _ in range(tries):
             try:
                 return json_response(await ask(leader, "/txn", body, timeout_ms))
+            except Definite as met:  # it was refused, or there is no way to the leader
+                error = str(met)
+                break
             except ClientError as met:
-                if str(met).startswith(f"{ABORTED}:"):
-                    return json_response({"error": "aborted"}, ABORTED)
-                error = met
-        return json_response({"error": str(error)}, 503)
+                error, is_certain = str(met), False
+        return json_response({"error": error}, ABORTED if is_certain else 503)
 
     # -- what the leader does ----------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from shalott.api import (
     make_parameters,
 )
 from shalott_etcd.client import ask
-from shalott_transactions.toy_node import ASK_TIMEOUT_MS, JOURNAL, Node, NodeConfig, Rule, RULES
+from shalott_transactions.toy_node import ASK_TIMEOUT_MS, JOURNAL, RULES, Node, NodeConfig, Rule
 
 
 class ToyParameters(msgspec.Struct, frozen=True):
@@ -133,7 +133,9 @@ def program(spec: NodeSpec, seed: int, buggify: object) -> Program:
 GATES = GatePlan(min_acked=20, must_settle=True)
 # What it does not survive: it believes what its disk says, and never runs out of room.
 DISK_FAULTS = ("disk-full", "disk-error", "disk-short", "disk-corrupt")
-PROFILES = {"safe": Profile(), **{rule: Profile(parameters={"breaks": rule}) for rule in RULES[1:]}}
+PROFILES: Mapping[str, Profile] = {
+    "safe" if rule == "none" else rule: Profile(parameters={"breaks": rule}) for rule in RULES
+}
 SYSTEM = SystemRecord(
     name="toy-transactions",
     summary="one node does all transactions: to try their workloads without containers",

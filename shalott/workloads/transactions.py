@@ -152,7 +152,7 @@ def _without_reads(mop: Mop) -> Mop:
 
 def transaction_checkers(plan: Plan) -> Sequence[Checker]:
     level = parameters_of(plan).isolation or transactions_of(plan).promises
-    judge = f"{plan.workload.name}:level={level}"
+    judge = f"{plan.workload.name}:consistency={level}"
     return (JudgeOfRuns(judge, fs=(TXN,)), *run_checkers(plan))
 
 

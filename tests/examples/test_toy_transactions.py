@@ -49,7 +49,7 @@ BROKEN: Mapping[str, Broken] = {
         {"faults": {"power": 1.0}, "fault_share": 1.0, "power_loss": ("drop",)},
     ),
     "stale-snapshot": Broken(("G-single-item-realtime",), ("G-single-item-realtime",)),
-    "torn-replication": Broken(("G-single-item",), ("G-single-item",)),
+    "torn-replication": Broken(("G-single-item", "G1b"), ("G-single-item", "G1b")),
     "reordered-replication": Broken(
         ("G-nonadjacent-item",), ("G-nonadjacent-item",), {"keys": (10,), "longest": (2,)}
     ),
@@ -64,7 +64,7 @@ def toy() -> Iterator[None]:
 
 
 def drawn(workload: str, seed: int, profile: str = "safe", **knobs: Any) -> Plan:
-    swarm = USUAL.but(**{"time_limit_ms": (10_000,), "nodes": (3,), **knobs})
+    swarm = USUAL.but(**{"time_limit_ms": (8000,), "nodes": (3,), **knobs})
     subject = Subject(system=SYSTEM.name, workload=workload, profile=profile, swarm=swarm)
     return draw_plan(subject, seed)
 
@@ -75,10 +75,9 @@ def test_there_is_a_case_of_every_rule() -> None:
 
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_a_store_that_is_right_is_not_accused(workload: str) -> None:
-    for seed in range(4):
+    for seed in range(1, 5):  # a power loss, a delay, two partitions, a pause
         outcome = simulate(drawn(workload, seed))
-        assert outcome.error is None
-        assert outcome.valid is True, [(r.checker, r.notes, r.anomalies) for r in outcome.results]
+        assert outcome.valid is True, (outcome.error, outcome.results)
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
@@ -89,7 +88,7 @@ def test_a_broken_rule_is_found_within_a_few_seeds(rule: str, workload: str) -> 
     if not wanted:
         return  # written twice, a register's value is the same
     seen = []
-    for seed in range(SEEDS):
+    for seed in range(1, SEEDS + 1):
         outcome = simulate(drawn(workload, seed, rule, **broken.knobs))
         seen.append((seed, outcome.valid, outcome.anomalies))
         if outcome.valid is False and wanted & set(outcome.anomalies):

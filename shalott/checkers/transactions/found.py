@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from shalott.checkers.engine import Budget, CData, ffi, lib
-from shalott.checkers.reading.edn import Keyword, decode
+from shalott.checkers.history.column_values import Keyword
+from shalott.checkers.reading.edn import decode
 from shalott.checkers.reading.entries import EntrySource, Stream
 
 NONE: Final = lib.SHL_NONE

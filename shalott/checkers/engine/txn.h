@@ -148,7 +148,9 @@ typedef struct {
 /* All that was found out. Pointers are valid until shl_txns_free. */
 typedef struct {
     int64_t txns, mops, versions, branches, keys;
-    int64_t edges;     /* of data */
+    int64_t edges;       /* of data */
+    int64_t order_edges; /* of processes and of time */
+    int64_t type_count[3]; /* transactions that are ok, failed, crashed */
     int64_t skipped;   /* operations that are no transactions of this object */
     int64_t first_skipped_line;
     int64_t malformed; /* of them: with micro-operations that this object does not have */

@@ -52,6 +52,7 @@ class Told:
     transactions: tuple[int, ...]
     places: tuple[int, ...]
     edges: tuple[tuple[int, int, str, str], ...] = ()  # from, to (of ``transactions``), kind, label
+    drawing: str = ""  # SVG
 
 
 class Teller:
@@ -120,7 +121,7 @@ class Teller:
         meaning = self.meaning(cycle.name)
         return Told(
             cycle.name,
-            f"{cycle.name}: {count} transactions in a circle; {meaning}",
+            f"{count} transactions in a circle: {meaning}",
             tuple(sentences),
             tuple(step.txn for step in cycle.steps),
             tuple(self.found.place(step.txn) for step in cycle.steps),
@@ -207,14 +208,13 @@ class Teller:
             self._named(at, f"T{number}") for number, at in enumerate(transactions, start=1)
         )
         places = tuple(self.found.place(at) for at in transactions)
-        return Told(kind, f"{kind}: {claim}", (*sentences, claim), transactions, places)
+        return Told(kind, claim, (*sentences, claim), transactions, places)
 
     @staticmethod
     def _other_transactions(kind: str, found: CData) -> tuple[int, ...]:
-        of_transactions = ("G1a", "G1b", "dirty-update", "incompatible-order", "lost-update")
-        if kind in of_transactions and found.branch != NONE or kind in of_transactions[:3]:
-            return (found.other,)
-        return (found.other,) if kind == "lost-update" else ()
+        of_two = ("G1a", "G1b", "dirty-update", "lost-update")
+        has_two = kind in of_two or (kind == "incompatible-order" and found.branch != NONE)
+        return (found.other,) if has_two else ()
 
     def _key_of(self, found: CData) -> str:
         return self._show(self.found.key(found.key))

@@ -38,6 +38,7 @@ void shl_entries_free(shl_entries *entries)
     shl_free(budget, entries->entries, entries->room * (int64_t)sizeof *entries->entries);
     shl_free(budget, entries->passing, entries->passing_room);
     shl_free(budget, entries->scratch, entries->scratch_room);
+    shl_free(budget, entries->printed, entries->printed_room);
     shl_free(budget, entries, sizeof *entries);
 }
 
@@ -125,6 +126,14 @@ char *shl_scratch(shl_entries *entries, int64_t length)
         !grow(entries, (void **)&entries->scratch, 1, &entries->scratch_room, length))
         return NULL;
     return entries->scratch;
+}
+
+char *shl_printed(shl_entries *entries, int64_t length)
+{
+    if (length > entries->printed_room &&
+        !grow(entries, (void **)&entries->printed, 1, &entries->printed_room, length))
+        return NULL;
+    return entries->printed;
 }
 
 /* --- texts -------------------------------------------------------------------------------------*/

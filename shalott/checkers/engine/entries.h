@@ -82,5 +82,9 @@ const char *shl_entries_text(const shl_entries *entries, int64_t id, int64_t *le
 int32_t shl_entries_id(shl_entries *entries, const char *text, int64_t length);
 /* How many ids there are. */
 int64_t shl_entries_text_count(const shl_entries *entries);
+/* The entries of the last feeding as text of a dialect, one a line, until the next call. JSON has
+ * fewer kinds than EDN: keywords become strings, sets arrays, names of maps strings. NULL: no
+ * memory. */
+const char *shl_entries_print(shl_entries *entries, int32_t dialect, int64_t *length);
 
 #endif

@@ -99,7 +99,7 @@ static const char *digits(const char *at, const char *end)
 }
 
 /* -?(0|[1-9][0-9]*)(.[0-9]+)?([eE][+-]?[0-9]+)? */
-static int is_number(shl_slice token)
+int shl_is_json_number(shl_slice token)
 {
     const char *at = token.at, *end = at + token.length, *after;
     at += at < end && *at == '-';
@@ -143,7 +143,7 @@ static int read_plain(shl_entries *entries, shl_cursor *cursor)
                : SHL_IS(token, "false") ? SHL_NODE_FALSE
                                         : SHL_NODE_OTHER;
     if (kind == SHL_NODE_OTHER) {
-        if (!is_number(token))
+        if (!shl_is_json_number(token))
             return no_value(entries, token, cursor);
         if (!shl_edn_integer(token, &number))
             return shl_add_text(entries, SHL_NODE_OTHER, token);

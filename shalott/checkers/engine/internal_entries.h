@@ -35,6 +35,8 @@ struct shl_entries {
     int64_t passing_used, passing_room;
     char *scratch; /* a string whose escapes are being resolved */
     int64_t scratch_room;
+    char *printed; /* the batch as text */
+    int64_t printed_room;
     int32_t place; /* JSON: what the last thing between entries was */
     int32_t is_aside; /* what is being read is an error, or a field that is none of our own */
     int32_t has_process, has_f; /* whether clients' entries have one: 0: not known yet */
@@ -59,6 +61,8 @@ int shl_more_nodes(shl_entries *entries);
 int64_t shl_keep_text(shl_entries *entries, shl_slice text, int is_other);
 /* Room for a string of this length; NULL: no memory. */
 char *shl_scratch(shl_entries *entries, int64_t length);
+char *shl_printed(shl_entries *entries, int64_t length);
+int shl_is_json_number(shl_slice token);
 /* A code point as UTF-8; how many bytes. */
 int64_t shl_put_utf8(char *to, uint32_t point);
 /* uXXXX, or a pair of them that is one code point, as UTF-8; how many bytes of the text, 0: none. */

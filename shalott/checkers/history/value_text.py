@@ -1,8 +1,6 @@
-"""Values as a person wrote them: keywords with their colon, strings with their quotes, maps as maps.
+"""Values as a file has them: keywords with their colon, strings with their quotes, maps as maps.
 
-To a checker a keyword and a string of one text are one value, and a map is the set of its pairs, so
-that JSON and EDN are alike to it. The types here remember which it was, for sentences only: they are
-equal to what they stand for.
+Sentences about a history show its values in the syntax of the file that has them.
 """
 
 from __future__ import annotations
@@ -11,26 +9,8 @@ import re
 from collections.abc import Hashable
 from typing import Final
 
+from shalott.checkers.history.column_values import JsonPairs, Keyword, MapPairs, Symbol
 from shalott.checkers.history.concurrent import FAILED, UNKNOWN
-
-
-class Keyword(str):
-    """A keyword of EDN, without its colon: equal to the string of the same text."""
-
-    __slots__ = ()
-
-
-class EdnMap(frozenset[tuple[Hashable, Hashable]]):
-    """The (key, value) pairs of a map: equal to the set of them."""
-
-    __slots__ = ()
-
-
-class JsonMap(EdnMap):
-    """One of JSON, whose text has colons."""
-
-    __slots__ = ()
-
 
 _QUOTED: Final = re.compile(r'[\\"\t\r\n\b\f]')
 _QUOTES: Final = {
@@ -44,27 +24,37 @@ def quoted(text: str) -> str:
     return f'"{_QUOTED.sub(lambda met: _QUOTES[met[0]], text)}"'
 
 
-def value_text(value: Hashable) -> str:
-    """``value`` in the syntax that it was written in; "?" of what a crashed operation returned."""
+def value_text(value: Hashable, colon: str = ": ") -> str:
+    """``value`` in the syntax that it was written in; "?" of what a crashed operation returned.
+
+    ``colon``: what stands behind a name in an object of JSON.
+    """
     if value is None:
         return "nil"
     if value is UNKNOWN or value is FAILED:
         return repr(value)
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, Symbol):
+        return str(value)
     if isinstance(value, str):
         is_keyword = isinstance(value, Keyword) and _SYMBOL.fullmatch(value)
         return f":{value}" if is_keyword else quoted(value)
     if isinstance(value, tuple):
-        return f"[{' '.join(map(value_text, value))}]"
-    if isinstance(value, EdnMap):
-        colon = ": " if isinstance(value, JsonMap) else " "
-        pairs = sorted(f"{value_text(key)}{colon}{value_text(each)}" for key, each in value)
-        return f"{{{', '.join(pairs)}}}"
+        return f"[{' '.join(value_text(each, colon) for each in value)}]"
+    if isinstance(value, dict | MapPairs):
+        return _map_text(value, colon)
     if isinstance(value, frozenset):
-        return f"#{{{' '.join(sorted(map(value_text, value)))}}}"
+        return f"#{{{' '.join(sorted(value_text(each, colon) for each in value))}}}"
     if type(value).__name__ == "Decimal":
         return f"{value}M"
     if isinstance(value, float):
         return _SPECIAL_FLOATS.get(str(value), repr(value))
     return str(value)
+
+
+def _map_text(value: MapPairs | dict[Hashable, Hashable], colon: str) -> str:
+    between = colon if isinstance(value, JsonPairs) else " "
+    items = value.items() if isinstance(value, dict) else value
+    pairs = [f"{value_text(key, colon)}{between}{value_text(each, colon)}" for key, each in items]
+    return f"{{{', '.join(pairs if isinstance(value, dict) else sorted(pairs))}}}"

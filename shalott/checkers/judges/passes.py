@@ -11,18 +11,16 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeGuard
+from typing import Final, NamedTuple, Protocol, TypeGuard
 
 from shalott.checkers.checker import OPERATIONS_MAX, Anomaly, Result
-from shalott.checkers.history.column_values import exact
+from shalott.checkers.history.column_values import MapPairs, exact
 from shalott.checkers.judge import Limits
-
-if TYPE_CHECKING:
-    from shalott.checkers.reading.entries import Entry, EntrySource
+from shalott.checkers.reading.entries import NEMESIS, NO_PROCESS, Entry, EntrySource
 
 SHOWN_MAX: Final = 120  # characters of a value within a sentence
 LISTED_MAX: Final = 8  # values listed in a sentence
@@ -52,6 +50,8 @@ class Operation(NamedTuple):
     call_ns: int
     ret_ns: int
     place: int
+    error: Hashable
+    extra: Mapping[Hashable, Hashable]  # what else stands in its last entry, by name
 
 
 class State(Protocol):
@@ -73,6 +73,7 @@ class Case:
     kept: list[Anomaly] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)  # why it is unknown, if nothing is found
     notes: list[str] = field(default_factory=list)
+    detail: dict[str, object] = field(default_factory=dict)  # for the report
     keys: int = 0  # 0: there are none
     of_key: str = ""  # what the sentences of the object begin with that is ended now
     place: str = "index"
@@ -120,13 +121,19 @@ def judge_objects(
     asks: tuple[str, ...],
     begin: Begin,
     conclude: Callable[[Case], Result],
+    invocations: bool = False,
 ) -> Result:
     """``fs``: see ``JudgeRecord``; ``asks``: those whose invocations bring no value, so that the
     first of them tells whether there are keys. ``conclude`` is asked when every object has ended.
+    ``invocations``: states are told when operations begin, too (type invoke).
     """
     case = Case(source.show)
     try:
-        objects = _take_all(case, _clients(source, limits, case), fs, asks, begin)
+        entries = _clients(source, limits, case)
+        sample = list(islice(entries, _SAMPLE))
+        is_keyed = _is_keyed(sample, asks)
+        ops = operations_of(chain(sample, entries), invocations)
+        objects = _take_all(case, ops, fs, begin, is_keyed)
         for key, state in objects.items():
             case.of_key = f"key {case.shown(key)}: " if case.keys else ""
             state.end()
@@ -138,26 +145,24 @@ def judge_objects(
 
 def _take_all(
     case: Case,
-    entries: Iterator[tuple[int, Entry]],
+    ops: Iterator[Operation],
     fs: tuple[str, ...],
-    asks: tuple[str, ...],
     begin: Begin,
+    is_keyed: bool,
 ) -> dict[Hashable, State]:
     """The states by key, with every operation taken; one of key None where there are no keys."""
-    sample = list(islice(entries, _SAMPLE))
-    is_keyed = _is_keyed(sample, asks)
     objects: dict[Hashable, State] = {} if is_keyed else {None: begin(case)}
     others: Counter[str] = Counter()
     keyless = 0
-    for op in operations_of(chain(sample, entries)):
+    for op in ops:
         if op.f not in fs:
-            others[op.f] += 1
+            others[op.f] += op.type != "invoke"
             continue
         key: Hashable = None
         if is_keyed:
             pair = op.result if _is_pair(op.result) else op.argument
             if not _is_pair(pair):
-                keyless += 1
+                keyless += op.type != "invoke"
                 continue
             key = same(pair[0])
             op = _of_key(op)
@@ -191,37 +196,87 @@ def _of_key(op: Operation) -> Operation:
     return op._replace(argument=argument, result=result)
 
 
-def operations_of(entries: Iterator[tuple[int, Entry]]) -> Iterator[Operation]:
+class _Pairing:
+    """Invocations that are open, by their processes."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, tuple[int, Entry]] = {}
+        self._nameless: dict[str, list[tuple[int, Entry]]] = {}  # by f: entries of no process
+        self._last: dict[int, int] = {}  # by process: its last completion without invocation
+        self._has_invocations = False
+
+    def begin(self, number: int, entry: Entry) -> tuple[int, Entry] | None:
+        """What the process had open already, and will never end."""
+        self._has_invocations = True
+        if entry.process == NO_PROCESS:
+            self._nameless.setdefault(entry.f, []).append((number, entry))
+            return None
+        earlier = self._open.pop(entry.process, None)
+        self._open[entry.process] = (number, entry)
+        return earlier
+
+    def end(self, number: int, entry: Entry) -> tuple[int, Entry]:
+        """When it was invoked, and by what entry: its own if there is no invocation."""
+        if entry.process == NO_PROCESS:
+            return self._end_nameless(number, entry)
+        found = self._open.pop(entry.process, None)
+        if found is not None:
+            return found
+        if not self._has_invocations:
+            return number, entry  # each of its entries is an instant
+        begun = self._last.get(entry.process, -1) + 1
+        self._last[entry.process] = number
+        return begun, entry
+
+    def _end_nameless(self, number: int, entry: Entry) -> tuple[int, Entry]:
+        """The oldest invocation of the same value, or else of the same f, may have been its own."""
+        waiting = self._nameless.get(entry.f)
+        if not waiting:
+            return (0 if self._has_invocations else number), entry
+        alike = (at for at, (_, each) in enumerate(waiting) if each.value == entry.value)
+        return waiting.pop(next(alike, 0))
+
+    def left(self) -> Iterator[tuple[int, Entry]]:
+        yield from self._open.values()
+        for waiting in self._nameless.values():
+            yield from waiting
+
+
+def operations_of(
+    entries: Iterator[tuple[int, Entry]], invocations: bool = False
+) -> Iterator[Operation]:
     """Each operation when it ends, then those that never did. ``entries`` are numbered.
 
-    A completion without an invocation is an operation that began when it ended; an invocation of a
-    process that has another one open leaves that one without an end.
+    A completion without an invocation began at some time after the process's last one; where no
+    entry is an invocation each is an instant. An invocation of a process that has another one open
+    leaves that one without an end.
     """
-    open_ones: dict[int, tuple[int, Entry]] = {}
+    pairing = _Pairing()
     for number, entry in entries:
         if entry.type == "invoke":
-            earlier = open_ones.pop(entry.process, None)
-            if earlier is not None:
+            if (earlier := pairing.begin(number, entry)) is not None:
                 yield _unended(*earlier)
-            open_ones[entry.process] = (number, entry)
+            if invocations:
+                yield _unended(number, entry, "invoke")
             continue
-        call, invoked = open_ones.pop(entry.process, (number, entry))
+        call, invoked = pairing.end(number, entry)
         if invoked.f != entry.f:
             yield _unended(call, invoked)
             call, invoked = number, entry
         yield Operation(
             entry.type, entry.process, entry.f, invoked.value, entry.value,
             call, None if entry.type == "info" else number,
-            invoked.time_ns, entry.time_ns, place_of(entry),
+            invoked.time_ns, entry.time_ns, place_of(entry), entry.error,
+            entry.extra,
         )  # fmt: skip
-    for call, invoked in open_ones.values():
+    for call, invoked in pairing.left():
         yield _unended(call, invoked)
 
 
-def _unended(call: int, invoked: Entry) -> Operation:
+def _unended(call: int, invoked: Entry, kind: str = "info") -> Operation:
     return Operation(
-        "info", invoked.process, invoked.f, invoked.value, None,
-        call, None, invoked.time_ns, NO_TIME, place_of(invoked),
+        kind, invoked.process, invoked.f, invoked.value, None,
+        call, None, invoked.time_ns, NO_TIME, place_of(invoked), None, invoked.extra,
     )  # fmt: skip
 
 
@@ -234,7 +289,7 @@ def _clients(source: EntrySource, limits: Limits, case: Case) -> Iterator[tuple[
             _look(limits, began, held, number)
             if entry.index < 0:
                 case.place = "line"
-        if entry.process >= 0:
+        if entry.process != NEMESIS:
             yield number, entry
 
 
@@ -263,20 +318,29 @@ def same(value: Hashable) -> Hashable:
     kind = type(value)
     if kind is int or kind is str or value is None:
         return value
-    if isinstance(value, str):
-        return str(value)
-    if kind is tuple or kind is frozenset:
-        return kind(map(same, value))  # type: ignore[call-overload]
+    if isinstance(value, str):  # a keyword, which equals its string
+        return value
+    if isinstance(value, tuple | frozenset):
+        return type(value)(map(same, value))
     return exact(value)
 
 
 def elements_of(value: Hashable) -> list[Hashable] | None:
     """What a vector, list or set holds, ready to be compared; None: it is none."""
-    if not isinstance(value, tuple | frozenset):
+    if not isinstance(value, tuple | frozenset) or isinstance(value, MapPairs):
         return None
     if _INTEGERS.issuperset(map(type, value)):
         return list(value)
     return [same(each) for each in value]
+
+
+def fields_of(value: Hashable) -> dict[Hashable, Hashable] | None:
+    """A map, as a dict whose keys are ready to be compared; None: it is none."""
+    if isinstance(value, MapPairs):
+        return {same(key): each for key, each in value}
+    if isinstance(value, Mapping):
+        return {same(key): each for key, each in value.items()}
+    return None
 
 
 def conclude(
@@ -286,7 +350,6 @@ def conclude(
     headline: str,
     words: dict[str, tuple[str, str]],
     broken: tuple[str, ...],
-    detail: dict[str, object] | None = None,
 ) -> Result:
     """Invalid if anything ``broken`` was found, else unknown if there is a doubt, else valid."""
     found = [kind for kind in broken if case.counts[f"{kind}-count"]]
@@ -297,8 +360,8 @@ def conclude(
         valid=False if found else ("unknown" if case.doubts else True),
         counts=dict(case.counts),
         anomalies=tuple(case.kept),
-        notes=(*case.doubts, *case.notes),
-        detail={"broken": found, **(detail or {})},
+        notes=(*(() if found else case.doubts), *case.notes),
+        detail={"broken": found, **case.detail},
         headline=headline,
         words=words,
     )

@@ -10,7 +10,7 @@ from typing import Final
 
 from shalott.checkers.history.column_values import exact, original
 from shalott.checkers.history.concurrent import FAILED, NEVER, UNKNOWN, Operation
-from shalott.checkers.linearizability.explanation import value_text
+from shalott.checkers.history.value_text import value_text
 from shalott.checkers.linearizability.order_search import Part
 from shalott.checkers.linearizability.window import LogPart
 from shalott.checkers.models import Model, own_name

@@ -10,7 +10,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from shalott.checkers.history.column_values import MapPairs
 from shalott.checkers.history.concurrent import UNKNOWN, Operation
+from shalott.checkers.history.value_text import value_text
 from shalott.checkers.models.model import Meaning, Meanings, aliases
 
 FREE: Final = -1  # no process has this number
@@ -73,6 +75,8 @@ class ReentrantLock:
 class FencedLock:
     """A lock with an owner whose acquire -> token, greater than every token known before it.
 
+    A token is an integer, or a map's :fence or :token.
+
     A token that no client got to know (a crashed acquire, or nil) may have been any, between others
     too: it constrains nothing. The state: (owner, the last known token or nil).
     """
@@ -94,9 +98,27 @@ class FencedLock:
             return None
         if op.result is UNKNOWN or op.result is None:
             return (op.process, last)
-        if type(op.result) is not int:
-            raise ValueError(f"a token is an integer, not {op.result!r}")
-        return (op.process, op.result) if last is None or op.result > last else None
+        token = token_of(op.result)
+        if token is None:
+            raise ValueError(
+                "a token is an integer, or a map that has one as its :fence or :token, not"
+                f" {value_text(op.result)}"
+            )
+        return (op.process, token) if last is None or token > last else None
+
+
+_TOKENS: Final = ("fence", "token", "fencing-token", "fencing_token")  # as maps have them
+
+
+def token_of(value: Hashable) -> int | None:
+    """The fencing token that an acquire returned; None: there is none in it."""
+    if type(value) is int:
+        return value
+    if not isinstance(value, MapPairs):
+        return None
+    named = {str(key): each for key, each in value}
+    found = next((named[name] for name in _TOKENS if name in named), None)
+    return found if type(found) is int else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +141,6 @@ class Semaphore:
         assert isinstance(state, int)
         count = 1 if op.argument is None else op.argument
         if type(count) is not int or count < 1:
-            raise ValueError(f"{op.f} needs a number of permits, not {op.argument!r}")
+            raise ValueError(f"{op.f} needs a number of permits, not {value_text(op.argument)}")
         free = state - count if op.f == "acquire" else state + count
         return free if 0 <= free <= self.permits else None

@@ -104,6 +104,15 @@ def options_of(made_by: Callable[..., object]) -> tuple[Option, ...]:
     )
 
 
+def default_text(option: Option) -> str:
+    """As it would be given; "..." of one that must be."""
+    if option.default is REQUIRED:
+        return "..."
+    if option.default is None or isinstance(option.default, bool):
+        return {None: "nil", True: "true", False: "false"}[option.default]
+    return str(option.default)
+
+
 def make_with(made_by: Callable[..., Made], name: str, options: str) -> Made:
     """The model, or judge, with these options. Raises UsageError: no such option or value."""
     known = {option.name: option for option in options_of(made_by)}

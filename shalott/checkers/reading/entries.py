@@ -9,7 +9,9 @@ rarer: ``Symbol``, Decimal, Fraction.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Hashable, Iterator
+import weakref
+from collections.abc import Callable, Generator, Hashable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -17,7 +19,17 @@ from typing import Final, Self
 import numpy as np
 
 from shalott.checkers.engine import Budget, CData, ffi, lib, new_budget
-from shalott.checkers.reading.edn import (EdnError, EdnMap, Keyword, Symbol, decode, encode, json_encode)
+from shalott.checkers.history.column_values import Keyword, Symbol
+from shalott.checkers.reading.edn import EdnError, EdnMap, decode, encode, json_encode
+from shalott.checkers.reading.formats import LeftOut, Opened, TextOf, language, opener
+from shalott.checkers.reading.history_files import (
+    DIALECTS,
+    JEPSEN,
+    JSON,
+    dialect_of_file,
+    file_of,
+    unpacked,
+)
 from shalott.checkers.reading.text_history import complaint
 from shalott.core.errors import UnreadableHistory
 
@@ -26,8 +38,6 @@ NO_PROCESS: Final = lib.SHL_NO_PROCESS  # of every entry, where the file names n
 ABSENT: Final = lib.SHL_ABSENT
 TYPES: Final = ("ok", "fail", "info", "invoke")
 
-EDN, JSON = "edn", "json"
-_DIALECTS: Final = {EDN: lib.SHL_ENTRIES_EDN, JSON: lib.SHL_ENTRIES_JSON}
 _PIECE_BYTES: Final = 1 << 20
 _BOM: Final = b"\xef\xbb\xbf"
 _NODE: Final = np.dtype(
@@ -65,14 +75,14 @@ class Stream:
     def __init__(
         self,
         name: str,
-        dialect: str,
+        language_: int,
         opened: Callable[[], io.RawIOBase | io.BytesIO],
         budget: Budget,
     ) -> None:
         self.name = name
         self._opened = opened
         self._budget = budget  # the reader holds it
-        reader = lib.shl_entries_new(_DIALECTS[dialect], budget)
+        reader = lib.shl_entries_new(language_, budget)
         if reader == ffi.NULL:
             raise MemoryError(f"no memory to read {name}")
         self.reader: CData = ffi.gc(reader, lib.shl_entries_free)
@@ -148,36 +158,42 @@ class EntrySource:
     ("" if it isn't).
     """
 
-    def __init__(
-        self, name: str, dialect: str, opened: Callable[[], io.RawIOBase | io.BytesIO]
-    ) -> None:
+    def __init__(self, name: str, dialect: str, opened: Opened, held: object = None) -> None:
         self.name = name
-        self.dialect = dialect
+        self.dialect = dialect  # of history_files.DIALECTS
         self._opened = opened
+        self._held = held  # what the file needs for as long as it is read
+        self._left_out = LeftOut()
         self._stream: Stream | None = None
 
     @classmethod
-    def of_path(cls, path: Path | str) -> Self:
-        """Raises UnreadableHistory: there is no such file."""
+    def of_path(cls, path: Path | str, dialect: str = "auto") -> Self:
+        """A history as ``read_history`` takes it, a directory, a gzip file or a pipe too. Raises
+        UnreadableHistory: there is no such file, or it is of no format that is known."""
         name = str(path)
-
-        def opened() -> io.RawIOBase:
-            try:
-                return Path(name).open("rb", buffering=0)
-            except OSError as error:
-                raise UnreadableHistory(f"cannot read {name}: {error.strerror}") from error
-
-        opened().close()
-        return cls(name, EDN, opened)
+        held = ExitStack()
+        plain = held.enter_context(unpacked(file_of(Path(path))))
+        weakref.finalize(held, held.pop_all().close)
+        found = dialect_of_file(plain) if dialect == "auto" else dialect
+        if found not in DIALECTS:
+            raise UnreadableHistory(f"no dialect {found!r}: there are {', '.join(DIALECTS)}")
+        return cls(name, found, opener(plain, found), held)
 
     @classmethod
-    def of_text(cls, text: bytes, dialect: str = EDN, name: str = "text") -> Self:
-        return cls(name, dialect, lambda: io.BytesIO(text))
+    def of_text(cls, text: bytes, dialect: str = JEPSEN, name: str = "text") -> Self:
+        """Text of EDN or, as ``dialect`` says, of JSON."""
+        return cls(name, dialect, lambda _: io.BytesIO(text))
 
     def batches(self, budget: Budget | None = None) -> Stream:
         """The batches (``shl_batch *``), each valid until the next one. Keep the stream for as
         long as ids of its texts are of use."""
-        self._stream = Stream(self.name, self.dialect, self._opened, budget or new_budget())
+        self._left_out = LeftOut()
+        self._stream = Stream(
+            self.name,
+            language(self.dialect),
+            lambda: self._opened(self._left_out),
+            budget or new_budget(),
+        )
         return self._stream
 
     def entries(self, budget: Budget | None = None) -> Iterator[Entry]:
@@ -186,20 +202,39 @@ class EntrySource:
         for batch in stream:
             yield from values.entries(batch)
 
+    def printed(self, language_: int) -> Generator[bytes, None, None]:
+        """The entries as text, SHL_ENTRIES_EDN or _JSON, one a line."""
+        stream = self.batches()
+        length = ffi.new("int64_t *")
+        for _ in stream:
+            text = lib.shl_entries_print(stream.reader, language_, length)
+            if text == ffi.NULL:
+                raise MemoryError(f"no memory to write {self.name}")
+            yield bytes(ffi.buffer(text, length[0]))
+
+    def as_edn(self) -> io.RawIOBase | io.BytesIO:
+        """The entries as EDN, whatever they are."""
+        if language(self.dialect) == lib.SHL_ENTRIES_EDN:
+            self._left_out = LeftOut()
+            return self._opened(self._left_out)
+        return TextOf(self.printed(lib.SHL_ENTRIES_EDN))
+
     def show(self, value: Hashable) -> str:
         """A value as the history would have it."""
         return json_encode(value) if self.dialect == JSON else encode(value)
 
     @property
     def cut(self) -> str:
-        torn = self._stream.state.torn if self._stream else 0
-        return f"line {torn}" if torn else ""
+        return self._known().cut
 
     @property
     def notes(self) -> tuple[str, ...]:
-        if not self.cut:
-            return ()
-        return (f"the file is cut off at {self.cut}: it was read up to the last whole entry",)
+        return self._known().sentences()
+
+    def _known(self) -> LeftOut:
+        if not self._left_out.cut and self._stream and (torn := self._stream.state.torn):
+            self._left_out.line_is_cut(torn)
+        return self._left_out
 
 
 class _Values:

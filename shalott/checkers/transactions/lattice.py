@@ -264,9 +264,7 @@ def violated_by(anomalies: Iterable[str]) -> frozenset[str]:
 
 def weakest(models: frozenset[str]) -> tuple[str, ...]:
     """Those that imply no other of them."""
-    return tuple(
-        sorted(m for m in models if not (_reached(MODELS, MODELS[m]) & models))
-    )
+    return tuple(sorted(m for m in models if not (_reached(MODELS, MODELS[m]) & models)))
 
 
 def strongest(models: frozenset[str]) -> tuple[str, ...]:

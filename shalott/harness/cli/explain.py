@@ -18,8 +18,9 @@ import msgspec
 from shalott.checkers.checker import CHECKERS, Checker, CheckerRecord
 from shalott.checkers.consumers.consumer_checkers import PROMISES as CONSUMER_PROMISES
 from shalott.checkers.groups.group_checkers import PROMISES as GROUP_PROMISES
+from shalott.checkers.judge import JudgeRecord
 from shalott.checkers.models import meanings_of
-from shalott.checkers.models.model import REQUIRED, options_of
+from shalott.checkers.models.model import REQUIRED, default_text, options_of
 from shalott.checkers.models.outside import ModelClass, class_name
 from shalott.cluster.capabilities import MOST
 from shalott.cluster.system import System
@@ -325,10 +326,19 @@ def model_text(made_by: ModelClass) -> str:
     options = options_of(made_by)
     if options:
         told = code(
-            each.name if each.default is REQUIRED else f"{each.name}={each.default}"
+            each.name if each.default is REQUIRED else f"{each.name}={default_text(each)}"
             for each in options
         )
         said += f" Options: {told}."
+    return item(said)
+
+
+def judge_text(judge: JudgeRecord) -> str:
+    """A judge: what it promises, who says so, the operations that it reads, its options."""
+    said = f"`{judge.name}`: {sentence(judge.summary)} {sentence(judge.promise)}"
+    said += f" After {judge.source}. Operations: {code(judge.fs)}."
+    if options := options_of(judge.make):
+        said += f" Options: {code(f'{each.name}={default_text(each)}' for each in options)}."
     return item(said)
 
 

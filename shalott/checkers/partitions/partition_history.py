@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shalott.checkers.engine import Budget, CData, ffi, lib
-from shalott.checkers.reading.edn import Keyword
+from shalott.checkers.history.column_values import Keyword
 
 if TYPE_CHECKING:
     from shalott.checkers.reading.entries import EntrySource, Stream

@@ -45,7 +45,8 @@ class Model(Protocol):
 
     May also have: ``name`` (default: the class's), ``meanings`` (f -> Meaning; default: every f,
     argument and result), ``by_process`` (True: ``step`` reads op.process), ``is_pure(op)`` (True:
-    this one never changes the state, even if its meaning says otherwise).
+    this one never changes the state, even if its meaning says otherwise), ``as_read(history)``
+    (the history as it is judged: with owners for processes, say).
     """
 
     @property

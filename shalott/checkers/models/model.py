@@ -120,6 +120,7 @@ def make_with(made_by: Callable[..., Made], name: str, options: str) -> Made:
     given: dict[str, object] = {}
     for option in filter(None, options.split(",")):
         key, equals, text = option.partition("=")
+        key = key.rstrip("?").replace("-", "_")  # as Jepsen has them: negative-balances?
         if key not in known or not equals:
             takes = ", ".join(f"{each}=..." for each in known) or "no options"
             raise UsageError(f"model {name} takes {takes}, not {option!r}")

@@ -42,6 +42,7 @@ def test_a_right_history_is_never_accused(part: int) -> None:
         result = judged(operations)
         assert result.valid is True, (seed, [each.summary for each in result.anomalies])
         assert counted(result) == Oracle(operations).counts(), seed
+        assert judged(operations, "ww_deps=true").valid is True, seed
 
 
 @pytest.mark.parametrize("kind", PLANTINGS)

@@ -32,7 +32,7 @@ def judged(operations: list[Operation], options: str = "") -> Result:
 
 
 def counted(result: Result) -> dict[str, int | float]:
-    counts = {kind.name: result.counts[f"{kind.name}-count"] for kind in KINDS}
+    counts = {kind.name: result.counts.get(f"{kind.name}-count", 0) for kind in KINDS}
     return {kind: count for kind, count in counts.items() if count}
 
 

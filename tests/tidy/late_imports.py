@@ -25,7 +25,11 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
     "checkers/reading/text_history.py": {
         "json": "2 ms",
     },
+    "checkers/reading/formats.py": {
+        "shalott.checkers.reading.own_entries": "100 ms",
+    },
     "checkers/reading/history_files.py": {
+        "shalott.checkers.reading.foreign_history": "30 ms",
         "shalott.checkers.reading.text_history": "19 ms",
         "shalott.checkers.reading.parquet_history": "98 ms",
     },

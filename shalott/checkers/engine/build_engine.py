@@ -31,9 +31,14 @@ def declarations(header: Path) -> str:
 
 
 def headers() -> list[Path]:
-    """engine.h first: the others build on it. Headers named internal_*.h are C's own business."""
+    """Each behind those that it includes. Headers named internal_*.h are C's own business."""
     public = [path for path in sorted(HERE.glob("*.h")) if not path.name.startswith("internal_")]
-    return sorted(public, key=lambda path: path.name != "engine.h")
+    return sorted(public, key=_depth)
+
+
+def _depth(header: Path) -> int:
+    included = re.findall(r'^#include "(.+)"', header.read_text(), flags=re.M)
+    return max((1 + _depth(HERE / name) for name in included), default=0)
 
 
 def make_builder() -> FFI:

@@ -17,24 +17,24 @@ static const uint8_t CLASS[256] = {
     ['{'] = DELIMITER, ['}'] = DELIMITER, ['"'] = DELIMITER, [';'] = DELIMITER,
 };
 
-static uint8_t class_of(char byte)
+static inline uint8_t class_of(char byte)
 {
     return CLASS[(uint8_t)byte];
 }
 
-static int is_digit(char byte)
+static inline int is_digit(char byte)
 {
     return (uint8_t)(byte - '0') < 10;
 }
 
 static int skip_form(shl_cursor *cursor);
 
-static const char *find(shl_slice text, const char *what)
+static inline const char *find(shl_slice text, const char *what)
 {
     return text.length > 0 ? memmem(text.at, (size_t)text.length, what, strlen(what)) : NULL;
 }
 
-int shl_has_operation(shl_slice text)
+static inline int has_operation(shl_slice text)
 {
     return find(text, ":process") && find(text, ":type");
 }
@@ -45,12 +45,13 @@ static int skip_comment(shl_cursor *cursor)
 {
     const char *newline = memchr(cursor->at, '\n', (size_t)(cursor->end - cursor->at));
     const char *end = newline ? newline : cursor->end;
-    if (shl_has_operation((shl_slice){cursor->at, end - cursor->at}))
+    if (has_operation((shl_slice){cursor->at, end - cursor->at}))
         return SHL_READ_COMMENTED;
     cursor->at = end;
     return SHL_READ_FINE;
 }
 
+/* Space, commas, comments and discarded forms. The bytes may end here: that is no fault. */
 static int skip_blank(shl_cursor *cursor)
 {
     for (;;) {
@@ -68,7 +69,7 @@ static int skip_blank(shl_cursor *cursor)
             shl_cursor discard = *cursor;
             cursor->at += 2;
             int status = skip_form(cursor);
-            if (!status && shl_has_operation((shl_slice){discard.at, cursor->at - discard.at}))
+            if (!status && has_operation((shl_slice){discard.at, cursor->at - discard.at}))
                 status = SHL_READ_COMMENTED;
             if (status == SHL_MORE || status == SHL_READ_COMMENTED)
                 *cursor = discard; /* what is cut off begins here */
@@ -93,12 +94,6 @@ static inline int blank(shl_cursor *cursor)
     return SHL_READ_FINE;
 }
 
-/* Space, commas, comments and discarded forms. The bytes may end here: that is no fault. */
-int shl_edn_blank(shl_cursor *cursor)
-{
-    return skip_blank(cursor);
-}
-
 static inline shl_slice read_token(shl_cursor *cursor)
 {
     const char *from = cursor->at, *at = from;
@@ -106,11 +101,6 @@ static inline shl_slice read_token(shl_cursor *cursor)
         at++;
     cursor->at = at;
     return (shl_slice){from, at - from};
-}
-
-shl_slice shl_edn_token(shl_cursor *cursor)
-{
-    return read_token(cursor);
 }
 
 static int skip_string(shl_cursor *cursor)
@@ -127,7 +117,7 @@ static int skip_string(shl_cursor *cursor)
     return SHL_MORE;
 }
 
-static char closer_of(char opener)
+static inline char closer_of(char opener)
 {
     return opener == '(' ? ')' : opener == '[' ? ']' : '}';
 }
@@ -179,13 +169,13 @@ static int skip_hash(shl_cursor *cursor, nesting *open, int *whole)
     cursor->at++;
     if (next == '#') {
         cursor->at++;
-        shl_slice name = shl_edn_token(cursor);
+        shl_slice name = read_token(cursor);
         if (!name.length)
             return cursor->at == cursor->end ? SHL_MORE : SHL_READ_UNEXPECTED;
         *whole = is_whole(open);
         return SHL_READ_FINE;
     }
-    return shl_edn_token(cursor).length ? SHL_READ_FINE : SHL_READ_UNEXPECTED;
+    return read_token(cursor).length ? SHL_READ_FINE : SHL_READ_UNEXPECTED;
 }
 
 static int skip_character(shl_cursor *cursor)
@@ -194,7 +184,7 @@ static int skip_character(shl_cursor *cursor)
         return SHL_MORE;
     cursor->line += cursor->at[1] == '\n';
     cursor->at += 2;
-    shl_edn_token(cursor);
+    read_token(cursor);
     return SHL_READ_FINE;
 }
 
@@ -236,7 +226,7 @@ static int skip_piece(shl_cursor *cursor, nesting *open, int *whole)
     default:
         if (class_of(*cursor->at) == CONTROL)
             return SHL_READ_UNEXPECTED;
-        shl_edn_token(cursor);
+        read_token(cursor);
         *whole = is_whole(open);
         return SHL_READ_FINE;
     }
@@ -269,7 +259,7 @@ static int skip_form(shl_cursor *cursor)
 }
 
 /* A vector of words and numbers on one line, which most are; 0: it is something else. */
-static int skip_flat_vector(shl_cursor *cursor)
+static inline int skip_flat_vector(shl_cursor *cursor)
 {
     const char *at = cursor->at + 1, *end = cursor->end;
     while (at < end && *at != '#' && *at != '\\' && *at != '\n'
@@ -279,6 +269,50 @@ static int skip_flat_vector(shl_cursor *cursor)
         return 0;
     cursor->at = at + 1;
     return 1;
+}
+
+/* --- entries -----------------------------------------------------------------------------------*/
+
+/* Moves to the next entry, through the bracket of a vector that holds all of them. *found: there
+ * is one; otherwise the bytes end. SHL_READ_FINE, SHL_MORE, or what is wrong. */
+static inline int find_entry(shl_reader *reader, shl_cursor *cursor, int32_t last, int *found)
+{
+    for (*found = 0;;) {
+        shl_cursor at = *cursor;
+        int status = skip_blank(&at);
+        if (status > 0)
+            return shl_complain(reader, status, at.line, at.at);
+        if (status == SHL_READ_FINE && at.at == at.end) {
+            /* A comment that the bytes cut may go on behind them. */
+            if (last)
+                *cursor = at;
+            return last && reader->closer ? SHL_MORE : SHL_READ_FINE;
+        }
+        *cursor = at;
+        if (status == SHL_MORE)
+            return SHL_MORE;
+        if (reader->closer ? *at.at != reader->closer : *at.at != '[' && *at.at != '(') {
+            *found = 1;
+            return SHL_READ_FINE;
+        }
+        reader->closer = reader->closer ? 0 : closer_of(*at.at);
+        cursor->at++;
+    }
+}
+
+/* Steps over the tags before an entry: #jepsen.history.Op{...}. */
+static inline int skip_tags(shl_cursor *cursor)
+{
+    while (cursor->at < cursor->end && *cursor->at == '#') {
+        cursor->at++;
+        if (cursor->at < cursor->end && class_of(*cursor->at) != TOKEN)
+            return SHL_READ_NO_MAP;
+        read_token(cursor);
+        int status = skip_blank(cursor);
+        if (status)
+            return status;
+    }
+    return cursor->at == cursor->end ? SHL_MORE : SHL_READ_FINE;
 }
 
 #endif

@@ -21,7 +21,7 @@ typedef struct {
     shl_slice slice; /* the whole text of it */
 } shl_value;
 
-enum { SHL_OK = 0, SHL_FAIL = 1, SHL_INFO = 2, SHL_INVOKE = 3, SHL_NO_TYPE = 4 };
+enum { SHL_NO_TYPE = 4 };
 
 /* One line of a history. id is what a completion has in common with its invocation. */
 typedef struct {
@@ -31,15 +31,18 @@ typedef struct {
     uint8_t has_key;
     uint8_t has_time;
     uint8_t has_offset;
+    uint8_t has_index;
     uint8_t empty;   /* it failed since there was nothing to take */
     uint8_t repeats; /* a completion without a value means the invocation's */
     uint8_t once;    /* an id is one operation's, not a process's */
     shl_slice f;     /* nothing: not said again */
     shl_slice key;
+    shl_slice error; /* nothing: none is told */
     shl_value value;
     int64_t time;
     int64_t offset; /* where a log put what was sent: the result of sending */
     int64_t line;
+    int64_t index;
 } shl_entry;
 
 /* Where a parser stands. */
@@ -71,11 +74,15 @@ struct shl_reader {
     shl_reading state;
     int32_t dialect;
     int32_t keyed;
+    int32_t by_index;
     shl_budget *budget;
     void *columns[SHL_READ_COLUMNS];
     int64_t room; /* rows that the columns have room for */
     shl_names names[SHL_READ_TABLES];
     shl_rows_by_id open;
+    shl_rows_by_id drains; /* of processes that tell each dequeue of a drain by itself */
+    int64_t last_time, first_index, last_index; /* of the entries so far */
+    int32_t has_index, gapless; /* an index was met; none was left out */
     int64_t invoked_line; /* of the entry before */
     int64_t most_lines;   /* EDN: of the longest entry, in lines */
     shl_names faults;     /* a recording: the fs of the nemesis */
@@ -108,6 +115,8 @@ int64_t shl_distance_in_line(const shl_reader *reader, const char *at);
 int shl_complain(shl_reader *reader, int code, int64_t line, const char *at);
 void shl_complain_of(shl_reader *reader, shl_slice word);
 
+/* Notes what is odd about an entry's time and index. */
+void shl_note_order(shl_reader *reader, const shl_entry *entry);
 /* Takes in an entry: SHL_READ_FINE or what is wrong. */
 int shl_take_entry(shl_reader *reader, const shl_entry *entry, const char *at);
 void shl_take_nemesis(shl_reader *reader, int64_t line);
@@ -123,8 +132,14 @@ int shl_read_violin_line(shl_reader *reader, shl_cursor *line);
 int shl_has_operation(shl_slice text);
 /* At the end of the file: does the nemesis do what clients do? SHL_READ_FINE or what is wrong. */
 int shl_check_faults(shl_reader *reader);
+/* What every operation has once, in EDN and in JSON. */
+#define SHL_EDN_MARK ":process"
+#define SHL_JSON_MARK "\"process\""
+/* Whether an entry that begins in a line and ends at the cursor is on several lines and is two. */
+int shl_spans_two(shl_reader *reader, const char *begin, int64_t line, const shl_cursor *cursor,
+                  const char *mark);
 /* At the end of the file: are these bytes the beginning of one entry, and no more? */
-int shl_check_torn_edn(shl_reader *reader, const shl_cursor *tail);
+int shl_check_torn(shl_reader *reader, const shl_cursor *tail, const char *mark);
 
 /* Parts of the EDN reader that logs use. A complaint stands at the cursor. */
 int shl_edn_blank(shl_cursor *cursor);
@@ -138,5 +153,11 @@ static inline int shl_is(shl_slice slice, const char *text, int64_t length)
     return slice.length == length && __builtin_memcmp(slice.at, text, (size_t)length) == 0;
 }
 #define SHL_IS(slice, text) shl_is((slice), (text), (int64_t)sizeof(text) - 1)
+
+/* An error, or what stands for the value of a dequeue that failed: there was nothing to take. */
+static inline int shl_says_empty(shl_slice word)
+{
+    return SHL_IS(word, "empty") || SHL_IS(word, "exhausted");
+}
 
 #endif

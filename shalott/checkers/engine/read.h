@@ -43,7 +43,15 @@ enum {
     SHL_READ_TOO_MANY = 24,
     SHL_READ_ODD_LINE = 25,  /* a line of a log is no operation, but has parts of one */
     SHL_READ_NEMESIS_F = 26, /* the nemesis does what clients do */
+    SHL_READ_BAD_INDEX = 27,
+    SHL_READ_NO_VALUE = 28,     /* a token that is no value */
+    SHL_READ_FIELD_TWICE = 29,  /* an operation says a field twice */
+    SHL_READ_SOME_PROCESS = 30, /* an entry has a process, the first one has none */
+    SHL_READ_SOME_F = 31,
 };
+
+/* What a line of a history says of an operation. */
+enum { SHL_OK = 0, SHL_FAIL = 1, SHL_INFO = 2, SHL_INVOKE = 3 };
 
 /* Columns of the operations, and their types. Values are two columns: kind (0 nothing, 1 integer,
  * 2 form) and number (the integer, or which form). */
@@ -62,19 +70,38 @@ enum {
     SHL_READ_RET_NS = 11,          /* int64: -1 where there is none */
     SHL_READ_LINE = 12,            /* int32: of the invocation */
     SHL_READ_ENTRY = 13,           /* int32: which entry of the file, from 0 */
-    SHL_READ_COLUMNS = 14,
+    SHL_READ_ERROR = 14,           /* int32: which error the completion told, -1: none */
+    SHL_READ_COLUMNS = 15,
 };
 
 /* Tables of distinct slices. */
-enum { SHL_READ_WORDS = 0, SHL_READ_KEYS = 1, SHL_READ_FORMS = 2, SHL_READ_TABLES = 3 };
+enum {
+    SHL_READ_WORDS = 0,
+    SHL_READ_KEYS = 1,
+    SHL_READ_FORMS = 2,
+    SHL_READ_ERRORS = 3,
+    SHL_READ_TABLES = 4,
+};
+
+/* What is odd about a history, and yet may be meant: how often, and the line where it was met first. */
+enum {
+    SHL_ODD_REUSED = 0,      /* a process went on after an operation of it had crashed */
+    SHL_ODD_TIME_BACK = 1,   /* an entry's time is before that of the one in front of it */
+    SHL_ODD_INDEX_BACK = 2,  /* so is its index */
+    SHL_ODD_INDEX_TWICE = 3, /* its index was given already */
+    SHL_ODDITIES = 4,
+};
 
 /* How far a reader is, and what it met. */
 typedef struct {
+    int64_t odd[SHL_ODDITIES];
+    int64_t odd_line[SHL_ODDITIES];
     int64_t operations;
     int64_t ranks;
     int64_t entries; /* invocations and completions, those of the nemesis too */
     int64_t nemesis; /* of these, the nemesis's */
     int64_t ignored; /* lines of a log that are no operations */
+    int64_t errors;  /* completions that told an error */
     int64_t line;    /* where it stands, from 1 */
     int64_t torn;    /* 0, or the line where an entry begins that the end of the file cuts off */
     int32_t timed;   /* every entry has a clock time, but infos perhaps */
@@ -92,8 +119,10 @@ typedef struct {
 
 typedef struct shl_reader shl_reader;
 
-/* keyed: an EDN value is [key value]. NULL: no memory. */
-shl_reader *shl_reader_new(int32_t dialect, int32_t keyed, shl_budget *budget);
+enum { SHL_READ_KEYED = 1, SHL_READ_BY_INDEX = 2 };
+
+/* how: EDN values are [key value]; an EDN entry's index is taken for its time. NULL: no memory. */
+shl_reader *shl_reader_new(int32_t dialect, int32_t how, shl_budget *budget);
 void shl_reader_free(shl_reader *reader);
 const shl_reading *shl_reader_state(const shl_reader *reader);
 /* How many of these bytes were used up: the rest is to be given again, with more behind it. -1: the

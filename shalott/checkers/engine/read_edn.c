@@ -84,6 +84,21 @@ int shl_edn_value(shl_cursor *cursor, shl_value *value)
     return read_value(cursor, value);
 }
 
+int shl_edn_blank(shl_cursor *cursor)
+{
+    return skip_blank(cursor);
+}
+
+shl_slice shl_edn_token(shl_cursor *cursor)
+{
+    return read_token(cursor);
+}
+
+int shl_has_operation(shl_slice text)
+{
+    return has_operation(text);
+}
+
 uint8_t shl_entry_type(shl_slice word)
 {
     if (SHL_IS(word, "invoke"))
@@ -100,7 +115,7 @@ uint8_t shl_entry_type(shl_slice word)
 /* The fields of an entry, as they stand in the file, and where each stands. A field that is missing
  * has a slice of length 0. */
 typedef struct {
-    shl_value process, client, type, f, key, value, time, error;
+    shl_value process, client, type, f, key, value, time, index, error;
 } fields;
 
 static shl_value *field_of(fields *found, shl_slice name)
@@ -115,6 +130,7 @@ static shl_value *field_of(fields *found, shl_slice name)
     case 6:
         return SHL_IS(name, ":value")   ? &found->value
                : SHL_IS(name, ":error") ? &found->error
+               : SHL_IS(name, ":index") ? &found->index
                                         : NULL;
     case 7:
         return SHL_IS(name, ":client") ? &found->client : NULL;
@@ -220,6 +236,11 @@ static int take_fields(shl_reader *reader, const fields *found, int64_t line, co
 {
     shl_entry entry = {.line = line, .value = found->value};
     shl_slice error = word_of(&found->error);
+    entry.has_time = found->time.kind == SHL_INTEGER;
+    entry.time = found->time.number;
+    entry.has_index = found->index.kind == SHL_INTEGER;
+    entry.index = found->index.number;
+    shl_note_order(reader, &entry);
     if (!found->process.slice.length)
         return shl_complain(reader, SHL_READ_NO_PROCESS, line, begin);
     if (found->process.kind != SHL_INTEGER) {
@@ -248,37 +269,39 @@ static int take_fields(shl_reader *reader, const fields *found, int64_t line, co
         return complain_of(reader, SHL_READ_BAD_F, line, &found->f, begin);
     if (found->time.slice.length && found->time.kind == SHL_FORM)
         return complain_of(reader, SHL_READ_BAD_TIME, line, &found->time, begin);
-    entry.has_time = found->time.kind == SHL_INTEGER;
-    entry.time = found->time.number;
-    entry.empty = (uint8_t)SHL_IS(error, "empty");
+    if (reader->by_index) {
+        entry.has_time = entry.has_index;
+        entry.time = entry.index;
+    }
+    entry.error = found->error.kind == SHL_NOTHING ? error : found->error.slice;
+    entry.empty = (uint8_t)shl_says_empty(error);
+    if (entry.type == SHL_FAIL)
+        entry.empty |= (uint8_t)shl_says_empty(word_of(&found->value));
     int wrong = key_entry(reader, found, &entry, begin);
     return wrong ? wrong : shl_take_entry(reader, &entry, begin);
 }
 
-/* Steps over the tags before an entry: #jepsen.history.Op{...}. */
-static int skip_tags(shl_cursor *cursor)
+/* Whether two operations stand in it, by the name of a field that each has once: only one of them
+ * can be meant. */
+static int has_two(shl_slice text, const char *mark)
 {
-    while (cursor->at < cursor->end && *cursor->at == '#') {
-        cursor->at++;
-        if (cursor->at < cursor->end && class_of(*cursor->at) != TOKEN)
-            return SHL_READ_NO_MAP;
-        shl_edn_token(cursor);
-        int status = shl_edn_blank(cursor);
-        if (status)
-            return status;
-    }
-    return cursor->at == cursor->end ? SHL_MORE : SHL_READ_FINE;
-}
-
-/* Whether two operations stand in it: only one of them can be meant. */
-static int has_two(shl_slice text)
-{
-    static const char PROCESS[] = ":process";
-    const char *first = find(text, PROCESS);
+    const char *first = find(text, mark);
     if (!first)
         return 0;
-    first += sizeof PROCESS - 1;
-    return find((shl_slice){first, text.at + text.length - first}, PROCESS) != NULL;
+    first += strlen(mark);
+    return find((shl_slice){first, text.at + text.length - first}, mark) != NULL;
+}
+
+int shl_spans_two(shl_reader *reader, const char *begin, int64_t line, const shl_cursor *cursor,
+                  const char *mark)
+{
+    if (cursor->line == line)
+        return 0;
+    if (has_two((shl_slice){begin, cursor->at - begin}, mark))
+        return 1;
+    if (cursor->line - line >= reader->most_lines)
+        reader->most_lines = cursor->line - line + 1;
+    return 0;
 }
 
 static int read_entry(shl_reader *reader, shl_cursor *cursor)
@@ -292,12 +315,8 @@ static int read_entry(shl_reader *reader, shl_cursor *cursor)
         status = SHL_READ_NO_MAP;
     if (!status)
         status = read_fields(cursor, &found);
-    if (!status && cursor->line > line) {
-        if (has_two((shl_slice){begin, cursor->at - begin}))
-            status = SHL_READ_UNCLOSED;
-        else if (cursor->line - line >= reader->most_lines)
-            reader->most_lines = cursor->line - line + 1;
-    }
+    if (!status && shl_spans_two(reader, begin, line, cursor, SHL_EDN_MARK))
+        status = SHL_READ_UNCLOSED;
     if (status == SHL_READ_UNCLOSED)
         reader->state.error_other = line;
     if (status)
@@ -308,7 +327,7 @@ static int read_entry(shl_reader *reader, shl_cursor *cursor)
 /* What is left of a file whose end is missing is the beginning of one entry: no longer than those
  * before it, in lines, and of one process. Otherwise a bracket or a quote is missing, which would
  * swallow all that follows. */
-int shl_check_torn_edn(shl_reader *reader, const shl_cursor *tail)
+int shl_check_torn(shl_reader *reader, const shl_cursor *tail, const char *mark)
 {
     const char *end = tail->end;
     int64_t lines = 1;
@@ -317,7 +336,7 @@ int shl_check_torn_edn(shl_reader *reader, const shl_cursor *tail)
     shl_slice text = {tail->at, end - tail->at};
     for (const char *at = text.at; at < end && (at = memchr(at, '\n', (size_t)(end - at))); at++)
         lines++;
-    if (lines <= reader->most_lines && !has_two(text))
+    if (lines <= reader->most_lines && !has_two(text, mark))
         return SHL_READ_FINE;
     reader->state.error_other = tail->line;
     return shl_complain(reader, SHL_READ_UNCLOSED, tail->line, tail->at);
@@ -325,35 +344,16 @@ int shl_check_torn_edn(shl_reader *reader, const shl_cursor *tail)
 
 int shl_read_edn(shl_reader *reader, shl_cursor *cursor, int32_t last)
 {
-    for (;;) {
+    for (int found;;) {
+        int status = find_entry(reader, cursor, last, &found);
+        if (status || !found)
+            return status;
         shl_cursor entry = *cursor;
-        int status = shl_edn_blank(&entry);
-        if (status == SHL_MORE) {
-            *cursor = entry;
-            return SHL_MORE;
-        }
-        if (status)
-            return shl_complain(reader, status, entry.line, entry.at);
-        if (entry.at == entry.end) {
-            /* A comment that the bytes cut may go on behind them. */
-            if (last)
-                *cursor = entry;
-            return last && reader->closer ? SHL_MORE : SHL_READ_FINE;
-        }
-        if (reader->closer ? *entry.at == reader->closer : *entry.at == '[' || *entry.at == '(') {
-            reader->closer = reader->closer ? 0 : closer_of(*entry.at);
-            entry.at++;
-            *cursor = entry;
-            continue;
-        }
-        cursor->line = entry.line;
-        cursor->at = entry.at;
         status = read_entry(reader, &entry);
-        if (status == SHL_MORE)
-            return SHL_MORE;
+        if (status > 0 && !reader->state.error)
+            return shl_complain(reader, status, entry.line, entry.at);
         if (status)
-            return reader->state.error ? status
-                                       : shl_complain(reader, status, entry.line, entry.at);
+            return status;
         *cursor = entry;
     }
 }

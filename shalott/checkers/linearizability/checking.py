@@ -15,11 +15,13 @@ A verdict says who decided it; "unknown" says why and how far the check got. Not
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shalott.checkers.engine import cores
 from shalott.checkers.history.concurrent import ConcurrentHistory
+from shalott.checkers.linearizability.drains import TIMED, prepared
 from shalott.checkers.linearizability.explanation import CheckInterrupted, Verdict, Violation
 from shalott.checkers.linearizability.running_check import By, Limits, judge
 from shalott.checkers.linearizability.transitions import canonical
@@ -81,7 +83,30 @@ def check(
 
         require_model(model, model_name(model))
     limits = Limits(time_limit_s, memory_limit_bytes, threads or cores())
-    return judge(canonical(history, model), model, limits, by=by, find_prefix=find_prefix)
+    ready = prepared(history, model)
+    verdict = judge(canonical(ready.history, model), model, limits, by=by, find_prefix=find_prefix)
+    if ready.history is history:
+        return verdict
+    if ready.loose and verdict.valid is True:
+        verdict = _timed(history, model, limits, by)
+    return replace(verdict, judged=ready.history, notes=ready.notes)
+
+
+def _timed(history: ConcurrentHistory, model: Model, limits: Limits, by: By) -> Verdict:
+    """Valid with drains whose dequeues have each its time: it is proved."""
+    for timing in TIMED:
+        timed = prepared(history, model, timing).history
+        verdict = judge(canonical(timed, model), model, limits, by=by)
+        if verdict.valid is True:
+            return verdict
+    return replace(
+        verdict,
+        valid="unknown",
+        violation=None,
+        cause="drains overlap with other operations",
+        progress="no order of what they took was found in which a"
+        f" {model_name(model)} does all of it, nor that there is none",
+    )
 
 
 def explain(

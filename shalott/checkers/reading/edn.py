@@ -1,8 +1,8 @@
 """EDN values (https://github.com/edn-format/edn) to hashable Python values, and back.
 
 Only single values come here, each distinct one once: entries are read by the engine
-(engine/read_edn.c). Keywords and strings become str, vectors and lists tuple, sets frozenset, maps
-a frozenset of (key, value) pairs; a tag is left out and its value kept.
+(engine/read_edn.c). Keywords become Keyword, strings str, vectors and lists tuple, sets frozenset,
+maps MapPairs (history/column_values.py); a tag is left out and its value kept.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from collections.abc import Hashable
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Final
+
+from shalott.checkers.history.column_values import JsonPairs, Keyword, MapPairs
+from shalott.checkers.history.value_text import value_text
 
 
 class EdnError(ValueError):
@@ -47,9 +50,6 @@ _SPECIAL: Final = {
     "nil": None, "true": True, "false": False,
     "##Inf": float("inf"), "##-Inf": float("-inf"), "##NaN": float("nan"),
 }  # fmt: skip
-_SPECIAL_FLOATS: Final = {"inf": "##Inf", "-inf": "##-Inf", "nan": "##NaN"}
-_QUOTED: Final = re.compile(r'[\\"\t\r\n\b\f]')
-_QUOTES: Final = {value: f"\\{name}" for name, value in _ESCAPES.items()}
 # The first line of what ``shalott export`` writes with keyed values; it is read back by it.
 KEYED_COMMENT: Final = "; values are [key value]"
 SHORT: Final = 64  # of a vector of numbers that is not worth the tokens
@@ -61,7 +61,7 @@ def decode(text: str) -> Hashable:
     if len(text) > 1 and text[0] == text[-1] == '"' and text.count('"') == 2 and "\\" not in text:
         return text[1:-1]
     if text[:1] == ":" and len(text) > 1:
-        return text[1:]
+        return Keyword(text[1:])
     if text[:1] == "[" and text[-1] == "]" and len(text) <= SHORT and text.isascii():
         words = text[1:-1].split()
         if all(word.isdecimal() for word in words):
@@ -69,23 +69,18 @@ def decode(text: str) -> Hashable:
     return _Decoder(text).only()
 
 
+class EdnMap(dict[Hashable, Hashable]):
+    """A map that may be a key or a member of a set. It is not to be changed."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
 def encode(value: Hashable) -> str:
-    """``value`` as EDN. Strings stay strings: whether one was a keyword is forgotten in reading."""
-    if value is None:
-        return "nil"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return f'"{_QUOTED.sub(lambda met: _QUOTES[met[0]], value)}"'
-    if isinstance(value, tuple):
-        return f"[{' '.join(encode(each) for each in value)}]"
-    if isinstance(value, frozenset):
-        return f"#{{{' '.join(sorted(encode(each) for each in value))}}}"
-    if type(value).__name__ == "Decimal":
-        return f"{value}M"
-    if isinstance(value, float):
-        return _SPECIAL_FLOATS.get(str(value), repr(value))
-    return str(value)
+    """``value`` as EDN."""
+    return value_text(value, colon=" ")
 
 
 class _Decoder:
@@ -153,7 +148,7 @@ def _collected(opener: str, values: list[Hashable]) -> Hashable:
         return frozenset(values)
     if len(values) % 2:
         raise EdnError("a map has a key without a value")
-    return frozenset(zip(values[::2], values[1::2], strict=True))
+    return MapPairs(zip(values[::2], values[1::2], strict=True))
 
 
 def _atom(text: str) -> Hashable:
@@ -168,7 +163,7 @@ def _atom(text: str) -> Hashable:
         return Fraction(_integer(ratio[1]), denominator)
     if text[0] in "0123456789" or text in (":", "::"):
         raise EdnError(f"{text!r} is no value")
-    return text.removeprefix(":")
+    return Keyword(text[1:]) if text[0] == ":" else text
 
 
 def _integer(text: str) -> int:
@@ -214,7 +209,7 @@ def _unescape(escape: re.Match[str]) -> str:
 
 # JSON values to the hashable Python values that EDN's become (edn.py), for one meaning of both.
 #
-# Arrays become tuples, objects frozensets of (name, value) pairs. JSON has no sets: an array is a
+# Arrays become tuples, objects JsonPairs, equal to the maps of EDN. JSON has no sets: an array is a
 # set to a model that wants one.
 
 
@@ -228,12 +223,32 @@ def json_value(text: str) -> Hashable:
         raise EdnError(f"{text[:40]!r} is no value: {error}") from error
 
 
+def json_encode(value: Hashable) -> str:
+    """``value`` as JSON; what JSON has not (sets, keys that are no strings) as an array or by its
+    text."""
+    import json
+
+    if isinstance(value, EdnMap):
+        named = (
+            (key if isinstance(key, str) else encode(key), each) for key, each in value.items()
+        )
+        pairs = (f"{json.dumps(str(key))}: {json_encode(each)}" for key, each in named)
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, frozenset):
+        return f"[{', '.join(sorted(json_encode(each) for each in value))}]"
+    if isinstance(value, tuple):
+        return f"[{', '.join(json_encode(each) for each in value)}]"
+    if value is None or isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return json.dumps(str(value))
+
+
 def as_value(value: object) -> Hashable:
     """What Python's parsers give, as a value of a history: also Arrow's lists, dicts and bytes."""
     if isinstance(value, list | tuple):
         return tuple(as_value(each) for each in value)
     if isinstance(value, dict):
-        return frozenset((name, as_value(each)) for name, each in value.items())
+        return JsonPairs((name, as_value(each)) for name, each in value.items())
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     known: Hashable = value

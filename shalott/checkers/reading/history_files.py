@@ -34,9 +34,15 @@ SHALOTT, JEPSEN, ETCD, KEY_VALUE, VIOLIN = (
     "porcupine-kv",
     "violin",
 )
-DIALECTS: Final = (SHALOTT, JEPSEN, ETCD, KEY_VALUE, VIOLIN)
+JSON, BLOCKS, FRESSIAN, OPENCHAOS = "json", "jepsen-file", "jepsen-fressian", "openchaos"
+FOREIGN: Final = (JSON, BLOCKS, FRESSIAN, OPENCHAOS)  # what becomes EDN before it is read
+DIALECTS: Final = (SHALOTT, JEPSEN, ETCD, KEY_VALUE, VIOLIN, *FOREIGN)
 
-_PARQUET, _RECORDING = "history.parquet", "history.jsonl"
+# What a directory may hold, the first that is there: of a run of ours, of a store of Jepsen's or
+# Maelstrom's, of what others wrote.
+HISTORIES: Final = ("history.parquet", "history.jsonl", "history.edn", "test.jepsen",
+                    "test.fressian", "history.json", "history.txt")  # fmt: skip
+_OPENCHAOS_FILES: Final = "*chaos-history-file"
 _PARQUET_MAGIC = b"PAR1"
 _GZIP_MAGIC = b"\x1f\x8b"
 _SAMPLE_BYTES = 1 << 16
@@ -47,20 +53,28 @@ _VIOLIN = re.compile(rb"\s*(?:#[^\n]*\n\s*)*\[\d+\]\s+(?:call|return)\b")
 _VIOLIN_HEADING = re.compile(rb"\s*# @object\b")
 _LOG_ENTRY = re.compile(rb"^(?:.*jepsen\.util - )?\s*(?:\d+|:nemesis)\s+:[a-z]+\s+:", re.MULTILINE)
 _RECORD = re.compile(rb'\{\s*(?:"|\}|$)')
+_BLOCKS_MAGIC: Final = b"JEPSEN"
+_FRESSIAN_MAGIC: Final = re.compile(rb"\xc0[\xe4-\xee]")  # a map, given as a list
+_OPENCHAOS: Final = re.compile(rb"\d+\t\w+\t(?:REQUEST|RESPONSE)\t|fault\t[^\t\n]+\t\w+\t\d")
+_JSON_ARRAY: Final = re.compile(rb'\[\s*\{\s*"')
+_JSON_ENTRY: Final = re.compile(rb'"(?:process|f)"\s*:')
+_OWN_RECORD: Final = re.compile(rb'"at_ns"|"type"\s*:\s*"(?:begin|end|check)"')
+_FIRST_RECORD: Final = 4096  # bytes: its names are among them
 _EDN = re.compile(rb"[\[({]|#[_a-zA-Z]")
 
 
 def read_history(
-    path: Path | str, *, dialect: str = "auto", keyed: bool = False
+    path: Path | str, *, dialect: str = "auto", keyed: bool = False, by_index: bool = False
 ) -> ConcurrentHistory:
     """The concurrent history that a file holds.
 
-    ``path``: a history.parquet or a directory that holds one (a run of the store), our own
-    recording (history.jsonl), Jepsen's history.edn, a log of Jepsen's or a history of key-value
-    operations as Porcupine keeps them, or a log of Violin's; any of them compressed by gzip, from a
-    pipe, or "-": from standard input. ``dialect``: one of ``DIALECTS``, or
+    ``path``: a history.parquet, our own recording (history.jsonl), Jepsen's history.edn, its
+    test.jepsen or test.fressian, entries as JSON, a log of Jepsen's or a history of key-value
+    operations as Porcupine keeps them, OpenChaos's history file, or a log of Violin's; a directory
+    that holds one of them (a run of the store, a test of Jepsen's); any of them compressed by gzip,
+    from a pipe, or "-": from standard input. ``dialect``: one of ``DIALECTS``, or
     "auto": by the content. ``keyed``: each value is ``[key value]`` (jepsen.independent); each key
-    is then an object of its own.
+    is then an object of its own. ``by_index``: the times of an EDN history are its indexes.
 
     Call and return are ranks in the order of the log; a Parquet history, which has clock times
     instead, puts invocations before completions where two are equal. What never completed and what
@@ -78,34 +92,49 @@ def read_history(
         mode, size = _mode_and_size(file)
         kind = stat.S_IFMT(mode)
     if file == "-" or kind in (stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR):
-        return _read_unpacked(file, dialect, keyed)
+        return _read_unpacked(file, dialect, keyed, by_index)
     sample = _sample(file, size if kind == stat.S_IFREG else 0)
     if sample.startswith(_GZIP_MAGIC):
-        return _read_unpacked(file, dialect, keyed)
+        return _read_unpacked(file, dialect, keyed, by_index)
     if dialect not in ("auto", *DIALECTS):
         raise UnreadableHistory(f"no dialect {dialect!r}: there are {', '.join(DIALECTS)}")
     if sample.startswith(_PARQUET_MAGIC) and dialect in ("auto", SHALOTT):
         from shalott.checkers.reading.parquet_history import read_parquet
 
         return read_parquet(Path(file))
+    chosen = _dialect_of(file, sample) if dialect == "auto" else dialect
+    if chosen in FOREIGN:
+        from shalott.checkers.reading.foreign_history import read_foreign
+
+        return read_foreign(Path(file), chosen, keyed)
     from shalott.checkers.reading.text_history import read_text
 
-    chosen = _dialect_of(file, sample) if dialect == "auto" else dialect
     keyed = keyed or (chosen in (JEPSEN, KEY_VALUE) and sample.startswith(_KEYED))
-    return read_text(file, chosen, keyed, whole=sample if len(sample) < _SAMPLE_BYTES else None)
+    whole = sample if len(sample) < _SAMPLE_BYTES else None
+    return read_text(file, chosen, keyed, whole=whole, by_index=by_index)
 
 
 def file_of(path: Path) -> Path:
+    """The history of a run, or of another's store; a file is itself. Raises UnreadableHistory."""
     if not path.is_dir():
         return path
-    for name in (_PARQUET, _RECORDING):
+    for name in HISTORIES:
         if (path / name).exists():
             try:
                 check_sum(path / name)
             except StoreError as error:
                 raise UnreadableHistory(str(error)) from error
             return path / name
-    raise UnreadableHistory(f"{path} holds neither {_PARQUET} nor {_RECORDING}: it is not a run")
+    found = sorted(path.glob(_OPENCHAOS_FILES))
+    if len(found) == 1:
+        return found[0]
+    raise UnreadableHistory(f"{path} is not a run: it holds none of {', '.join(HISTORIES)}")
+
+
+def dialect_of_file(path: Path) -> str:
+    """Of a plain file, by its beginning. Raises UnreadableHistory."""
+    sample = _sample(str(path), 0)
+    return SHALOTT if sample.startswith(_PARQUET_MAGIC) else _dialect_of(str(path), sample)
 
 
 def _mode_and_size(path: str) -> tuple[int, int]:
@@ -116,10 +145,9 @@ def _mode_and_size(path: str) -> tuple[int, int]:
     return found.st_mode, found.st_size
 
 
-def _read_unpacked(file: str, dialect: str, keyed: bool) -> ConcurrentHistory:
-
+def _read_unpacked(file: str, dialect: str, keyed: bool, by_index: bool) -> ConcurrentHistory:
     with unpacked(Path(file)) as plain:
-        history = read_history(plain, dialect=dialect, keyed=keyed)
+        history = read_history(plain, dialect=dialect, keyed=keyed, by_index=by_index)
     return replace(history, source=shown_name(file))
 
 
@@ -142,23 +170,38 @@ def _sample(path: str, size: int) -> bytes:
 
 
 def _dialect_of(path: str, sample: bytes) -> str:
+    if sample.startswith(_BLOCKS_MAGIC):
+        return BLOCKS
+    if _FRESSIAN_MAGIC.match(sample):
+        return FRESSIAN
     text = sample.removeprefix(b"\xef\xbb\xbf")
     if not text.strip():
         raise UnreadableHistory(f"{path} is empty")
     if _VIOLIN.match(text) or _VIOLIN_HEADING.match(text):
         return VIOLIN
     body = text[_COMMENTS.match(text).end() :]  # type: ignore[union-attr]
+    if _OPENCHAOS.match(text):
+        return OPENCHAOS
+    if _JSON_ARRAY.match(body):
+        return JSON
     if _RECORD.match(body):
-        return SHALOTT
+        first = body[:_FIRST_RECORD]
+        is_json = _JSON_ENTRY.search(first) and not _OWN_RECORD.search(first)
+        return JSON if is_json else SHALOTT
     if _LOG_ENTRY.search(text) and not body.startswith((b"{", b"[", b"(")):
         return ETCD
     if _EDN.match(body):
         return KEY_VALUE if re.search(rb"[\s,{]:key[\s\"]", _first_line(body)) else JEPSEN
     raise UnreadableHistory(
-        f"{path} is no history that is known: it begins neither like Parquet (PAR1), JSON lines"
+        f"{path} is no history that is known: it begins neither like Parquet (PAR1), JSON"
         ' ({"index":0,...), EDN ({:process 0,...), a Jepsen log (INFO  jepsen.util - 0 :invoke'
         " ...) nor a Violin log ([1] call ...)"
     )
+
+
+def told_dialect(path: Path, sample: bytes) -> str:
+    """Of a plain text by its beginning; "" of what is no text of ours. Raises UnreadableHistory."""
+    return "" if sample.startswith(_PARQUET_MAGIC) else _dialect_of(str(path), sample)
 
 
 def _first_line(body: bytes) -> bytes:

@@ -336,7 +336,8 @@ def test_a_dialect_may_be_named(tmp_path: Path) -> None:
         "history.log, line 1, column 2: no operation stands here"
     )
     assert complaint(tmp_path, VIOLIN, dialect="latin") == (
-        "no dialect 'latin': there are shalott, jepsen, porcupine-etcd, porcupine-kv, violin"
+        "no dialect 'latin': there are shalott, jepsen, porcupine-etcd, porcupine-kv, violin, json,"
+        " jepsen-file, jepsen-fressian, openchaos"
     )
     assert complaint(tmp_path, VIOLIN, keyed=True) == (
         "history.log: only values of EDN are keyed, not those of violin"
@@ -344,5 +345,5 @@ def test_a_dialect_may_be_named(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableHistory, match="holds neither history.parquet nor history.jsonl"):
+    with pytest.raises(UnreadableHistory, match="is not a run: it holds none of"):
         read_history(tmp_path)

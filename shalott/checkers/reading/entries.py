@@ -19,10 +19,11 @@ from typing import Final, Self
 import numpy as np
 
 from shalott.checkers.engine import Budget, CData, ffi, lib, new_budget
-from shalott.checkers.reading.edn import (EdnError, EdnMap, Keyword, Symbol, decode, encode, json_encode)
+from shalott.checkers.reading.edn import (
+    KEYED_COMMENT,EdnError, EdnMap, Keyword, Symbol, decode, encode, json_encode)
 from shalott.checkers.reading.formats import LeftOut, Opened, TextOf, language, opener
 from shalott.checkers.reading.history_files import (
-    DIALECTS, JEPSEN, JSON, dialect_of_file, file_of, unpacked,
+    DIALECTS, JEPSEN, JSON, KEY_VALUE, dialect_of_file, file_of, unpacked,
 )
 from shalott.checkers.reading.text_history import complaint
 from shalott.core.errors import UnreadableHistory
@@ -216,6 +217,14 @@ class EntrySource:
             if text == ffi.NULL:
                 raise MemoryError(f"no memory to write {self.name}")
             yield bytes(ffi.buffer(text, length[0]))
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether the text says of itself that its values are ``[key value]``."""
+        if self.dialect not in (JEPSEN, KEY_VALUE):
+            return False
+        with self._opened(LeftOut()) as file:
+            return file.read(len(KEYED_COMMENT)) == KEYED_COMMENT.encode()
 
     def as_edn(self) -> io.RawIOBase | io.BytesIO:
         """The entries as EDN, whatever they are."""

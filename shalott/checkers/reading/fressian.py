@@ -336,6 +336,11 @@ def _big(value: Hashable) -> int:
     return int.from_bytes(_raw(value), "big", signed=True)
 
 
+def _decimal(unscaled: int, scale: int) -> Decimal:
+    """Without arithmetic, which would round."""
+    return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
+
+
 def _inst(parts: Parts) -> Symbol:
     moment = _EPOCH + timedelta(milliseconds=_whole(parts[0]))
     return Symbol(f'#inst "{moment.isoformat(timespec="milliseconds")}"')
@@ -361,7 +366,7 @@ _MADE: Final[dict[str, tuple[int, Callable[[Parts], Hashable]]]] = {
     "instant": (1, lambda parts: Symbol(f'#inst "{parts[0]}"')),
     "regex": (1, lambda parts: Symbol(f'#"{parts[0]}"')),
     "bigint": (1, lambda parts: _big(parts[0])),
-    "bigdec": (2, lambda parts: Decimal(_big(parts[0])).scaleb(-_whole(parts[1]))),
+    "bigdec": (2, lambda parts: _decimal(_big(parts[0]), _whole(parts[1]))),
     "ratio": (2, lambda parts: Fraction(_whole(parts[0]), _whole(parts[1]))),
     "char": (1, _character),
     _BLOCK_REF: (1, lambda parts: BlockRef(_whole(parts[0]))),
@@ -475,10 +480,11 @@ class Writer:
             self._integer(value.numerator)
             self._integer(value.denominator)
         elif isinstance(value, Decimal):
-            exponent = int(value.as_tuple().exponent)
+            sign, digits, exponent = value.as_tuple()
+            unscaled = int("".join(map(str, digits)))
             self.data.append(0xC7)
-            self._big(int(value.scaleb(-exponent)))
-            self._integer(-exponent)
+            self._big(-unscaled if sign else unscaled)
+            self._integer(-int(exponent))
         elif isinstance(value, float):
             self.data.append(_DOUBLE)
             self.data += struct.pack(">d", value)

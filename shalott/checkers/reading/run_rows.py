@@ -5,8 +5,8 @@ which own_entries.py gives them back as they were. Times are made to grow from e
 nanosecond where they don't, so that the order stays; times of the wall clock begin at 0.
 
 What Jepsen's nemesis did becomes faults as a report draws them: from ``:start`` to ``:stop``, from
-``:start-x`` to ``:stop-x``, from ``:kill`` to ``:start``, and so on. Those are rows of their own, as
-``drawn`` says.
+``:start-x`` to ``:stop-x``, from ``:kill`` to ``:start``, and so on. Those are rows of their own,
+as ``drawn`` says.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from shalott.checkers.reading.edn import EdnMap, encode, json_encode
-from shalott.core.history import HISTORY_SCHEMA
+from shalott.core.history import ENTRIES_KEY, HISTORY_SCHEMA
 from shalott.core.op import NEMESIS
 
 _WALL_CLOCK_NS: Final = 10**15  # a test of two weeks is none
@@ -36,7 +36,7 @@ def rows_of_entries(entries: Iterable[EdnMap], nodes: Sequence[str] = ()) -> pa.
     for entry in entries:
         rows.take(entry)
     columns = {name: [row.get(name) for row in rows.rows] for name in HISTORY_SCHEMA.names}
-    return pa.table(columns, schema=HISTORY_SCHEMA)
+    return pa.table(columns, schema=HISTORY_SCHEMA).replace_schema_metadata({ENTRIES_KEY: b"edn"})
 
 
 class _Rows:

@@ -33,6 +33,9 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
         "shalott.checkers.reading.text_history": "19 ms",
         "shalott.checkers.reading.parquet_history": "98 ms",
     },
+    "checkers/reading/parquet_history.py": {
+        "shalott.checkers.reading.foreign_history": "30 ms",
+    },
     "clients/amqp_libraries/aio_pika_library.py": {
         "aio_pika": "44 ms, an extra",
         "aio_pika.exceptions": "43 ms, an extra",

@@ -201,8 +201,8 @@ def write_jepsen_file(
 
 def _written_chunks(operations: Iterable[EdnMap]) -> Iterator[tuple[bytes, int]]:
     writer, size = Writer(), 0
-    for each in operations:
-        writer.operation(each)
+    for place, each in enumerate(operations):
+        writer.operation(each, place)
         size += 1
         if size == _OPS_IN_CHUNK:
             yield bytes(writer.data), size

@@ -84,6 +84,9 @@ def _entry(row: dict[str, object], place: int, is_end: int) -> str:
         if row.get(name) not in (None, "") and (is_end or name in ("node", "key"))
     )
     told_more: Json = msgspec.json.decode(str(extra)) if extra else None
+    if isinstance(told_more, dict) and ("edn" in told_more or "drawn" in told_more):
+        text = told_more.get("edn_end" if is_end else "edn")  # another's, as run_rows.py has it
+        return "" if text is None else f"{text}\n"
     value = _shown(row.get("value"), told_more)
     if is_nemesis:
         kind, value = "info", f'"{"healed" if is_end else "begun"}"'

@@ -71,11 +71,14 @@ class JudgeRecord:
 
 # By name: the module and the record in it. A module is imported when its judge is asked for.
 _JUDGES: Final = "shalott.checkers.judges."
+_TRANSACTIONS: Final = "shalott.checkers.transactions.judges"
 JUDGES: Final[dict[str, str]] = {
     "bank": f"{_JUDGES}accounts:BANK",
     "final-set": f"{_JUDGES}sets:FINAL_SET",
     "set-full": f"{_JUDGES}sets:SET_FULL",
     "unique-ids": f"{_JUDGES}counters:UNIQUE_IDS",
+    "list-append": f"{_TRANSACTIONS}:LIST_APPEND",
+    "rw-register": f"{_TRANSACTIONS}:RW_REGISTER",
     "counter-bounds": f"{_JUDGES}counters:COUNTER_BOUNDS",
     "queue": f"{_JUDGES}queues:QUEUE",
     "total-queue": f"{_JUDGES}queues:TOTAL_QUEUE",
@@ -91,6 +94,7 @@ JUDGES: Final[dict[str, str]] = {
     "monotonic-reads": f"{_JUDGES}sessions:MONOTONIC_READS",
     "monotonic-writes": f"{_JUDGES}sessions:MONOTONIC_WRITES",
     "writes-follow-reads": f"{_JUDGES}sessions:WRITES_FOLLOW_READS",
+    "kafka": "shalott.checkers.partitions.kafka:KAFKA",
 }
 
 

@@ -204,6 +204,7 @@ typedef struct {
     const shl_part *part;
     uint32_t allowed;
     int32_t mode;
+    const uint8_t *blocked; /* vertices that no way may meet; NULL: none */
     int32_t *length; /* of each state: how long the way to it is; SHL_NONE */
     int64_t *edge;   /* the edge that led to it */
     int32_t *from;   /* the state before it */

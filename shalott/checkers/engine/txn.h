@@ -69,7 +69,8 @@ typedef struct {
 /* What is wrong with one read or write, without any cycle. The order is Elle's of severity. */
 enum {
     SHL_FOUND_DUPLICATE_ELEMENTS = 0, /* txn, mop; version: the element */
-    SHL_FOUND_CYCLIC_VERSIONS = 1,    /* key; version, other_version: on one cycle; place: sources */
+    SHL_FOUND_CYCLIC_VERSIONS = 1,    /* key; version, other_version: on one cycle; place: sources.
+                                         Of lists: mop, other: appends of txn in this order */
     SHL_FOUND_INTERNAL = 2,           /* txn, mop; other: the earlier mop that it contradicts */
     SHL_FOUND_GARBAGE_READ = 3,       /* txn, mop; version: that none wrote */
     SHL_FOUND_G1A = 4,                /* txn, mop; other: the failed one; version */
@@ -132,6 +133,8 @@ typedef struct {
     int32_t sequential_keys;   /* each key is sequentially consistent */
     int32_t linearizable_keys; /* each key is linearizable */
     int32_t unwritten_initial; /* a value that none wrote is what the key held at first */
+    int32_t no_lost_updates;   /* nothing comes between what one read of a key and what it wrote */
+    int32_t unwritten_ignored; /* reads of such values say nothing */
     int32_t kept;              /* of each kind of anomaly, so many are kept; all are counted */
     int64_t search_steps;      /* of one search for one kind of cycle; 0: no limit */
 } shl_txn_options;
@@ -145,7 +148,9 @@ typedef struct {
 /* All that was found out. Pointers are valid until shl_txns_free. */
 typedef struct {
     int64_t txns, mops, versions, branches, keys;
-    int64_t edges;     /* of data */
+    int64_t edges;       /* of data */
+    int64_t order_edges; /* of processes and of time */
+    int64_t type_count[3]; /* transactions that are ok, failed, crashed */
     int64_t skipped;   /* operations that are no transactions of this object */
     int64_t first_skipped_line;
     int64_t malformed; /* of them: with micro-operations that this object does not have */

@@ -6,6 +6,10 @@
  * (Elle's rule). So what is searched has a simple form: once there is no G0, a cycle of ww and wr
  * has a wr; once there is no cycle of data alone, one with processes has an edge of a process.
  *
+ * What crashed and was read happened, or it was aborted and read nevertheless (G1a). A cycle of ww
+ * with such a transaction is therefore evidence against read committed, as a G1c is, and is called
+ * that; with a certain one, it is evidence against read uncommitted.
+ *
  * That a kind is absent is decided in linear time, by components: of the edges without rw (G0,
  * G1c), and of a graph with every vertex twice in which no rw follows another (G-single and
  * G-nonadjacent: snapshot isolation). Only what is there is searched for. */
@@ -52,6 +56,7 @@ typedef struct {
     int64_t best_room, way_room;
     int64_t steps; /* edges looked at for this kind */
     int32_t is_used_up;
+    int32_t only_certain; /* what crashed is left out */
 } hunt;
 
 static int is_txn(const hunt *h, int32_t vertex)
@@ -121,17 +126,23 @@ static int keep_walk(hunt *h, int32_t begin, int64_t first)
     return 1;
 }
 
+static int is_certain(const hunt *h, int32_t txn)
+{
+    return h->of->txns->txns[txn].type == SHL_TXN_OK;
+}
+
 static int32_t kind_of(const hunt *h)
 {
-    int32_t rw = 0, wr = 0, adjacent = 0;
+    int32_t rw = 0, wr = 0, adjacent = 0, crashed = 0;
     for (int32_t i = 0; i < h->best_steps; i++) {
         int32_t next = h->best[(i + 1) % h->best_steps].kind;
         wr += h->best[i].kind == SHL_EDGE_WR;
+        crashed += !is_certain(h, h->best[i].txn);
         rw += h->best[i].kind == SHL_EDGE_RW;
         adjacent += h->best[i].kind == SHL_EDGE_RW && next == SHL_EDGE_RW;
     }
     if (!rw)
-        return wr ? SHL_CYCLE_G1C : SHL_CYCLE_G0;
+        return wr || crashed ? SHL_CYCLE_G1C : SHL_CYCLE_G0;
     if (rw == 1)
         return SHL_CYCLE_SINGLE;
     return adjacent ? SHL_CYCLE_G2 : SHL_CYCLE_NONADJACENT;
@@ -221,6 +232,9 @@ static int find_pair(hunt *h, uint32_t there, uint32_t back)
             int32_t to = part->to[e], version;
             if (!(there >> part->kind[e] & 1) || part->kind[e] == SHL_EDGE_PASS || !is_txn(h, to))
                 continue;
+            if (h->only_certain &&
+                (!is_certain(h, part->origin[v]) || !is_certain(h, part->origin[to])))
+                continue;
             int32_t kind = edge_between(h, back, to, v, &version);
             if (kind == SHL_NONE)
                 continue;
@@ -261,19 +275,31 @@ static void close_walk(hunt *h)
     shl_walk_close(&h->walk);
 }
 
-/* Around from each transaction of a part that one of the kinds of edges that are allowed holds
- * together. */
+/* What crashed, marked; NULL: no memory. */
+static uint8_t *uncertain(const hunt *h, const shl_part *part)
+{
+    uint8_t *marks = shl_alloc(h->of->txns->budget, part->vertices);
+    for (int64_t v = 0; marks && v < part->vertices; v++)
+        marks[v] = part->origin[v] < h->of->txns->count && !is_certain(h, part->origin[v]);
+    return marks;
+}
+
+/* Around from each transaction of a part that the edges that are allowed hold together. */
 static int32_t hunt_around(void *user, const shl_part *part)
 {
     hunt *h = user;
-    int done = open_walk(h, part, h->allowed, SHL_WALK_FREE) && find_pair(h, h->allowed, h->allowed);
+    uint8_t *blocked = h->only_certain ? uncertain(h, part) : NULL;
+    int done = open_walk(h, part, h->allowed, SHL_WALK_FREE) &&
+               (blocked || !h->only_certain) && find_pair(h, h->allowed, h->allowed);
+    h->walk.blocked = blocked;
     for (int32_t v = 0; done && v < part->vertices && !has_stopped(h); v++) {
-        if (!is_txn(h, v))
+        if (!is_txn(h, v) || (blocked && blocked[v]))
             continue;
         int32_t longest = h->best_steps ? h->best_steps - 1 : LENGTH_MAX;
         if (shl_walk_to(&h->walk, v, 0, v, longest) > 0)
             done = keep_walk(h, v, SHL_NONE);
     }
+    shl_free(h->of->txns->budget, blocked, part->vertices);
     close_walk(h);
     return done && !h->of->txns->budget->stopped;
 }
@@ -351,7 +377,7 @@ static int64_t mark_candidates(hunt *h, const shl_part *part, uint8_t *is_candid
 
 static void begin(hunt *h)
 {
-    h->best_steps = h->is_used_up = 0;
+    h->best_steps = h->is_used_up = h->only_certain = 0;
     h->steps = 0;
 }
 
@@ -378,6 +404,7 @@ static int hunt_without_rw(hunt *h, const shl_part *part, uint32_t *shown)
             continue;
         begin(h);
         h->allowed = ALLOWED[kind] | EXTRA[h->of->level];
+        h->only_certain = kind == SHL_CYCLE_G0;
         if (!shl_txn_each_part(h->of->txns->budget, part, h->allowed, hunt_around, h) ||
             !end(h, kind, shown))
             return 0;

@@ -687,6 +687,52 @@ static int judge_inside(shl_txns *txns)
     return done;
 }
 
+/* --- the order of own appends -----------------------------------------------------------------*/
+
+/* A transaction appends one after the other: the later one comes later in the list, and is not
+ * there without the earlier one. before: of each key, the last append. */
+static int judge_own_order(shl_txns *txns, int64_t *before, int32_t t)
+{
+    const shl_txn *txn = &txns->txns[t];
+    for (int64_t i = txn->mops; i < txn->mops + txn->count; i++) {
+        const shl_mop *mop = &txns->mops[i];
+        if (mop->f != SHL_MOP_WRITE)
+            continue;
+        int64_t earlier = before[mop->key];
+        before[mop->key] = i;
+        if (earlier < txn->mops || earlier >= i)
+            continue;
+        const shl_version *one = &txns->versions[txns->mops[earlier].value];
+        const shl_version *other = &txns->versions[mop->value];
+        if (one->contested || other->contested || other->at == SHL_NONE ||
+            (one->at != SHL_NONE && one->at < other->at))
+            continue;
+        int is_certain = txn->type == SHL_TXN_OK; /* or it was aborted, and read nevertheless */
+        shl_txn_found found = shl_txn_found_at(
+            is_certain ? SHL_FOUND_CYCLIC_VERSIONS : SHL_FOUND_INCOMPATIBLE_ORDER, t, i);
+        found.other = (int32_t)earlier;
+        found.key = mop->key;
+        found.version = mop->value;
+        found.other_version = txns->mops[earlier].value;
+        if (!shl_txn_note(txns, found))
+            return 0;
+    }
+    return 1;
+}
+
+static int judge_own_orders(shl_txns *txns)
+{
+    int64_t *before = shl_alloc(txns->budget, txns->key_count * 8);
+    int done = before != NULL;
+    for (int64_t key = 0; done && key < txns->key_count; key++)
+        before[key] = SHL_NONE;
+    for (int64_t t = 0; done && t < txns->count; t++)
+        if (shl_txn_may_have_happened(&txns->txns[t]))
+            done = judge_own_order(txns, before, (int32_t)t);
+    shl_free(txns->budget, before, txns->key_count * 8);
+    return done;
+}
+
 /* --- lost updates -----------------------------------------------------------------------------*/
 
 /* A read of a key, and then a first write of it: the state that was read; else SHL_NONE. */
@@ -745,8 +791,8 @@ int32_t shl_txn_judge_lists(shl_txns *txns)
     lists of = {.txns = txns};
     int32_t done = find_longest(txns) && order_versions(&of) && find_readers(&of) &&
                    find_ends(&of) && judge_reads(&of) && judge_orders(txns) &&
-                   judge_dirty_updates(&of) && judge_inside(txns) && judge_lost_updates(&of) &&
-                   draw_edges(&of);
+                   judge_dirty_updates(&of) && judge_inside(txns) && judge_own_orders(txns) &&
+                   judge_lost_updates(&of) && draw_edges(&of);
     close_lists(&of);
     return done;
 }

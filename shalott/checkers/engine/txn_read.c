@@ -315,6 +315,9 @@ void shl_txns_view(const shl_txns *txns, shl_txn_view *view)
         .found = txns->found_total, .finding = txns->found, .cycles = txns->cycle_total,
         .cycle = txns->cycles, .step = txns->steps,
     };
+    view->order_edges = txns->graph.count - txns->data_edges;
+    for (int64_t t = 0; t < txns->count; t++)
+        view->type_count[txns->txns[t].type]++;
     memcpy(view->found_count, txns->found_count, sizeof txns->found_count);
     memcpy(view->cycle_count, txns->cycle_count, sizeof txns->cycle_count);
     memcpy(view->exists_count, txns->exists_count, sizeof txns->exists_count);

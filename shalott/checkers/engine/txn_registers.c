@@ -44,6 +44,20 @@ static int32_t state_of(const registers *of, const shl_mop *mop)
     return mop->value;
 }
 
+static int is_unwritten(const shl_txns *txns, const shl_mop *mop)
+{
+    return mop->value != SHL_NONE && txns->versions[mop->value].writer == SHL_NONE &&
+           txns->versions[mop->value].failed == SHL_NONE;
+}
+
+static int is_known(const registers *of, const shl_txn *txn, const shl_mop *mop)
+{
+    if (mop->f == SHL_MOP_WRITE)
+        return 1;
+    return mop->length != SHL_NONE && txn->type == SHL_TXN_OK &&
+           !(of->txns->options.unwritten_ignored && is_unwritten(of->txns, mop));
+}
+
 /* at: of each key, the place of this transaction's touch, if it is not before `from`. */
 static int touch_keys(registers *of, int32_t t, int64_t *at)
 {
@@ -52,9 +66,7 @@ static int touch_keys(registers *of, int32_t t, int64_t *at)
     int64_t from = of->touch_count;
     for (int64_t i = txn->mops; i < txn->mops + txn->count; i++) {
         const shl_mop *mop = &txns->mops[i];
-        int is_known = mop->f == SHL_MOP_WRITE ||
-                       (mop->length != SHL_NONE && txn->type == SHL_TXN_OK);
-        if (!is_known)
+        if (!is_known(of, txn, mop))
             continue;
         if (at[mop->key] < from) {
             if (!shl_txn_room(txns->budget, (void **)&of->touches, &of->touch_room,
@@ -118,12 +130,6 @@ typedef struct {
     int32_t first; /* such a value, or SHL_NONE */
     uint8_t several, nil;
 } unwritten;
-
-static int is_unwritten(const shl_txns *txns, const shl_mop *mop)
-{
-    return mop->value != SHL_NONE && txns->versions[mop->value].writer == SHL_NONE &&
-           txns->versions[mop->value].failed == SHL_NONE;
-}
 
 static void gather_unwritten(shl_txns *txns, unwritten *of_key)
 {
@@ -284,12 +290,25 @@ static int32_t last_state(const touch *here)
     return here->written != SHL_NONE ? here->written : here->read;
 }
 
+/* What overwrote the state that a key had at first is the first of all its versions. */
+static int order_after_first(registers *of, const touch *first)
+{
+    for (int64_t i = of->key_starts[first->key]; i < of->key_starts[first->key + 1]; i++)
+        if (of->touches[i].written != SHL_NONE &&
+            !push_order(of, first->written, of->touches[i].written))
+            return 0;
+    return 1;
+}
+
 static int order_by_reads(registers *of)
 {
     for (int64_t i = 0; i < of->touch_count; i++) {
         const touch *here = &of->touches[i];
-        if (here->read != SHL_NONE && here->written != SHL_NONE &&
-            here->read < of->txns->version_count && !push_order(of, here->read, here->written))
+        if (here->read == SHL_NONE || here->written == SHL_NONE)
+            continue;
+        if (here->read < of->txns->version_count ? !push_order(of, here->read, here->written)
+                                                 : of->txns->options.no_lost_updates &&
+                                                       !order_after_first(of, here))
             return 0;
     }
     return 1;

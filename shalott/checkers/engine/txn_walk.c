@@ -41,7 +41,7 @@ int shl_walk_is_used_up(const shl_walk *walk)
 static int64_t behind(const shl_walk *walk, int64_t state, int64_t e)
 {
     uint8_t kind = walk->part->kind[e];
-    if (!(walk->allowed >> kind & 1))
+    if (!(walk->allowed >> kind & 1) || (walk->blocked && walk->blocked[walk->part->to[e]]))
         return SHL_NONE;
     int64_t vertex = 2 * (int64_t)walk->part->to[e];
     if (walk->mode == SHL_WALK_FREE)

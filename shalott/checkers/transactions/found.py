@@ -58,6 +58,8 @@ class Assumptions:
     sequential_keys: bool = False
     linearizable_keys: bool = False
     unwritten_initial: bool = False
+    no_lost_updates: bool = False
+    unwritten_ignored: bool = False
     kept: int = 32
     search_steps: int = 50_000_000
 
@@ -221,6 +223,8 @@ def find_anomalies(source: EntrySource, assumed: Assumptions, budget: Budget) ->
     options.sequential_keys = assumed.sequential_keys
     options.linearizable_keys = assumed.linearizable_keys
     options.unwritten_initial = assumed.unwritten_initial
+    options.no_lost_updates = assumed.no_lost_updates
+    options.unwritten_ignored = assumed.unwritten_ignored
     options.kept = assumed.kept
     options.search_steps = assumed.search_steps
     names = ffi.new("shl_txn_names *")

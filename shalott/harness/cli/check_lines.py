@@ -45,11 +45,10 @@ class Checked:
     def reason(self) -> str:
         """Why it is invalid."""
         found = self.verdict.violation
-        if self.explanation is not None:
-            return self.explanation.reason
         if found is None:
             return ""
-        return f"key {found.key}: {found.reason}" if found.key else found.reason
+        reason = found.reason if self.explanation is None else self.explanation.reason
+        return f"key {found.key}: {reason}" if found.key else reason
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -140,12 +139,12 @@ def verdict_lines(checked: Checked) -> Iterator[str]:
     cut = f" up to {history.cut}, where the file is cut off" if history.cut else ""
     if explanation is not None and verdict.valid == "unknown":
         yield f"{checked.file}: unknown ({verdict.cause}){cut}: {verdict.progress}".rstrip(": ")
-        yield f"  INVALID, because {explanation.reason}"
+        yield f"  INVALID, because {checked.reason}"
         yield from _operations(explanation)
         for line in _reading_lines(verdict):
             yield f"  {line}"
     elif explanation is not None:
-        yield f"{checked.file}: INVALID{cut}: {explanation.reason}"
+        yield f"{checked.file}: INVALID{cut}: {checked.reason}"
         yield from _operations(explanation)
     elif verdict.valid is False:
         yield f"{checked.file}: INVALID: {checked.reason}"

@@ -2,10 +2,10 @@
 histories, what was asked for, and what Elle finds in them.
 
 A line is a transaction: ``ax1`` appends 1 to x, ``wx1`` writes it, ``rx12`` read [1 2] of a list
-or 12 of a register, ``rx`` [] of a list, ``rx_`` nil. Before it may stand a process, and what came of it:
-``1 fail ax1``. By default all are of process 0, ok, and have no invocation; with ``pairs`` each has
-one, and is over before the next begins. ``order``: the places of invocations and completions, where
-they overlap: ``1 2 2' 1'``.
+or 12 of a register, ``rx`` [] of a list, ``rx_`` nil. Before it may stand a process, and what came
+of it: ``1 fail ax1``. By default all are of process 0, ok, and have no invocation; with ``pairs``
+each has one, and is over before the next begins. ``order``: the places of invocations and
+completions, where they overlap: ``1 2 2' 1'``.
 
 ``differs``: why ours is not what Elle says, which then stands in ``elle``.
 """

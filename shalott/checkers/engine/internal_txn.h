@@ -132,6 +132,8 @@ void shl_txn_free_values(shl_txns *txns);
 /* txn_branches.c: the branch of a key that this read belongs to, or one made for it. -1: no
  * memory. */
 int32_t shl_txn_branch(shl_txns *txns, int32_t key, const shl_node *nodes, int64_t count);
+int32_t shl_txn_new_branch(shl_txns *txns, int32_t key);
+int shl_txn_branch_room(shl_txns *txns, shl_txn_list *branch, int64_t count);
 /* Whether one of the two is how the other begins. */
 int shl_txn_branch_begins(const shl_txn_list *branch, const int64_t *raws, int64_t count);
 void shl_txn_free_branches(shl_txns *txns);
@@ -169,7 +171,9 @@ int32_t shl_txn_find_orders(shl_registers *registers);
 
 /* txn_registers.c, txn_sets.c */
 int32_t shl_txn_judge_registers(shl_txns *txns);
-int32_t shl_txn_set(shl_txns *txns, int32_t key, const shl_node *nodes, int64_t count);
+/* The branch that a set which was read is a beginning of, as long as *length. -1: no memory. */
+int32_t shl_txn_set(shl_txns *txns, int32_t key, const shl_node *nodes, int64_t count,
+                    int32_t *length);
 int32_t shl_txn_judge_sets(shl_txns *txns);
 
 /* txn_found.c: what all three kinds of object share. 0: no memory. */

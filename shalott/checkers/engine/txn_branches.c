@@ -32,7 +32,7 @@ int shl_txn_branch_begins(const shl_txn_list *branch, const int64_t *raws, int64
                            !memcmp(branch->raw, raws, (size_t)common * sizeof *raws));
 }
 
-static int room_in_branch(shl_txns *txns, shl_txn_list *branch, int64_t count)
+int shl_txn_branch_room(shl_txns *txns, shl_txn_list *branch, int64_t count)
 {
     if (count <= branch->room)
         return 1;
@@ -53,7 +53,7 @@ static int room_in_branch(shl_txns *txns, shl_txn_list *branch, int64_t count)
 
 static int extend(shl_txns *txns, int32_t at, const int64_t *raws, int64_t count)
 {
-    if (!room_in_branch(txns, &txns->branches[at], count))
+    if (!shl_txn_branch_room(txns, &txns->branches[at], count))
         return 0;
     shl_txn_list *branch = &txns->branches[at];
     for (int64_t i = branch->length; i < count; i++) {
@@ -68,7 +68,7 @@ static int extend(shl_txns *txns, int32_t at, const int64_t *raws, int64_t count
     return 1;
 }
 
-static int32_t new_branch(shl_txns *txns, int32_t key)
+int32_t shl_txn_new_branch(shl_txns *txns, int32_t key)
 {
     if (!shl_txn_room(txns->budget, (void **)&txns->branches, &txns->branch_room,
                       txns->branch_count, sizeof(shl_txn_list)))
@@ -105,7 +105,7 @@ int32_t shl_txn_branch(shl_txns *txns, int32_t key, const shl_node *nodes, int64
     if (read_raws(txns, nodes, count, raws)) {
         at = branch_that_agrees(txns, key, raws, count);
         if (at == SHL_NONE)
-            at = new_branch(txns, key);
+            at = shl_txn_new_branch(txns, key);
         if (at >= 0 && count > txns->branches[at].length && !extend(txns, at, raws, count))
             at = -1;
     }

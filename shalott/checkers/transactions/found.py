@@ -131,14 +131,15 @@ class Found:
         if self.object == "registers":
             return Mop("r", key, None if mop.value == NONE else self.version(mop.value))
         if mop.value == NONE:
-            return Mop("r", key, ())
-        return Mop("r", key, self.list_of(mop.value, mop.length))
+            return Mop("r", key, frozenset() if self.object == "sets" else ())
+        seen = self.list_of(mop.value, mop.length)
+        return Mop("r", key, frozenset(seen) if self.object == "sets" else seen)
 
     def list_of(self, branch: int, length: int | None = None) -> tuple[Hashable, ...]:
         """A list, or its first elements."""
         of = self.view.branch[branch]
         count = of.length if length is None else length
-        return tuple(self._value(of.raw[at]) for at in range(count))
+        return tuple(self.version(of.version[at]) for at in range(count))
 
     # --- values -----------------------------------------------------------------------------------
 

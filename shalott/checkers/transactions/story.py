@@ -71,6 +71,9 @@ class Teller:
             ends = ELEMENTS_MAX // 2
             begin, end = self._show(value[:ends])[:-1], self._show(value[-ends:])[1:]
             return f"{begin} ... {end}"
+        if isinstance(value, frozenset) and len(value) > ELEMENTS_MAX:
+            some = sorted(map(self._show, value))[:ELEMENTS_MAX]
+            return f"{len(value)} elements, such as {' '.join(some)}"
         return self._show(value)
 
     def mop(self, mop: Mop) -> str:
@@ -172,7 +175,11 @@ class Teller:
             for mop in self.found.mops(step.txn)
             if mop.f == "r" and mop.key == key and mop.is_known
         ]
-        lacking = [seen for seen in reads if not (isinstance(seen, tuple) and version in seen)]
+        lacking = [
+            seen
+            for seen in reads
+            if not (isinstance(seen, tuple | frozenset) and version in seen)
+        ]
         return self.value((lacking or reads or [None])[0])
 
     def _edge_of_register(self, step: Step, a: str, b: str, key: str, value: str) -> str:

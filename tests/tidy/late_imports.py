@@ -77,7 +77,7 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
     },
     "harness/cli/check_lines.py": {
         "shalott.checkers.judge": "9 ms",
-        "shalott.checkers.linearizability.timeline": "17 ms",
+        "shalott.harness.cli.check_page": "21 ms",
         "shalott.checkers.models.outside": "3 ms",
         "shalott.core.doors": "2 ms",
     },

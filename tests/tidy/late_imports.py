@@ -73,6 +73,7 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
         "shalott.checkers.linearizability.explain": "23 ms",
         "shalott.checkers.judge": "9 ms",
         "shalott.checkers.reading.entries": "6 ms",
+        "shalott.checkers.reading.keyed_entries": "1 ms",
         "shalott.checkers.wanted": "17 ms",
     },
     "harness/cli/check_lines.py": {

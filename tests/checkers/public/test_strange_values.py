@@ -1,4 +1,4 @@
-"""Values of the wrong kind, in the wrong place: a sentence in the history's own words, or a verdict,
+"""Values of the wrong kind, in the wrong place: a sentence in the history's words, or a verdict,
 but nothing of Python's."""
 
 from __future__ import annotations

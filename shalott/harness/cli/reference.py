@@ -242,9 +242,9 @@ def models_page() -> str:
         "Models",
         "For users of `shalott check --model NAME:OPTION=VALUE,...`. `shalott models NAME` tells"
         " more.",
-        "\n".join(model_text(made_by, whole=False) for made_by in OURS.of(MODELS)),
+        "\n".join(model_text(made_by) for made_by in OURS.of(MODELS)),
         "## Judges\n\nWhat decides by other means than linearizability.\n\n"
-        + "\n".join(judge_text(find_judge(name), whole=False) for name in JUDGES),
+        + "\n".join(judge_text(find_judge(name)) for name in JUDGES),
     )
 
 

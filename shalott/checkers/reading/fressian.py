@@ -382,11 +382,11 @@ class Writer:
         self._structs: dict[str, int] = {}
 
     def operation(self, op: EdnMap, place: int) -> None:
-        """An operation of a history, as Jepsen's record, which always has an index: its place, if
-        it has none."""
+        """An operation of a history, as Jepsen's record. Its index is its place: Jepsen takes one
+        for the other."""
         self._struct(OP_TAG, len(OP_FIELDS) + 1)
         for name in OP_FIELDS:
-            value = op.get(name, place if name == "index" else -1 if name == "time" else None)
+            value = place if name == "index" else op.get(name, -1 if name == "time" else None)
             if name in ("type", "f") and value is not None:
                 self._cache(value)
             else:

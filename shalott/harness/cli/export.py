@@ -33,7 +33,7 @@ from shalott.core.history import read_history as read_stored
 from shalott.core.recording import recover
 from shalott.harness.cli.checking import STORE, locate
 from shalott.harness.cli.options import StoreOption
-from shalott.harness.run.foreign_run import test_of, write_run
+from shalott.harness.run.foreign_run import map_and_results, write_run
 
 _OF_COLUMNS, _DIRECTORIES = ("edn", "porcupine-kv"), ("jepsen", "shalott")
 FORMATS = (*_OF_COLUMNS, *(name for name in TEXTS if name != "edn"), *_DIRECTORIES)
@@ -135,7 +135,7 @@ def _write_directory(path: Path, format: str, out: Path | None) -> None:
     source = EntrySource.of_path(path)
     try:
         if format == "jepsen":
-            test, results = test_of(path.parent)
+            test, results = map_and_results(path.parent)
             write_store(out, source, test, results)
         else:
             write_run(out, path.parent, source)

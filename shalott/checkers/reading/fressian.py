@@ -15,6 +15,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
+from shalott.checkers.engine import ffi, lib, new_budget
 from shalott.checkers.reading.edn import EdnMap, Keyword, Symbol
 
 OP_TAG: Final = "jepsen.history.Op"
@@ -287,6 +288,32 @@ class Reader:
         if isinstance(more, EdnMap):
             found.update(more)
         return found
+
+
+class PrintedValues:
+    """Values as EDN, by the engine: pieces of text with how many values each has, up to the first
+    one that is left to a Reader. ``is_all``: there was none."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self.is_all = False
+
+    def __iter__(self) -> Iterator[tuple[bytes, int]]:
+        budget = new_budget()  # the engine's reader holds both
+        content = ffi.from_buffer(self._data)
+        reader = lib.shl_fressian_new(content, len(self._data), budget)
+        length, count = ffi.new("int64_t *"), ffi.new("int64_t *")
+        try:
+            while True:
+                text = lib.shl_fressian_print(reader, length, count) if reader else ffi.NULL
+                if text == ffi.NULL:
+                    raise MemoryError("no memory to read Fressian")
+                if not count[0]:
+                    break
+                yield bytes(ffi.buffer(text, length[0])), count[0]
+            self.is_all = bool(lib.shl_fressian_ended(reader))
+        finally:
+            lib.shl_fressian_free(reader)
 
 
 Parts = tuple[Hashable, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import typer
 
+from shalott.checkers.history.concurrent import ConcurrentHistory
 from shalott.checkers.reading import read_history
 from shalott.checkers.reading.edn import encode
 from shalott.checkers.reading.edn_export import NemesisEntry, edn_lines, keyword
@@ -48,6 +49,9 @@ _NO_FAULTS = (
 )  # what else the nemesis records
 
 
+Told = EntrySource | ConcurrentHistory  # what was read, with notes
+
+
 def add_commands(app: typer.Typer) -> None:
     app.command()(export)
 
@@ -81,17 +85,14 @@ def export(
         _write_directory(path, format, out)
         return
     if format in _OF_COLUMNS:
-        texts, notes = _columns_as_edn(path, format, keyed, nemesis)
+        texts, told = _columns_as_edn(path, format, keyed, nemesis)
     else:
         source = EntrySource.of_path(path)
-        texts, notes = TEXTS[format](source), lambda: source.notes
-    _write(texts, notes, out)
+        texts, told = TEXTS[format](source), source
+    _write(texts, told, out)
 
 
-_Notes = Callable[[], Sequence[str]]
-
-
-def _write(texts: Iterable[bytes], notes: _Notes, out: Path | None) -> None:
+def _write(texts: Iterable[bytes], told: Told, out: Path | None) -> None:
     if out is None:
         sys.stdout.flush()
         sys.stdout.buffer.writelines(texts)
@@ -101,14 +102,22 @@ def _write(texts: Iterable[bytes], notes: _Notes, out: Path | None) -> None:
             target.writelines(texts)
     except OSError as error:
         raise UsageError(f"cannot write {out}: {error.strerror}") from error
-    typer.echo(f"{out} is written")
-    for note in notes():
+    _echo(out, told)
+
+
+def _echo(out: Path, told: Told) -> None:
+    if isinstance(told, EntrySource):
+        count = f"{told.count} entries"
+    else:
+        count = f"{len(told)} operations"
+    typer.echo(f"{out} is written: {count}")
+    for note in told.notes:
         typer.echo(f"note: {note}")
 
 
 def _columns_as_edn(
     path: Path, format: str, keyed: bool | None, nemesis: bool
-) -> tuple[Iterator[bytes], _Notes]:
+) -> tuple[Iterator[bytes], Told]:
     """Another's entries as they are; of ours, and where it is asked how values are, what each
     operation means."""
     is_plain = format == "edn" and keyed is None and not nemesis
@@ -116,7 +125,7 @@ def _columns_as_edn(
         dialect = dialect_of_file(plain)
         if is_plain and (dialect in (JEPSEN, KEY_VALUE, *FOREIGN) or holds_entries(plain)):
             source = EntrySource.of_path(path)
-            return as_edn_file(source), lambda: source.notes
+            return as_edn_file(source), source
         history = read_history(plain)
         stored = stored_history(plain) if history.dialect == SHALOTT else None
     if nemesis and history.dialect != SHALOTT:
@@ -125,7 +134,7 @@ def _columns_as_edn(
     told = {} if stored is None else told_of(stored)
     keyed = False if format == "porcupine-kv" else keyed
     lines = edn_lines(history, keyed=keyed, nemesis=faults, told=told)
-    return (line.encode() for line in lines), lambda: history.notes
+    return (line.encode() for line in lines), history
 
 
 def _write_directory(path: Path, format: str, out: Path | None) -> None:
@@ -141,9 +150,7 @@ def _write_directory(path: Path, format: str, out: Path | None) -> None:
             write_run(out, path.parent, source)
     except OSError as error:
         raise UsageError(f"cannot write {out}: {error.strerror}") from error
-    typer.echo(f"{out} is written")
-    for note in source.notes:
-        typer.echo(f"note: {note}")
+    _echo(out, source)
 
 
 def stored_history(path: Path) -> History | None:

@@ -227,7 +227,7 @@ class EntrySource:
             return file.read(len(KEYED_COMMENT)) == KEYED_COMMENT.encode()
 
     def as_edn(self) -> io.RawIOBase | io.BytesIO:
-        """The entries as EDN, whatever they are."""
+        """The entries as EDN, also those of JSON."""
         if language(self.dialect) == lib.SHL_ENTRIES_EDN:
             self._left_out = LeftOut()
             return self._opened(self._left_out)
@@ -239,7 +239,7 @@ class EntrySource:
 
     @property
     def count(self) -> int:
-        """How many entries were read, the nemesis's too."""
+        """How many entries were read last, the nemesis's too."""
         return int(self._stream.state.entries) if self._stream else 0
 
     @property

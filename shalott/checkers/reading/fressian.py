@@ -235,15 +235,7 @@ class Reader:
         length = self._count() if code == _STRING else code - _STRING_0
         whole += self._take(length)
         try:
-            return whole.decode()
-        except UnicodeDecodeError:
-            return self._of_surrogates(whole)
-
-    def _of_surrogates(self, whole: bytes) -> str:
-        """Java's writer makes two units of what is beyond 16 bits, and three bytes of each."""
-        try:
-            units = whole.decode("utf-8", "surrogatepass").encode("utf-16", "surrogatepass")
-            return units.decode("utf-16")
+            return _decoded(whole)
         except UnicodeError as error:
             raise self._wrong("a string is not UTF-8") from error
 
@@ -288,6 +280,15 @@ class Reader:
         if isinstance(more, EdnMap):
             found.update(more)
         return found
+
+
+def _decoded(content: bytes) -> str:
+    """Java's writer makes two units of what is beyond 16 bits, and three bytes of each."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        units = content.decode("utf-8", "surrogatepass").encode("utf-16", "surrogatepass")
+        return units.decode("utf-16")
 
 
 class PrintedValues:

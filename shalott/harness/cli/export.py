@@ -106,11 +106,9 @@ def _write(texts: Iterable[bytes], told: Told, out: Path | None) -> None:
 
 
 def _echo(out: Path, told: Told) -> None:
-    if isinstance(told, EntrySource):
-        count = f"{told.count} entries"
-    else:
-        count = f"{len(told)} operations"
-    typer.echo(f"{out} is written: {count}")
+    is_source = isinstance(told, EntrySource)
+    count = told.count if isinstance(told, EntrySource) else len(told)
+    typer.echo(f"{out} is written: {count} {'entries' if is_source else 'operations'}")
     for note in told.notes:
         typer.echo(f"note: {note}")
 

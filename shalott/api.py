@@ -48,6 +48,9 @@ if TYPE_CHECKING:
         Surroundings as Surroundings,
         read_surroundings as read_surroundings,
     )
+    from shalott.checkers.judge import (
+        JudgeOfRuns as JudgeOfRuns,
+    )
     from shalott.checkers.linearizability.run_checker import (
         Linearizability as Linearizability,
     )
@@ -106,9 +109,11 @@ if TYPE_CHECKING:
         Layouts as Layouts,
         LogPromises as LogPromises,
         LogReaders as LogReaders,
+        Partitions as Partitions,
         Profile as Profile,
         Search as Search,
         SystemRecord as SystemRecord,
+        Transactions as Transactions,
     )
     from shalott.cluster.systems.settling import (
         await_nodes as await_nodes,
@@ -183,6 +188,10 @@ if TYPE_CHECKING:
         draw_float as draw_float,
         stream_key as stream_key,
     )
+    from shalott.core.transactions import (
+        Mop as Mop,
+        Transactor as Transactor,
+    )
     from shalott.nemesis.context import (
         FaultContext as FaultContext,
     )
@@ -214,6 +223,7 @@ _HOMES: dict[str, str] = {
         "BootFailed ClientError Definite HarnessError Indefinite ShalottError Unreachable "
         "UsageError"
     ),
+    "shalott.core.transactions": "Mop Transactor",
     "shalott.core.message_body": "decode_body encode_body",
     "shalott.cluster.nodes": "CommandResult Endpoint NodeSpec NodeStatus Topology",
     "shalott.cluster.http": "Management exchange",
@@ -229,7 +239,8 @@ _HOMES: dict[str, str] = {
     "shalott.core.queue_generator": "Drain QueueMix drain queue_mix",
     # Systems.
     "shalott.cluster.systems.record": (
-        "Drawn Footprint Layouts LogPromises LogReaders Profile Search SystemRecord"
+        "Drawn Footprint Layouts LogPromises LogReaders Partitions Profile Search SystemRecord "
+        "Transactions"
     ),
     "shalott.cluster.cluster": "Cluster",
     "shalott.cluster.system": (
@@ -254,6 +265,7 @@ _HOMES: dict[str, str] = {
     "shalott.checkers.history.columns": "Operations client_operations",
     "shalott.checkers.history.faults": "Surroundings read_surroundings",
     "shalott.checkers.history.concurrent": "UNKNOWN Operation",
+    "shalott.checkers.judge": "JudgeOfRuns",
     "shalott.checkers.models": "Meaning Model OneOf",
     "shalott.checkers.linearizability.run_checker": "Linearizability",
     "shalott.checkers.queues.total_queue": "TotalQueue",

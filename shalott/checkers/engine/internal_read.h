@@ -31,15 +31,18 @@ typedef struct {
     uint8_t has_key;
     uint8_t has_time;
     uint8_t has_offset;
+    uint8_t has_index;
     uint8_t empty;   /* it failed since there was nothing to take */
     uint8_t repeats; /* a completion without a value means the invocation's */
     uint8_t once;    /* an id is one operation's, not a process's */
     shl_slice f;     /* nothing: not said again */
     shl_slice key;
+    shl_slice error; /* nothing: none is told */
     shl_value value;
     int64_t time;
     int64_t offset; /* where a log put what was sent: the result of sending */
     int64_t line;
+    int64_t index;
 } shl_entry;
 
 /* Where a parser stands. */
@@ -71,11 +74,17 @@ struct shl_reader {
     shl_reading state;
     int32_t dialect;
     int32_t keyed;
+    int32_t by_index;
     shl_budget *budget;
     void *columns[SHL_READ_COLUMNS];
     int64_t room; /* rows that the columns have room for */
+    int32_t *told; /* pairs: a row that failed, which error it told */
+    int64_t told_room; /* pairs */
     shl_names names[SHL_READ_TABLES];
     shl_rows_by_id open;
+    shl_rows_by_id drains; /* of processes that tell each dequeue of a drain by itself */
+    int64_t last_time, first_index, last_index; /* of the entries so far */
+    int32_t has_index, gapless; /* an index was met; none was left out */
     int64_t invoked_line; /* of the entry before */
     int64_t most_lines;   /* EDN: of the longest entry, in lines */
     shl_names faults;     /* a recording: the fs of the nemesis */
@@ -108,6 +117,21 @@ int64_t shl_distance_in_line(const shl_reader *reader, const char *at);
 int shl_complain(shl_reader *reader, int code, int64_t line, const char *at);
 void shl_complain_of(shl_reader *reader, shl_slice word);
 
+/* Notes what is odd about an entry's time and index. */
+void shl_note_disorder(shl_reader *reader, const shl_entry *entry);
+
+static inline void shl_note_order(shl_reader *reader, const shl_entry *entry)
+{
+    int in_time = !entry->has_time || entry->time >= reader->last_time;
+    int in_turn = !entry->has_index || (reader->gapless && entry->index == reader->last_index + 1);
+    if (!in_time || !in_turn) {
+        shl_note_disorder(reader, entry);
+        return;
+    }
+    if (entry->has_time)
+        reader->last_time = entry->time;
+    reader->last_index += entry->has_index;
+}
 /* Takes in an entry: SHL_READ_FINE or what is wrong. */
 int shl_take_entry(shl_reader *reader, const shl_entry *entry, const char *at);
 void shl_take_nemesis(shl_reader *reader, int64_t line);
@@ -144,5 +168,11 @@ static inline int shl_is(shl_slice slice, const char *text, int64_t length)
     return slice.length == length && __builtin_memcmp(slice.at, text, (size_t)length) == 0;
 }
 #define SHL_IS(slice, text) shl_is((slice), (text), (int64_t)sizeof(text) - 1)
+
+/* An error, or what stands for the value of a dequeue that failed: there was nothing to take. */
+static inline int shl_says_empty(shl_slice word)
+{
+    return SHL_IS(word, "empty") || SHL_IS(word, "exhausted");
+}
 
 #endif

@@ -5,13 +5,14 @@
 
 void shl_columns_free(shl_reader *reader);
 
-shl_reader *shl_reader_new(int32_t dialect, int32_t keyed, shl_budget *budget)
+shl_reader *shl_reader_new(int32_t dialect, int32_t how, shl_budget *budget)
 {
     shl_reader *reader = shl_alloc_zeroed(budget, sizeof *reader);
     if (!reader)
         return NULL;
     reader->dialect = dialect;
-    reader->keyed = keyed;
+    reader->keyed = how & SHL_READ_KEYED;
+    reader->by_index = how & SHL_READ_BY_INDEX;
     reader->budget = budget;
     reader->state.line = 1;
     reader->state.timed = 1;
@@ -29,6 +30,7 @@ void shl_reader_free(shl_reader *reader)
         shl_names_free(&reader->names[table], budget);
     shl_names_free(&reader->faults, budget);
     shl_rows_free(&reader->open, budget);
+    shl_rows_free(&reader->drains, budget);
     shl_free(budget, reader->idle, reader->idle_room * (int64_t)sizeof *reader->idle);
     shl_free(budget, reader, sizeof *reader);
 }

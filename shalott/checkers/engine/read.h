@@ -74,15 +74,34 @@ enum {
 };
 
 /* Tables of distinct slices. */
-enum { SHL_READ_WORDS = 0, SHL_READ_KEYS = 1, SHL_READ_FORMS = 2, SHL_READ_TABLES = 3 };
+enum {
+    SHL_READ_WORDS = 0,
+    SHL_READ_KEYS = 1,
+    SHL_READ_FORMS = 2,
+    SHL_READ_ERRORS = 3,
+    SHL_READ_TABLES = 4,
+};
+
+/* What is odd about a history, and yet may be meant: how often, and the line where it was met first. */
+enum {
+    SHL_ODD_REUSED = 0,      /* a process went on after an operation of it had crashed */
+    SHL_ODD_TIME_BACK = 1,   /* an entry's time is before that of the one in front of it */
+    SHL_ODD_INDEX_BACK = 2,  /* so is its index */
+    SHL_ODD_INDEX_TWICE = 3, /* its index was given already */
+    SHL_ODDITIES = 4,
+};
 
 /* How far a reader is, and what it met. */
 typedef struct {
+    int64_t oddities; /* in all */
+    int64_t odd[SHL_ODDITIES];
+    int64_t odd_line[SHL_ODDITIES];
     int64_t operations;
     int64_t ranks;
     int64_t entries; /* invocations and completions, those of the nemesis too */
     int64_t nemesis; /* of these, the nemesis's */
     int64_t ignored; /* lines of a log that are no operations */
+    int64_t errors;  /* operations that failed and told an error */
     int64_t line;    /* where it stands, from 1 */
     int64_t torn;    /* 0, or the line where an entry begins that the end of the file cuts off */
     int32_t timed;   /* every entry has a clock time, but infos perhaps */
@@ -100,8 +119,10 @@ typedef struct {
 
 typedef struct shl_reader shl_reader;
 
-/* keyed: an EDN value is [key value]. NULL: no memory. */
-shl_reader *shl_reader_new(int32_t dialect, int32_t keyed, shl_budget *budget);
+enum { SHL_READ_KEYED = 1, SHL_READ_BY_INDEX = 2 };
+
+/* how: EDN values are [key value]; an EDN entry's index is taken for its time. NULL: no memory. */
+shl_reader *shl_reader_new(int32_t dialect, int32_t how, shl_budget *budget);
 void shl_reader_free(shl_reader *reader);
 const shl_reading *shl_reader_state(const shl_reader *reader);
 /* How many of these bytes were used up: the rest is to be given again, with more behind it. -1: the
@@ -110,6 +131,8 @@ int64_t shl_reader_feed(shl_reader *reader, const char *bytes, int64_t length, i
 /* A column, the caller's from now on, who gives it to shl_column_free; NULL: there are no rows. */
 void *shl_reader_column(shl_reader *reader, int32_t column);
 void shl_column_free(void *memory);
+/* The rows that failed with an error, and which one: as many as state->errors says. */
+void shl_reader_errors(const shl_reader *reader, int32_t *rows, int32_t *errors);
 /* All columns of few rows at once, one behind the other: argument and result (numbers), place (the
  * entry if lines are crowded, else the line), and if it is timed call_ns, ret_ns; f, key, process,
  * call, ret; the kinds of argument and result, type. */

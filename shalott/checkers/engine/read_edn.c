@@ -115,7 +115,7 @@ uint8_t shl_entry_type(shl_slice word)
 /* The fields of an entry, as they stand in the file, and where each stands. A field that is missing
  * has a slice of length 0. */
 typedef struct {
-    shl_value process, client, type, f, key, value, time, error;
+    shl_value process, client, type, f, key, value, time, index, error;
 } fields;
 
 static shl_value *field_of(fields *found, shl_slice name)
@@ -130,6 +130,7 @@ static shl_value *field_of(fields *found, shl_slice name)
     case 6:
         return SHL_IS(name, ":value")   ? &found->value
                : SHL_IS(name, ":error") ? &found->error
+               : SHL_IS(name, ":index") ? &found->index
                                         : NULL;
     case 7:
         return SHL_IS(name, ":client") ? &found->client : NULL;
@@ -235,6 +236,11 @@ static int take_fields(shl_reader *reader, const fields *found, int64_t line, co
 {
     shl_entry entry = {.line = line, .value = found->value};
     shl_slice error = word_of(&found->error);
+    entry.has_time = found->time.kind == SHL_INTEGER;
+    entry.time = found->time.number;
+    entry.has_index = found->index.kind == SHL_INTEGER;
+    entry.index = found->index.number;
+    shl_note_order(reader, &entry);
     if (!found->process.slice.length)
         return shl_complain(reader, SHL_READ_NO_PROCESS, line, begin);
     if (found->process.kind != SHL_INTEGER) {
@@ -263,9 +269,14 @@ static int take_fields(shl_reader *reader, const fields *found, int64_t line, co
         return complain_of(reader, SHL_READ_BAD_F, line, &found->f, begin);
     if (found->time.slice.length && found->time.kind == SHL_FORM)
         return complain_of(reader, SHL_READ_BAD_TIME, line, &found->time, begin);
-    entry.has_time = found->time.kind == SHL_INTEGER;
-    entry.time = found->time.number;
-    entry.empty = (uint8_t)SHL_IS(error, "empty");
+    if (reader->by_index) {
+        entry.has_time = entry.has_index;
+        entry.time = entry.index;
+    }
+    entry.error = found->error.kind == SHL_NOTHING ? error : found->error.slice;
+    entry.empty = (uint8_t)shl_says_empty(error);
+    if (entry.type == SHL_FAIL)
+        entry.empty |= (uint8_t)shl_says_empty(word_of(&found->value));
     int wrong = key_entry(reader, found, &entry, begin);
     return wrong ? wrong : shl_take_entry(reader, &entry, begin);
 }

@@ -296,7 +296,9 @@ static int take_fields(shl_reader *reader, const fields *found, int64_t line, co
         entry.has_offset = 1;
         entry.offset = found->offset.number;
     }
-    entry.empty = (uint8_t)(found->error.kind == SHL_FORM && SHL_IS(found->error.slice, "empty"));
+    if (found->error.kind == SHL_FORM)
+        entry.error = found->error.slice;
+    entry.empty = (uint8_t)shl_says_empty(entry.error);
     if (is_nemesis(reader, found, entry.type == SHL_INVOKE, line, &status))
         return status ? shl_complain(reader, status, line, begin) : SHL_READ_FINE;
     return entry.type == SHL_INVOKE ? take_invocation(reader, found, &entry, begin)

@@ -18,7 +18,43 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-_PLAIN: Final = frozenset({int, str, NoneType})  # only equal to what is the same
+# To a checker a keyword and a string of one text are one value, and a map is the set of its pairs,
+# so that JSON and EDN are alike to it. These types remember which it was, for sentences only: they
+# are equal to what they stand for.
+
+
+class Keyword(str):
+    """A keyword of EDN, without its colon: equal to the string of the same text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f":{self}"
+
+
+class Symbol(str):
+    """A symbol, a character, or a tagged value such as ``#inst "..."``: by its text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class MapPairs(frozenset[tuple[Hashable, Hashable]]):
+    """The (key, value) pairs of a map: equal to the set of them."""
+
+    __slots__ = ()
+
+
+class JsonPairs(MapPairs):
+    """One of JSON, whose text has colons."""
+
+    __slots__ = ()
+
+
+_PLAIN: Final = frozenset({int, str, NoneType, Keyword})  # only equal to what is the same
+_LISTS: Final = frozenset({tuple, frozenset, MapPairs, JsonPairs})
 _NAN: Final = (float, "nan")  # all of them are one value, though none is equal to itself
 
 
@@ -30,10 +66,10 @@ def exact(value: Hashable) -> Hashable:
     kind = type(value)
     if kind in _PLAIN:
         return value
-    if kind is tuple or kind is frozenset:
+    if kind in _LISTS:
         if _PLAIN.issuperset(map(type, value)):  # type: ignore[call-overload]
             return value
-        return kind(map(exact, value))  # type: ignore[call-overload]
+        return kind(map(exact, value))  # type: ignore[call-arg,call-overload]
     return _NAN if value != value else (kind, value)
 
 

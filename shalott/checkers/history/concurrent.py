@@ -135,6 +135,8 @@ class ConcurrentHistory:
     dialect: str = ""  # shalott, jepsen, porcupine-etcd, porcupine-kv, violin
     notes: tuple[str, ...] = ()  # sentences for people: what was left out, and why
     cut: str = ""  # where the file is cut off ("line 12"), if it is: what came behind is not known
+    error: Words | None = None  # of what failed, as the file has it, "": none; None: of none
+    odd: tuple[str, ...] = ()  # what the notes say that may be read otherwise: "time", "index"
 
     def __len__(self) -> int:
         return len(self.call)
@@ -154,6 +156,7 @@ class ConcurrentHistory:
             call_ns=None if self.call_ns is None else self.call_ns[rows],
             ret_ns=None if self.ret_ns is None else self.ret_ns[rows],
             place=self.place[rows],
+            error=None if self.error is None else self.error.take(rows),
         )
 
     def operation(self, row: int) -> Operation:

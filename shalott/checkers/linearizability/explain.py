@@ -86,7 +86,7 @@ def explain_verdict(
     if found is None:
         raise ValueError(f"a verdict {verdict.valid!r} needs no explanation")
     model = make_model(model) if isinstance(model, str) else model
-    history = canonical(history, model)
+    history = canonical(verdict.judged or history, model)
     rows = np.arange(len(history), dtype=np.int64)
     if len(history.key.names) > 1:
         rows = np.flatnonzero(history.key.equal(found.key))

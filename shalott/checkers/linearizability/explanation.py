@@ -8,7 +8,7 @@ person needs to read them. An operation's ``call`` (a rank) names it: ranks are 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -25,6 +25,7 @@ from shalott.checkers.history.concurrent import (
     Operation,
     Values,
 )
+from shalott.checkers.history.value_text import value_text
 from shalott.checkers.models.model import Meaning
 
 STUCK: Final = "stuck"  # at its return no order of the operations was left
@@ -141,20 +142,6 @@ def _listed(column: Values) -> list[Hashable]:
     ]
 
 
-def value_text(value: Hashable) -> str:
-    if value is None:
-        return "nil"
-    if value is UNKNOWN:
-        return "?"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return f"[{' '.join(value_text(part) for part in value)}]"
-    if isinstance(value, frozenset):
-        return f"{{{', '.join(sorted(value_text(part) for part in value))}}}"
-    return str(value) if value != "" else '""'
-
-
 def operation_text(operation: Operation, type: int, meaning: Meaning | None = None) -> str:
     """ "write 5", "read → 3", "cas 1 → 2", "dequeue → ?". ``meaning``: what its model reads.
 
@@ -199,6 +186,15 @@ class Violation:
 
 
 @dataclass(slots=True)
+class Reading:
+    """One way to read what a history does not say, and the verdict on it."""
+
+    option: str  # how to ask for it: "nil=any"
+    words: str  # "a read of nil is one that did not look"
+    valid: bool | str  # of it and those before it, together
+
+
+@dataclass(slots=True)
 class Verdict:
     valid: bool | str  # True, False or "unknown"
     model: str
@@ -214,6 +210,10 @@ class Verdict:
     elapsed_s: float = 0.0
     cpu_s: float = 0.0  # of all threads of the process
     memory_peak_bytes: int = 0  # that the engine and the model's states held
+    notes: tuple[str, ...] = ()  # how the history was read, where it could be read otherwise
+    readings: tuple[Reading, ...] = ()  # that, taken together, are not invalid, though this one is
+    # What the rows of the violation are of, if not of the history that was given (drains.py).
+    judged: ConcurrentHistory | None = field(default=None, repr=False)
 
 
 class CheckInterrupted(KeyboardInterrupt):

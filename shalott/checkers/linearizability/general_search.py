@@ -16,7 +16,7 @@ import numpy as np
 from shalott.checkers.engine import Budget, CData, ffi, lib, new_budget, run_all
 from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
 from shalott.checkers.linearizability.transitions import OPERATIONS, Encoded, Transitions
-from shalott.checkers.models import BUILT_IN_MODELS, Model, model_name
+from shalott.checkers.models import BUILT_IN_MODELS, Model, model_name, own_name
 from shalott.checkers.monitors.monitor import first_true
 from shalott.core.errors import UsageError
 
@@ -189,11 +189,13 @@ def _raise_failure(transitions: Transitions, encoded: Encoded, history: Concurre
         raise raised
     row = encoded.row_of_kind(kind)
     name = model_name(transitions.model)
+    f, place = history.f.names[history.f.codes[row]], f"{history.place_name} {history.place[row]}"
+    if own_name(transitions.model) and isinstance(raised, ValueError):
+        raise UsageError(f"model {name} can't read {f}, {place}: {raised}") from raised
     is_unhashable = isinstance(raised, TypeError) and "unhashable" in str(raised)
     remedy = ": a state must be hashable, such as a tuple or a frozenset" if is_unhashable else ""
     raise UsageError(
-        f"model {name} failed on {history.f.names[history.f.codes[row]]}, "
-        f"{history.place_name} {history.place[row]}: {type(raised).__name__}: {raised}{remedy}"
+        f"model {name} failed on {f}, {place}: {type(raised).__name__}: {raised}{remedy}"
     ) from raised
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 from shalott.checkers.history.concurrent import FAILED, NEVER, Operation
-from shalott.checkers.models import Model, OneOf, meanings_of, model_name
+from shalott.checkers.models import Model, OneOf, meanings_of, model_name, own_name
 from shalott.core.errors import UsageError
 
 State = Hashable
@@ -81,6 +81,10 @@ def step_of(model: Model) -> StepOf:
                 answers[asked] = () if answer is None else after
                 hash(after)
             except Exception as raised:
+                if own_name(model):
+                    raise ModelFailed(
+                        f"{model_name(model)} can't read {operation.f}: {raised}"
+                    ) from raised
                 raise ModelFailed(
                     f"{model_name(model)} failed on {operation.f} in the state {state!r}:"
                     f" {type(raised).__name__}: {raised}"

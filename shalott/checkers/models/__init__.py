@@ -7,6 +7,7 @@ named by its door (door.py), or as ``package.module:Class`` (outside.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -19,7 +20,15 @@ from shalott.checkers.models.collections import (
     Stack,
     UnorderedQueue,
 )
-from shalott.checkers.models.locks import FencedLock, Mutex, OwnerLock, ReentrantLock, Semaphore
+from shalott.checkers.models.locks import (
+    FencedLock,
+    Mutex,
+    OwnedSemaphore,
+    OwnerLock,
+    ReentrantFencedLock,
+    ReentrantLock,
+    Semaphore,
+)
 from shalott.checkers.models.model import Meaning, Meanings, Model, OneOf, make_with
 from shalott.checkers.models.registers import CasRegister, KeyValue, MultiRegister, Register
 
@@ -38,8 +47,10 @@ __all__ = [
     "MultiRegister",
     "Mutex",
     "OneOf",
+    "OwnedSemaphore",
     "OwnerLock",
     "PriorityQueue",
+    "ReentrantFencedLock",
     "ReentrantLock",
     "Register",
     "Semaphore",
@@ -67,7 +78,9 @@ BUILT_IN_MODELS: Final = (
     OwnerLock,
     ReentrantLock,
     FencedLock,
+    ReentrantFencedLock,
     Semaphore,
+    OwnedSemaphore,
     Set,
     Counter,
 )
@@ -95,7 +108,8 @@ def make_model(specification: str) -> Model:
 @lru_cache(maxsize=256)  # models are values, and small histories are checked by the hundred
 def _make_built_in(specification: str) -> Model:
     name, _, options = specification.partition(":")
-    return make_with(BUILT_IN[name], name, options)
+    made_by: Callable[..., Model] = BUILT_IN[name]
+    return make_with(made_by, name, options)
 
 
 def model_name(model: Model) -> str:

@@ -8,12 +8,13 @@ from typing import ClassVar, Final
 
 from shalott.checkers.history.column_values import exact
 from shalott.checkers.history.concurrent import UNKNOWN, Operation
+from shalott.checkers.history.value_text import value_text
 from shalott.checkers.models.model import Meaning, Meanings, OneOf, aliases, one_of
 
 _Element = tuple[float, Hashable]  # of a priority queue: its turn, the value
 QUEUE: Final = aliases(
-    ("enqueue add offer", Meaning("enqueue", argument=True)),
-    ("dequeue remove poll", Meaning("dequeue", result=True, settles=True)),
+    ("enqueue add offer send publish put produce", Meaning("enqueue", argument=True)),
+    ("dequeue remove poll receive consume take", Meaning("dequeue", result=True, settles=True)),
 )
 
 
@@ -80,8 +81,8 @@ class Stack:
 
     name: ClassVar[str] = "stack"
     meanings: ClassVar[Meanings] = aliases(
-        ("push enqueue add offer", Meaning("push", argument=True)),
-        ("pop dequeue remove poll", Meaning("pop", result=True, settles=True)),
+        ("push enqueue add offer put", Meaning("push", argument=True)),
+        ("pop dequeue remove poll take", Meaning("pop", result=True, settles=True)),
     )
     init: ClassVar[Hashable] = ()
 
@@ -109,8 +110,8 @@ class PriorityQueue:
 
     name: ClassVar[str] = "priority-queue"
     meanings: ClassVar[Meanings] = aliases(
-        ("enqueue insert add offer", Meaning("enqueue", argument=True)),
-        ("dequeue remove poll", Meaning("dequeue", result=True, settles=True)),
+        ("enqueue insert add offer send publish put", Meaning("enqueue", argument=True)),
+        ("dequeue remove poll receive consume take", Meaning("dequeue", result=True, settles=True)),
     )
     init: ClassVar[Hashable] = ()
 
@@ -162,7 +163,8 @@ def priority_of(value: Hashable) -> float:
     priority = value[0] if isinstance(value, tuple) and len(value) == 2 else value
     if isinstance(priority, bool) or not isinstance(priority, int | float) or priority != priority:
         raise ValueError(
-            f"a priority queue's element is a number or a pair that begins with one, not {value!r}"
+            "a priority queue's element is a number or a pair that begins with one, not"
+            f" {value_text(value)}"
         )
     return priority
 
@@ -191,7 +193,7 @@ class Set:
         present = value in state
         if op.f == "contains":
             if op.result is not UNKNOWN and not isinstance(op.result, bool):
-                raise ValueError(f"contains returns true or false, not {op.result!r}")
+                raise ValueError(f"contains returns true or false, not {value_text(op.result)}")
             return state if op.result is UNKNOWN or op.result == present else None
         changes = not present if op.f == "add" else present
         if isinstance(op.result, bool) and op.result != changes:
@@ -201,7 +203,7 @@ class Set:
 
 def _elements(result: Hashable) -> frozenset[Hashable]:
     if not isinstance(result, tuple | frozenset):
-        raise ValueError(f"a read of a set returns its elements, not {result!r}")
+        raise ValueError(f"a read of a set returns its elements, not {value_text(result)}")
     return frozenset(exact(element) for element in result)
 
 
@@ -228,7 +230,7 @@ class Counter:
             return state if op.result is UNKNOWN or state == exact(op.result) else None
         amount = 1 if op.argument is None else op.argument
         if type(amount) is not int:
-            raise ValueError(f"{op.f} needs an integer, not {op.argument!r}")
+            raise ValueError(f"{op.f} needs an integer, not {value_text(op.argument)}")
         return state + amount if op.f == "inc" else state - amount
 
 
@@ -259,6 +261,6 @@ class Log:
         if op.f == "tail":
             return state if exact(op.result) == len(state) else None
         if type(op.argument) is not int or op.argument < 0:
-            raise ValueError(f"a read needs an offset, not {op.argument!r}")
+            raise ValueError(f"a read needs an offset, not {value_text(op.argument)}")
         there = state[op.argument] if op.argument < len(state) else None
         return state if there == exact(op.result) else None

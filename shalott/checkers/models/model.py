@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from shalott.checkers.history.concurrent import Operation
 from shalott.core.errors import UsageError
@@ -45,7 +45,8 @@ class Model(Protocol):
 
     May also have: ``name`` (default: the class's), ``meanings`` (f -> Meaning; default: every f,
     argument and result), ``by_process`` (True: ``step`` reads op.process), ``is_pure(op)`` (True:
-    this one never changes the state, even if its meaning says otherwise).
+    this one never changes the state, even if its meaning says otherwise), ``as_read(history)``
+    (the history as it is judged: with owners for processes, say).
     """
 
     @property
@@ -78,6 +79,7 @@ def one_of(option: str, value: str, *allowed: str) -> None:
 
 REQUIRED: Final = inspect.Parameter.empty  # in place of a default
 _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+Made = TypeVar("Made")
 _TRUTHS: Final = {"true": True, "yes": True, "false": False, "no": False}
 
 
@@ -90,7 +92,7 @@ class Option:
     default: object
 
 
-def options_of(made_by: Callable[..., Model]) -> tuple[Option, ...]:
+def options_of(made_by: Callable[..., object]) -> tuple[Option, ...]:
     """A dataclass's fields, or the parameters of ``__init__`` or of a function."""
     try:
         parameters = inspect.signature(made_by).parameters.values()
@@ -103,12 +105,22 @@ def options_of(made_by: Callable[..., Model]) -> tuple[Option, ...]:
     )
 
 
-def make_with(made_by: Callable[..., Model], name: str, options: str) -> Model:
-    """The model with these options. Raises UsageError: no such option, or no such value."""
+def default_text(option: Option) -> str:
+    """As it would be given; "..." of one that must be."""
+    if option.default is REQUIRED:
+        return "..."
+    if option.default is None or isinstance(option.default, bool):
+        return {None: "nil", True: "true", False: "false"}[option.default]
+    return str(option.default)
+
+
+def make_with(made_by: Callable[..., Made], name: str, options: str) -> Made:
+    """The model, or judge, with these options. Raises UsageError: no such option or value."""
     known = {option.name: option for option in options_of(made_by)}
     given: dict[str, object] = {}
     for option in filter(None, options.split(",")):
         key, equals, text = option.partition("=")
+        key = key.rstrip("?").replace("-", "_")  # as Jepsen has them: negative-balances?
         if key not in known or not equals:
             takes = ", ".join(f"{each}=..." for each in known) or "no options"
             raise UsageError(f"model {name} takes {takes}, not {option!r}")

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from shalott.checkers.history.column_values import exact
 from shalott.checkers.history.concurrent import FAILED, UNKNOWN, Operation
+from shalott.checkers.history.value_text import value_text
 from shalott.checkers.models.model import Meaning, Meanings, aliases, one_of
 
 READ = Meaning("read", result=True, pure=True)
@@ -66,7 +67,7 @@ class CasRegister:
         if f != "cas":
             return _step(state, op, self.nil)
         if not isinstance(argument, tuple) or len(argument) != 2:
-            raise ValueError(f"a cas needs a pair (from, to), not {argument!r}")
+            raise ValueError(f"a cas needs a pair [from to], not {value_text(argument)}")
         before, after = argument
         has_failed = result is FAILED or result is False
         if state != (exact(before),):
@@ -131,7 +132,7 @@ def _appended(state: Hashable, value: Hashable) -> Hashable:
         return before + value
     if isinstance(before, tuple):
         return (*before, value)
-    raise ValueError(f"can't append {value!r} to {before!r}")
+    raise ValueError(f"can't append {value_text(value)} to {value_text(before)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,16 +186,18 @@ def _micro_operations(op: Operation) -> Iterable[tuple[str, Hashable, Hashable]]
         return _triples(op.result if known else op.argument)
     pairs = op.argument if op.f == "write" else op.result if known else ()
     if not isinstance(pairs, tuple | frozenset) or not all(_is_tuple(pair, 2) for pair in pairs):
-        raise ValueError(f"a {op.f} of several registers needs (name, value) pairs, not {pairs!r}")
+        raise ValueError(
+            f"a {op.f} of several registers needs pairs [name value], not {value_text(pairs)}"
+        )
     return [(op.f, name, value) for name, value in pairs]
 
 
 def _triples(done: Hashable) -> Sequence[tuple[str, Hashable, Hashable]]:
     if not isinstance(done, tuple) or not all(_is_tuple(micro, 3) for micro in done):
-        raise ValueError(f"a txn needs (f, name, value) triples, not {done!r}")
+        raise ValueError(f"a txn needs triples [f name value], not {value_text(done)}")
     for micro in done:
         if micro[0] not in ("read", "r", "write", "w"):
-            raise ValueError(f"a txn reads and writes: {micro[0]!r} is neither")
+            raise ValueError(f"a txn reads and writes: {value_text(micro[0])} is neither")
     return done
 
 

@@ -26,7 +26,8 @@ import numpy.typing as npt
 
 from shalott.checkers.engine import Budget, CData, column, ffi, lib
 from shalott.checkers.history.concurrent import FORM, INTEGER, NOTHING, ConcurrentHistory
-from shalott.checkers.models.locks import LOCK
+from shalott.checkers.history.value_text import value_text
+from shalott.checkers.models.locks import LOCK, token_of
 from shalott.checkers.monitors.monitor import MonitorAnswer
 from shalott.checkers.monitors.monitor_columns import (
     DROPPED,
@@ -120,10 +121,21 @@ class OwnedLockMonitor:
         columns = encoded(history, f, processes, None, count, budget)
         if not self.fenced:
             return columns, ffi.NULL, ffi.NULL
-        if ((f == lib.SHL_LOCK_ACQUIRE) & (history.result.kind == FORM)).any():
-            raise Undecided("an acquire returned a token that is not an integer")
-        known = (history.result.kind == INTEGER).view(np.uint8)
-        return columns, column(history.result.number), column(known)
+        result, known = history.result, history.result.kind == INTEGER
+        numbers, is_form = result.number, (f == lib.SHL_LOCK_ACQUIRE) & (result.kind == FORM)
+        if is_form.any():
+            tokens = [_fitting(token_of(form)) for form in result.forms]
+            used = np.unique(numbers[is_form]).tolist()
+            if None in [tokens[at] for at in used]:
+                raise Undecided("an acquire returned a token that is not an integer")
+            by_form = np.array([token or 0 for token in tokens], dtype=np.int64)
+            numbers, known = numbers.copy(), known | is_form
+            numbers[is_form] = by_form[numbers[is_form]]
+        return columns, column(numbers), column(known.view(np.uint8))
+
+
+def _fitting(token: int | None) -> int | None:
+    return token if token is not None and -(2**63) <= token < 2**63 else None
 
 
 OWNER_LOCK: Final = OwnedLockMonitor("owner lock monitor")
@@ -175,7 +187,7 @@ def _overlap(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
 
 
 def _token(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    before, after = (history.result.get(row) for row in rows)
+    before, after = (value_text(history.result.get(row)) for row in rows)
     return (
         f"{_who(history, rows[1])} acquired the lock with token {after} after"
         f" {_who(history, rows[0])} had held it with token {before}"

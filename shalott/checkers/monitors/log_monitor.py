@@ -24,6 +24,7 @@ import numpy as np
 
 from shalott.checkers.engine import Budget, CData, lib
 from shalott.checkers.history.concurrent import INTEGER, NEVER, NOTHING, ConcurrentHistory, Values
+from shalott.checkers.history.value_text import value_text
 from shalott.checkers.models.collections import Log
 from shalott.checkers.monitors.monitor import MonitorAnswer
 from shalott.checkers.monitors.monitor_columns import (
@@ -106,24 +107,24 @@ def _what(history: ConcurrentHistory, row: int) -> str:
     argument, result = history.argument.get(row), history.result.get(row)
     if means == lib.SHL_LOG_APPEND:
         where = "" if history.ret[row] == NEVER else f" at offset {result}"
-        return f"append of {argument!r}{where}"
+        return f"append of {value_text(argument)}{where}"
     if means == lib.SHL_LOG_TAIL:
         return f"tail that counted {result}"
-    found = "the end" if result is None else repr(result)
+    found = "the end" if result is None else value_text(result)
     return f"read of offset {argument} that found {found}"
 
 
 def _why(history: ConcurrentHistory, violation: int, rows: tuple[int, ...]) -> str:
-    value, offset = history.result.get(rows[1]), history.argument.get(rows[1])
+    value, offset = value_text(history.result.get(rows[1])), history.argument.get(rows[1])
     return (
-        f"value {value!r} was read at offset {offset}, and several crashed appends may have"
+        f"value {value} was read at offset {offset}, and several crashed appends may have"
         " appended it"
     )
 
 
 def _twice(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    one, other = (history.argument.get(row) for row in rows)
-    return f"offset {history.result.get(rows[0])} was given to {one!r} and to {other!r}"
+    one, other = (value_text(history.argument.get(row)) for row in rows)
+    return f"offset {history.result.get(rows[0])} was given to {one} and to {other}"
 
 
 _REASONS: Final[dict[str, Reason]] = {

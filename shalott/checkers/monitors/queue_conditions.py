@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from shalott.checkers.engine import Budget, lib
 from shalott.checkers.history.concurrent import FAIL, NEVER, NOTHING, ConcurrentHistory
+from shalott.checkers.history.value_text import value_text
 from shalott.checkers.models.collections import priority_of
 from shalott.checkers.monitors.monitor import Monitor, MonitorAnswer
 from shalott.checkers.monitors.monitor_columns import Numbering
@@ -92,10 +93,10 @@ class QueueConditions:
             return None
         at = int(broken[np.argmin(c.ret[taken[broken]])])
         row, count = int(taken[at]), int(number[at])
-        value = history.result.get(row)
+        value = value_text(history.result.get(row))
         enqueued = "never" if count == 1 else _times(count - 1)
         reason = (
-            f"message {value!r} was dequeued {_times(count)}, but by then its enqueue had been"
+            f"message {value} was dequeued {_times(count)}, but by then its enqueue had been"
             f" called {enqueued}"
         )
         late = () if given[at] < 0 else (int(given[at]),)
@@ -119,8 +120,8 @@ class QueueConditions:
                 left = int(c.enqueues[put[np.argmax(there)]])
                 reason = (
                     f"a dequeue found the queue empty although {count} more messages had been"
-                    f" enqueued than dequeues can have taken, {history.argument.get(left)!r} among"
-                    " them"
+                    " enqueued than dequeues can have taken,"
+                    f" {value_text(history.argument.get(left))} among them"
                 )
                 return self._invalid("empty", (row, left), reason)
         return None
@@ -164,8 +165,8 @@ class QueueConditions:
             return None
         taken, left = found
         reason = (
-            f"message {history.result.get(int(got[taken]))!r} was dequeued while message"
-            f" {history.argument.get(int(put[left]))!r} was there, whose turn came first"
+            f"message {value_text(history.result.get(int(got[taken])))} was dequeued while message"
+            f" {value_text(history.argument.get(int(put[left])))} was there, whose turn came first"
         )
         rows = [put[taken], put[left], got[taken], got[left]]
         return self._invalid("turn", tuple(int(row) for row in rows if row >= 0), reason)

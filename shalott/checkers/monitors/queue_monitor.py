@@ -24,6 +24,7 @@ import numpy.typing as npt
 from shalott.checkers.engine import Budget, CData, column, ffi, lib
 from shalott.checkers.history.column_values import exact
 from shalott.checkers.history.concurrent import FAIL, FORM, NEVER, ConcurrentHistory, Values
+from shalott.checkers.history.value_text import value_text
 from shalott.checkers.models.collections import QUEUE, PriorityQueue, Stack
 from shalott.checkers.monitors.monitor import (
     STOPPED_BY,
@@ -165,7 +166,7 @@ def _why(history: ConcurrentHistory, answer: CData) -> str:
         return STOPPED_BY[answer.cause]
     row = answer.ops[0]
     if answer.violation == lib.SHL_QUEUE_TWICE:
-        return f"value {history.argument.get(row)!r} was enqueued twice"
+        return f"value {value_text(history.argument.get(row))} was enqueued twice"
     if answer.violation == lib.SHL_QUEUE_NOTHING:
         return "an enqueue had no value"
     return f"{history.f.names[history.f.codes[row]]!r} is not an operation of a queue"
@@ -184,28 +185,28 @@ def _failed_enqueue(history: ConcurrentHistory, dequeue: int) -> tuple[int, ...]
 def _fresh(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
     value = history.result.get(rows[0])
     if len(rows) == 1:
-        return f"message {value!r} was dequeued but never enqueued"
+        return f"message {value_text(value)} was dequeued but never enqueued"
     if history.type[rows[1]] == FAIL:
-        return f"message {value!r} was dequeued although its enqueue failed"
-    return f"message {value!r} was dequeued before its enqueue was called"
+        return f"message {value_text(value)} was dequeued although its enqueue failed"
+    return f"message {value_text(value)} was dequeued before its enqueue was called"
 
 
 def _repeated(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    return f"message {history.result.get(rows[0])!r} was dequeued twice but enqueued once"
+    return f"message {value_text(history.result.get(rows[0]))} was dequeued twice but enqueued once"
 
 
 def _order(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    a, b = history.argument.get(rows[0]), history.argument.get(rows[2])
+    a, b = (value_text(history.argument.get(row)) for row in (rows[0], rows[2]))
     return (
-        f"message {b!r} was dequeued before message {a!r} although {a!r} was enqueued first"
+        f"message {b} was dequeued before message {a} although {a} was enqueued first"
         " and had not been dequeued"
     )
 
 
 def _lost(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    a, b = history.argument.get(rows[0]), history.argument.get(rows[1])
+    a, b = (value_text(history.argument.get(row)) for row in rows[:2])
     reason = (
-        f"message {b!r} was dequeued although message {a!r} was enqueued first"
+        f"message {b} was dequeued although message {a} was enqueued first"
         " and had not been dequeued"
     )
     means = np.array([MEANS.get(name) == lib.SHL_DEQUEUE for name in history.f.names])
@@ -216,7 +217,7 @@ def _lost(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
 
 
 def _empty(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    values = [repr(history.argument.get(row)) for row in rows[1:]]
+    values = [value_text(history.argument.get(row)) for row in rows[1:]]
     if len(values) == 1:
         return f"a dequeue found the queue empty although message {values[0]} was in it"
     there = ", then ".join(values)

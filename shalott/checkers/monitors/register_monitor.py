@@ -31,6 +31,7 @@ import numpy.typing as npt
 
 from shalott.checkers.engine import Budget, CData, lib
 from shalott.checkers.history.concurrent import FORM, NOTHING, ConcurrentHistory, Values
+from shalott.checkers.history.value_text import value_text
 from shalott.checkers.models.registers import CasRegister
 from shalott.checkers.monitors.monitor import MonitorAnswer
 from shalott.checkers.monitors.monitor_columns import (
@@ -171,7 +172,7 @@ def _pairs(argument: Values, rows: Bools) -> tuple[list[Hashable], npt.NDArray[n
     pairs = [argument.forms[number] for number in used.tolist()]
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise Undecided(f"a compare-and-set has no pair of values but {pair!r}")
+            raise Undecided(f"a compare-and-set has no pair of values but {value_text(pair)}")
     return list(itertools.chain.from_iterable(cast("list[tuple[Hashable]]", pairs))), place
 
 
@@ -202,7 +203,7 @@ def _what(history: ConcurrentHistory, row: int) -> str:
 
 
 def _named(value: Hashable) -> str:
-    return "nil" if value is None else repr(value)
+    return value_text(value)
 
 
 def _written(history: ConcurrentHistory, row: int) -> Hashable:

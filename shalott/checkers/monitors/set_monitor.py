@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from shalott.checkers.engine import Budget, CData, column, ffi, lib
 from shalott.checkers.history.concurrent import FORM, NEVER, ConcurrentHistory, Values
+from shalott.checkers.history.value_text import value_text
 from shalott.checkers.models.collections import Set
 from shalott.checkers.monitors.monitor import MonitorAnswer
 from shalott.checkers.monitors.monitor_columns import (
@@ -184,14 +185,14 @@ def operation_in_words(history: ConcurrentHistory, row: int) -> str:
     f = {lib.SHL_SET_ADD: "add", lib.SHL_SET_REMOVE: "remove"}.get(means, "contains")
     said = history.result.get(row) if history.ret[row] != NEVER else None
     answer = f" -> {str(said).lower()}" if isinstance(said, bool) else ""
-    return f"{f}({history.argument.get(row)!r}){answer}"
+    return f"{f}({value_text(history.argument.get(row))}){answer}"
 
 
 def _why(history: ConcurrentHistory, violation: int, rows: tuple[int, ...]) -> str:
     element = history.argument.get(rows[0])
     if violation == lib.SHL_SET_WHOLE:
-        return f"element {element!r} was removed, and the whole set was read"
-    return f"element {element!r} was added twice, and removed"
+        return f"element {value_text(element)} was removed, and the whole set was read"
+    return f"element {value_text(element)} was added twice, and removed"
 
 
 def _fresh(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:

@@ -1,8 +1,8 @@
 """EDN values (https://github.com/edn-format/edn) to hashable Python values, and back.
 
 Only single values come here, each distinct one once: entries are read by the engine
-(engine/read_edn.c). Keywords and strings become str, vectors and lists tuple, sets frozenset, maps
-a frozenset of (key, value) pairs; a tag is left out and its value kept.
+(engine/read_edn.c). Keywords become Keyword, strings str, vectors and lists tuple, sets frozenset,
+maps MapPairs (history/column_values.py); a tag is left out and its value kept.
 """
 
 from __future__ import annotations
@@ -12,6 +12,23 @@ from collections.abc import Hashable
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Final
+
+from shalott.checkers.history.column_values import JsonPairs, Keyword, MapPairs, Symbol
+from shalott.checkers.history.value_text import value_text
+
+__all__ = [
+    "KEYED_COMMENT",
+    "SHORT",
+    "EdnError",
+    "EdnMap",
+    "Keyword",
+    "Symbol",
+    "as_value",
+    "decode",
+    "encode",
+    "json_encode",
+    "json_value",
+]
 
 
 class EdnError(ValueError):
@@ -47,9 +64,6 @@ _SPECIAL: Final = {
     "nil": None, "true": True, "false": False,
     "##Inf": float("inf"), "##-Inf": float("-inf"), "##NaN": float("nan"),
 }  # fmt: skip
-_SPECIAL_FLOATS: Final = {"inf": "##Inf", "-inf": "##-Inf", "nan": "##NaN"}
-_QUOTED: Final = re.compile(r'[\\"\t\r\n\b\f]')
-_QUOTES: Final = {value: f"\\{name}" for name, value in _ESCAPES.items()}
 # The first line of what ``shalott export`` writes with keyed values; it is read back by it.
 KEYED_COMMENT: Final = "; values are [key value]"
 SHORT: Final = 64  # of a vector of numbers that is not worth the tokens
@@ -61,30 +75,12 @@ def decode(text: str) -> Hashable:
     if len(text) > 1 and text[0] == text[-1] == '"' and text.count('"') == 2 and "\\" not in text:
         return text[1:-1]
     if text[:1] == ":" and len(text) > 1:
-        return text[1:]
+        return Keyword(text[1:])
     if text[:1] == "[" and text[-1] == "]" and len(text) <= SHORT and text.isascii():
         words = text[1:-1].split()
         if all(word.isdecimal() for word in words):
             return tuple(map(int, words))
     return _Decoder(text).only()
-
-
-class Keyword(str):
-    """A keyword, without its colon: equal to the string of its text, as JSON would have it."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f":{self}"
-
-
-class Symbol(str):
-    """A symbol, a character, or a tagged value such as ``#inst "..."``: by its text."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
 
 
 class EdnMap(dict[Hashable, Hashable]):
@@ -97,27 +93,8 @@ class EdnMap(dict[Hashable, Hashable]):
 
 
 def encode(value: Hashable) -> str:
-    """``value`` as EDN. A str that is no Keyword is a string."""
-    if value is None:
-        return "nil"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, Keyword | Symbol):
-        return repr(value)
-    if isinstance(value, EdnMap):
-        pairs = (f"{encode(key)} {encode(each)}" for key, each in value.items())
-        return f"{{{', '.join(pairs)}}}"
-    if isinstance(value, str):
-        return f'"{_QUOTED.sub(lambda met: _QUOTES[met[0]], value)}"'
-    if isinstance(value, tuple):
-        return f"[{' '.join(encode(each) for each in value)}]"
-    if isinstance(value, frozenset):
-        return f"#{{{' '.join(sorted(encode(each) for each in value))}}}"
-    if type(value).__name__ == "Decimal":
-        return f"{value}M"
-    if isinstance(value, float):
-        return _SPECIAL_FLOATS.get(str(value), repr(value))
-    return str(value)
+    """``value`` as EDN."""
+    return value_text(value, colon=" ")
 
 
 class _Decoder:
@@ -185,7 +162,7 @@ def _collected(opener: str, values: list[Hashable]) -> Hashable:
         return frozenset(values)
     if len(values) % 2:
         raise EdnError("a map has a key without a value")
-    return frozenset(zip(values[::2], values[1::2], strict=True))
+    return MapPairs(zip(values[::2], values[1::2], strict=True))
 
 
 def _atom(text: str) -> Hashable:
@@ -200,7 +177,7 @@ def _atom(text: str) -> Hashable:
         return Fraction(_integer(ratio[1]), denominator)
     if text[0] in "0123456789" or text in (":", "::"):
         raise EdnError(f"{text!r} is no value")
-    return text.removeprefix(":")
+    return Keyword(text[1:]) if text[0] == ":" else text
 
 
 def _integer(text: str) -> int:
@@ -246,7 +223,7 @@ def _unescape(escape: re.Match[str]) -> str:
 
 # JSON values to the hashable Python values that EDN's become (edn.py), for one meaning of both.
 #
-# Arrays become tuples, objects frozensets of (name, value) pairs. JSON has no sets: an array is a
+# Arrays become tuples, objects JsonPairs, equal to the maps of EDN. JSON has no sets: an array is a
 # set to a model that wants one.
 
 
@@ -285,7 +262,7 @@ def as_value(value: object) -> Hashable:
     if isinstance(value, list | tuple):
         return tuple(as_value(each) for each in value)
     if isinstance(value, dict):
-        return frozenset((name, as_value(each)) for name, each in value.items())
+        return JsonPairs((name, as_value(each)) for name, each in value.items())
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     known: Hashable = value

@@ -36,7 +36,16 @@ from shalott.checkers.history.concurrent import (
 from shalott.checkers.reading.edn import KEYED_COMMENT, encode
 
 _KEYWORD: Final = re.compile(r"[A-Za-z*!_?$%&=<>+-][\w*!?$%&=<>.+/-]*")
-_TAKES: Final = ("dequeue", "drain", "remove", "poll", "pop")  # without an argument
+_TAKES: Final = (
+    "dequeue",
+    "drain",
+    "remove",
+    "poll",
+    "pop",
+    "receive",
+    "consume",
+    "take",
+)  # without an argument
 _FINDS_NOTHING_OUT: Final = (
     "write", "put", "set", "push", "cas", "compare-and-set", "enqueue", "offer", "add", "insert",
     "remove", "delete", "inc", "increment", "dec", "decrement", "acquire", "lock", "release",

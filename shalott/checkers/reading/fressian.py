@@ -16,7 +16,8 @@ from fractions import Fraction
 from typing import Final
 
 from shalott.checkers.engine import ffi, lib, new_budget
-from shalott.checkers.reading.edn import EdnMap, Keyword, Symbol
+from shalott.checkers.history.column_values import Keyword, Symbol
+from shalott.checkers.reading.edn import EdnMap
 
 OP_TAG: Final = "jepsen.history.Op"
 OP_FIELDS: Final = ("index", "time", "type", "process", "f", "value")

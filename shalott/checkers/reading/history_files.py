@@ -63,7 +63,7 @@ _EDN = re.compile(rb"[\[({]|#[_a-zA-Z]")
 
 
 def read_history(
-    path: Path | str, *, dialect: str = "auto", keyed: bool = False
+    path: Path | str, *, dialect: str = "auto", keyed: bool = False, by_index: bool = False
 ) -> ConcurrentHistory:
     """The concurrent history that a file holds.
 
@@ -73,7 +73,7 @@ def read_history(
     that holds one of them (a run of the store, a test of Jepsen's); any of them compressed by gzip,
     from a pipe, or "-": from standard input. ``dialect``: one of ``DIALECTS``, or
     "auto": by the content. ``keyed``: each value is ``[key value]`` (jepsen.independent); each key
-    is then an object of its own.
+    is then an object of its own. ``by_index``: the times of an EDN history are its indexes.
 
     Call and return are ranks in the order of the log; a Parquet history, which has clock times
     instead, puts invocations before completions where two are equal. What never completed and what
@@ -91,10 +91,10 @@ def read_history(
         mode, size = _mode_and_size(file)
         kind = stat.S_IFMT(mode)
     if file == "-" or kind in (stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR):
-        return _read_unpacked(file, dialect, keyed)
+        return _read_unpacked(file, dialect, keyed, by_index)
     sample = _sample(file, size if kind == stat.S_IFREG else 0)
     if sample.startswith(_GZIP_MAGIC):
-        return _read_unpacked(file, dialect, keyed)
+        return _read_unpacked(file, dialect, keyed, by_index)
     if dialect not in ("auto", *DIALECTS):
         raise UnreadableHistory(f"no dialect {dialect!r}: there are {', '.join(DIALECTS)}")
     if sample.startswith(_PARQUET_MAGIC) and dialect in ("auto", SHALOTT):
@@ -109,7 +109,8 @@ def read_history(
     from shalott.checkers.reading.text_history import read_text
 
     keyed = keyed or (chosen in (JEPSEN, KEY_VALUE) and sample.startswith(_KEYED))
-    return read_text(file, chosen, keyed, whole=sample if len(sample) < _SAMPLE_BYTES else None)
+    whole = sample if len(sample) < _SAMPLE_BYTES else None
+    return read_text(file, chosen, keyed, whole=whole, by_index=by_index)
 
 
 def file_of(path: Path) -> Path:
@@ -139,10 +140,9 @@ def _mode_and_size(path: str) -> tuple[int, int]:
     return found.st_mode, found.st_size
 
 
-def _read_unpacked(file: str, dialect: str, keyed: bool) -> ConcurrentHistory:
-
+def _read_unpacked(file: str, dialect: str, keyed: bool, by_index: bool) -> ConcurrentHistory:
     with unpacked(Path(file)) as plain:
-        history = read_history(plain, dialect=dialect, keyed=keyed)
+        history = read_history(plain, dialect=dialect, keyed=keyed, by_index=by_index)
     return replace(history, source=shown_name(file))
 
 
@@ -192,6 +192,11 @@ def _dialect_of(path: str, sample: bytes) -> str:
         ' ({"index":0,...), EDN ({:process 0,...), a Jepsen log (INFO  jepsen.util - 0 :invoke'
         " ...) nor a Violin log ([1] call ...)"
     )
+
+
+def told_dialect(path: Path, sample: bytes) -> str:
+    """Of a plain text by its beginning; "" of what is no text of ours. Raises UnreadableHistory."""
+    return "" if sample.startswith(_PARQUET_MAGIC) else _dialect_of(str(path), sample)
 
 
 def _first_line(body: bytes) -> bytes:

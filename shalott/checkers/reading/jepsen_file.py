@@ -15,7 +15,8 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Final, TypeVar
 
-from shalott.checkers.reading.edn import EdnMap, Keyword, encode
+from shalott.checkers.history.column_values import Keyword
+from shalott.checkers.reading.edn import EdnMap, encode
 from shalott.checkers.reading.fressian import BlockRef, FressianError, PrintedValues, Reader, Writer
 from shalott.core.errors import UnreadableHistory
 

@@ -17,7 +17,8 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from shalott.checkers.reading.edn import EdnMap, Keyword, encode, json_encode
+from shalott.checkers.history.column_values import Keyword
+from shalott.checkers.reading.edn import EdnMap, encode, json_encode
 from shalott.core.history import ENTRIES_KEY, HISTORY_SCHEMA
 from shalott.core.op import NEMESIS
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shalott.checkers.engine import INT32S, INT64S, UINT8S, Budget, CData, ffi, lib, new_budget
-from shalott.checkers.history.column_values import Words, exact, exact_all
+from shalott.checkers.history.column_values import Keyword, Words, exact, exact_all
 from shalott.checkers.history.concurrent import FORM, INTEGER, NOTHING, ConcurrentHistory, Values
 from shalott.checkers.reading.edn import EdnError, decode, json_value
 from shalott.core.errors import UnreadableHistory
@@ -45,16 +45,19 @@ def read_text(
     piece: int = PIECE_BYTES,
     whole: bytes | None = None,
     file: io.RawIOBase | io.BytesIO | None = None,
+    by_index: bool = False,
 ) -> ConcurrentHistory:
     """Reads a file of a dialect that is text. Raises UnreadableHistory.
 
     ``whole``: all of its bytes, where they have been read already. ``file``: what gives them
-    instead of the file at ``path``.
+    instead of the file at ``path``. ``by_index``: the times of the history are the indexes of its
+    entries.
     """
     if keyed and _READERS[dialect] != lib.SHL_READ_EDN:
         raise UnreadableHistory(f"{path}: only values of EDN are keyed, not those of {dialect}")
     budget = new_budget()
-    reader = lib.shl_reader_new(_READERS[dialect], keyed, budget)
+    how = (lib.SHL_READ_KEYED if keyed else 0) | (lib.SHL_READ_BY_INDEX if by_index else 0)
+    reader = lib.shl_reader_new(_READERS[dialect], how, budget)
     if reader == ffi.NULL:
         raise MemoryError(f"no memory to read {path}")
     try:
@@ -135,9 +138,10 @@ def _history(path: Path | str, dialect: str, reader: CData) -> ConcurrentHistory
     f, keys, process, call, ret = columns.narrow
     argument_kind, result_kind, type_ = columns.bytes
     forms = _Forms(path, reader, is_json=dialect == "shalott")
+    key = _keys(path, reader, dialect, keys, bool(state.keyed))
     return ConcurrentHistory(
         f=Words(f, _words(reader, dialect)),
-        key=_keys(path, reader, dialect, keys, bool(state.keyed)),
+        key=key,
         argument=forms.values(argument_kind, argument),
         result=forms.values(result_kind, result),
         type=type_,
@@ -150,8 +154,10 @@ def _history(path: Path | str, dialect: str, reader: CData) -> ConcurrentHistory
         place_name="index" if state.crowded else "line",
         source=str(path),
         dialect=dialect,
-        notes=_notes(dialect, state),
+        notes=_notes(dialect, state) + (_notes_on_keys(key.names) if state.keyed else ()),
         cut=_cut(state),
+        error=_errors(reader, n, state.errors) if state.errors else None,
+        odd=_orders(state) if state.oddities else (),
     )
 
 
@@ -217,6 +223,46 @@ def _taken(reader: CData, n: int, timed: bool, crowded: bool) -> _Columns:
     )
 
 
+def _notes_on_keys(names: tuple[str, ...]) -> tuple[str, ...]:
+    twins = [name for name in names if name[:1] == ":" and name[1:] in names]
+    if not twins:
+        return ()
+    shown = ", ".join(f'"{name[1:]}" and {name}' for name in twins[:3])
+    return (f"a string and a keyword are held to be two keys, as EDN has it: {shown}",)
+
+
+_ODD: Final[dict[int, str]] = {
+    lib.SHL_ODD_REUSED: (
+        "a process went on after an operation of it had crashed ({often}): what crashed may yet"
+        " take effect, at any later time"
+    ),
+    lib.SHL_ODD_TIME_BACK: (
+        "times go back ({often}): the order of the lines was taken for the order of time"
+    ),
+    lib.SHL_ODD_INDEX_BACK: (
+        "indexes go back ({often}): the order of the lines was taken for the order of time"
+    ),
+    lib.SHL_ODD_INDEX_TWICE: "an index was given that another entry has ({often})",
+}
+_ORDERS: Final = (
+    ("time", lib.SHL_ODD_TIME_BACK),
+    ("index", lib.SHL_ODD_INDEX_BACK),
+)
+
+
+def _orders(state: CData) -> tuple[str, ...]:
+    """The orders that are others than that of the lines."""
+    return tuple([word for word, which in _ORDERS if state.odd[which]])
+
+
+def _errors(reader: CData, n: int, count: int) -> Words:
+    rows, errors = np.empty(count, dtype=np.int32), np.empty(count, dtype=np.int32)
+    lib.shl_reader_errors(reader, ffi.from_buffer(INT32S, rows), ffi.from_buffer(INT32S, errors))
+    codes = np.zeros(n, dtype=np.int32)
+    codes[rows] = errors + 1
+    return Words(codes, ("", *map(_text, _slices(reader, lib.SHL_READ_ERRORS))))
+
+
 def _cut(state: CData) -> str:
     """Where the end is missing, if the file tells that it is."""
     if state.torn:
@@ -232,6 +278,10 @@ def _notes(dialect: str, state: CData) -> tuple[str, ...]:
         )
     elif dialect == "shalott" and not state.ended:
         notes.append("the recording has no end mark: what came after its last flush is missing")
+    for which, sentence in _ODD.items() if state.oddities else ():
+        if times := state.odd[which]:
+            often = f"{times} times, first" if times > 1 else "once"
+            notes.append(sentence.format(often=f"{often} in line {state.odd_line[which]}"))
     if state.ignored:
         lines = "line is" if state.ignored == 1 else "lines are"
         notes.append(f"{state.ignored} {lines} not about operations and were passed over")
@@ -298,13 +348,16 @@ def _keys(
     else:
         lines = _lines(reader, lib.SHL_READ_KEYS)
         decoded = [_decoded(path, each, line) for each, line in zip(slices, lines, strict=True)]
+    strings = {value for value in decoded if type(value) is str}
     named: dict[str, tuple[Hashable, int]] = {}
     code_of = np.zeros(len(slices) + 1, dtype=np.int32)  # the last is what -1 refers to: no key
     if (codes < 0).any():
         named[""] = "", 0
     for number in sorted(range(len(slices)), key=lambda number: isinstance(decoded[number], str)):
         value = decoded[number]
-        name = value if isinstance(value, str) else _text(slices[number])
+        name = str(value) if isinstance(value, str) else _text(slices[number])
+        if isinstance(value, Keyword) and value in strings:
+            name, value = f":{name}", (Keyword, value)  # EDN has "k" and :k for two
         if named.get(name, (exact(value), 0))[0] != exact(value):
             name = _text(slices[number])  # "1" and 1 are different keys: this one has its quotes
         code_of[number] = named.setdefault(name, (exact(value), len(named)))[1]

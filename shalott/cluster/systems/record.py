@@ -21,8 +21,10 @@ import msgspec
 from shalott.cluster.system import System
 from shalott.core.doors import Door, door_of_records
 from shalott.core.parameters import NoParameters
+from shalott.core.partitions import MakePartitioned
 from shalott.core.plan import Plan, SystemPlan, nodes_hosting
 from shalott.core.rng import Draw
+from shalott.core.transactions import MakeTransactor, Write
 
 if TYPE_CHECKING:
     from shalott.cluster.nodes import NodeSpec
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 Services = Mapping[str, tuple[str, ...]]  # node -> what it hosts
 Parameters = Mapping[str, Any]  # or settings, of a system, as its plan has them
+TRANSACTIONS = "transactions"  # the protocol of systems that have ``SystemRecord.transactions``
+PARTITIONS = "partitions"  # likewise, of ``SystemRecord.partitions``
 TOGETHER = "together"  # the layout in which every node hosts the same
 
 
@@ -85,6 +89,32 @@ class LogReaders:
     wait_ms: int = 100
     tell_where: bool = False
     transactions: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transactions:
+    """How clients do transactions over several keys (core/transactions.py).
+
+    ``port``: of each node, by its name. ``writes``: what its transactions may do besides reading.
+    ``promises``: the strongest isolation level that it promises, by Elle's name.
+    """
+
+    port: str
+    make_client: MakeTransactor
+    writes: tuple[Write, ...] = ("append", "w")
+    promises: str = "strict-serializable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partitions:
+    """How clients send to partitions and poll them (core/partitions.py).
+
+    ``port``: of each node, by its name. ``transactions``: whether several sends and polls are one.
+    """
+
+    port: str
+    make_client: MakePartitioned
+    transactions: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +173,8 @@ class SystemRecord:
     ``profiles``: by name, the default first. ``check``: raises UsageError for a plan that this
     system can't have. ``serves``: the service whose nodes clients connect to, where nodes differ.
     ``promises``: of systems that keep a replicated log. ``readers``: how clients read it.
+    ``transactions``: of systems that speak "transactions": how clients do them.
+    ``partitions``: likewise, of systems that speak "partitions".
     ``canonical``: settings as a plan has them, of what a user may also type otherwise; raises
     UsageError. ``closes``: the documented windows of loss (checkers/queues/loss_windows.py) that a
     plan's settings rule out. ``stays_up``: a node runs until an operator or a fault ends it, and no
@@ -174,6 +206,8 @@ class SystemRecord:
     serves: str = ""
     promises: Callable[[Plan], LogPromises] = lambda plan: LogPromises()
     readers: Callable[[Plan], LogReaders] = lambda plan: LogReaders()
+    transactions: Callable[[Plan], Transactions | None] = lambda plan: None
+    partitions: Callable[[Plan], Partitions | None] = lambda plan: None
     canonical: Callable[[Parameters], Parameters] = lambda policy: policy
     closes: Callable[[Plan], Sequence[str]] = lambda plan: ()
     notices_after_ms: Callable[[Plan], float] = lambda plan: 0

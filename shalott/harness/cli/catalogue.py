@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 
 from shalott.checkers.checker import CHECKERS
+from shalott.checkers.judge import JUDGES, JudgeRecord, find_judge
 from shalott.checkers.models.outside import MODELS, ModelClass, class_name
 from shalott.cluster.systems.record import SYSTEMS, SystemRecord
 from shalott.core.doors import OWN, Provider
@@ -202,6 +203,10 @@ def _models() -> Mapping[str, Entry]:
         summary = explain.first_sentence(made_by.__doc__ or "")
         example = partial(_check_with, name, made_by, provider)
         found[name] = Entry(summary, partial(explain.model_text, made_by), example, provider)
+    for name in JUDGES:
+        judge = find_judge(name)
+        text = partial(explain.judge_text, judge)
+        found[name] = Entry(f"a judge: {judge.summary}", text, partial(_judge_with, judge))
     return found
 
 
@@ -257,6 +262,10 @@ def _run_with(name: str, record: FaultRecord, provider: Provider) -> str:
 def _test(provider: Provider, *words: str) -> str:
     load = ("--load", provider.name) if provider.is_module else ()
     return shlex.join(["shalott", "test", *load, *words, *SHORT])
+
+
+def _judge_with(judge: JudgeRecord) -> str:
+    return f"shalott check history.edn --model {judge.name}"
 
 
 def _check_with(name: str, made_by: ModelClass, provider: Provider) -> str:

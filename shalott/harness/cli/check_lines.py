@@ -7,16 +7,18 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import numpy as np
 
+from shalott.checkers.checker import Result
 from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
 from shalott.checkers.linearizability.checking import Verdict
 from shalott.checkers.models import BUILT_IN, BUILT_IN_MODELS, meanings_of
-from shalott.checkers.models.model import REQUIRED, Option, options_of
+from shalott.checkers.models.model import Option, default_text, options_of
 from shalott.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,18 +38,116 @@ class Checked:
     explanation: Explanation | None  # of what is invalid
     object_history: ConcurrentHistory | None
     second: Verdict | None = None  # Porcupine's, if both were asked
+    guessed: bool = False  # nothing said which model it is
+    others: tuple[str, ...] = ()  # models that fit, too, and promise more
+
+    @property
+    def reason(self) -> str:
+        """Why it is invalid."""
+        found = self.verdict.violation
+        if found is None:
+            return ""
+        reason = found.reason if self.explanation is None else self.explanation.reason
+        return f"key {found.key}: {reason}" if found.key else reason
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        guessed: tuple[str, ...] = ()
+        if self.guessed:
+            others = f"; {' or '.join(self.others)} would promise more" if self.others else ""
+            guessed = (f"its operations want the model {self.verdict.model}{others}",)
+        return (*guessed, *self.history.notes, *self.verdict.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a judge found."""
+
+    file: str
+    specification: str  # of the judge
+    result: Result
+    source_notes: tuple[str, ...]
+    cut: str
+    elapsed_s: float
+    cpu_s: float
+    guessed: bool = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        guessed = (f"its operations want the judge {self.specification}",) if self.guessed else ()
+        return (*guessed, *self.source_notes, *self.result.notes)
+
+
+def lines_of(found: Checked | Judged) -> Iterator[str]:
+    return verdict_lines(found) if isinstance(found, Checked) else judged_lines(found)
+
+
+def json_line(found: Checked | Judged) -> str:
+    return json.dumps(_content(found) if isinstance(found, Checked) else _judged_content(found))
+
+
+def one_line(found: Checked | Judged) -> str:
+    """Of one file among many: ``FILE: VERDICT: MODEL: why``."""
+    if isinstance(found, Checked):
+        said, model, why = _said(found), found.verdict.model, found.reason
+        if found.verdict.valid == "unknown":
+            why = _undecided(found)
+        elif found.verdict.valid is True:
+            why = _counted_shortly(found.history, found.verdict)
+    else:
+        said, model, why = _WORDS[found.result.valid], found.specification, _summary(found)
+    notes = [note for note in found.notes if not note.startswith("its operations want")]
+    line = f"{found.file}: {said}: {model}: {why}"
+    return " ".join("; note: ".join([line, *notes]).split())
+
+
+_WORDS: Final = {True: "valid", False: "INVALID", "unknown": "unknown"}
+
+
+def _said(checked: Checked) -> str:
+    return _WORDS[checked.verdict.valid]
+
+
+def _undecided(checked: Checked) -> str:
+    verdict = checked.verdict
+    parts = [verdict.cause, verdict.progress]
+    if verdict.readings or verdict.cause == "it depends on the model":
+        parts.append(f"INVALID, because {checked.reason}")
+    parts += _reading_lines(verdict)
+    return "; ".join(filter(None, parts))
+
+
+def _reading_lines(verdict: Verdict) -> list[str]:
+    if not verdict.readings:
+        return []
+    said = "valid" if verdict.readings[-1].valid is True else "not decided"
+    words = ", and ".join(each.words for each in verdict.readings)
+    options = ", ".join(each.option for each in verdict.readings)
+    return [f"{said} if {words} ({options})"]
+
+
+def _counted_shortly(history: ConcurrentHistory, verdict: Verdict) -> str:
+    crashed = int(np.count_nonzero(history.ret == NEVER))
+    keys = f" on {verdict.keys} keys" if verdict.keys != 1 else ""
+    cut = f", up to {history.cut}, where the file is cut off" if history.cut else ""
+    return f"{len(history)} operations{keys}, {crashed} of them crashed{cut}"
 
 
 def verdict_lines(checked: Checked) -> Iterator[str]:
     verdict, history = checked.verdict, checked.history
     explanation = checked.explanation
     cut = f" up to {history.cut}, where the file is cut off" if history.cut else ""
-    if explanation is not None:
-        yield f"{checked.file}: INVALID{cut}: {explanation.reason}"
+    if explanation is not None and verdict.valid == "unknown":
+        yield f"{checked.file}: unknown ({verdict.cause}){cut}: {verdict.progress}".rstrip(": ")
+        yield f"  INVALID, because {checked.reason}"
         yield from _operations(explanation)
-    elif verdict.violation is not None:
-        of = f"key {verdict.violation.key}: " if verdict.violation.key else ""
-        yield f"{checked.file}: INVALID: {of}{verdict.violation.reason}"
+        for line in _reading_lines(verdict):
+            yield f"  {line}"
+    elif explanation is not None:
+        yield f"{checked.file}: INVALID{cut}: {checked.reason}"
+        yield from _operations(explanation)
+    elif verdict.valid is False:
+        yield f"{checked.file}: INVALID: {checked.reason}"
     elif verdict.valid == "unknown":
         progress = f": {verdict.progress}" if verdict.progress else ""
         yield f"{checked.file}: unknown ({verdict.cause}){cut}{progress}"
@@ -65,7 +165,7 @@ def verdict_lines(checked: Checked) -> Iterator[str]:
         yield f"  {_second_line(checked.second)}"
     for why in verdict.passed_over:
         yield f"  passed over by {why}"
-    for note in history.notes:
+    for note in checked.notes:
         yield f"  note: {note}"
 
 
@@ -97,21 +197,22 @@ def _operations(explanation: Explanation) -> Iterator[str]:
             yield f"  an invalid prefix has {of}; there was no time to rule out a shorter one"
 
 
-def json_lines(checked: Checked) -> Iterator[str]:
+def _content(checked: Checked) -> dict[str, object]:
     verdict, history = checked.verdict, checked.history
-    content = {
+    content: dict[str, object] = {
         "file": checked.file,
         "dialect": history.dialect,
         "crashed": int(np.count_nonzero(history.ret == NEVER)),
-        "notes": list(history.notes),
         "cut": history.cut,
-        **asdict(verdict),
+        **asdict(replace(verdict, judged=None)),
+        "notes": list(checked.notes),
     }
+    del content["judged"]
     if checked.second is not None:
-        content["second_opinion"] = asdict(checked.second)
+        content["second_opinion"] = asdict(replace(checked.second, judged=None))
     if verdict.violation is not None and checked.explanation is not None:
-        places = history.place.tolist()
-        content["violation"] |= {
+        places = (verdict.judged or history).place.tolist()
+        content["violation"] = asdict(verdict.violation) | {
             "reason": checked.explanation.reason,
             "place": history.place_name,
             "places": [places[row] for row in verdict.violation.operations],
@@ -121,7 +222,7 @@ def json_lines(checked: Checked) -> Iterator[str]:
                 for shown in checked.explanation.operations
             ],
         }  # fmt: skip
-    yield json.dumps(content)
+    return content
 
 
 def _second_line(second: Verdict) -> str:
@@ -132,20 +233,58 @@ def _second_line(second: Verdict) -> str:
     return f"second opinion: {said} by {second.how}, in {cost}"
 
 
-def draw(path: Path, drawn: list[Checked], echo: Echo, *, quiet: bool) -> None:
+# --- judges ---------------------------------------------------------------------------------------
+
+
+def judged_lines(judged: Judged) -> Iterator[str]:
+    result = judged.result
+    cut = f" up to {judged.cut}, where the file is cut off" if judged.cut else ""
+    yield f"{judged.file}: {_WORDS[result.valid]}{cut}: {_summary(judged)}"
+    for anomaly in result.anomalies[:_SHOWN_MAX]:
+        rows = ", ".join(map(str, anomaly.operations[:_SHOWN_MAX]))
+        yield f"    {anomaly.kind}: {anomaly.summary}" + (f" ({rows})" if rows else "")
+        if anomaly is result.anomalies[0]:
+            yield from (f"        {sentence}" for sentence in anomaly.detail.get("argument", ()))
+    if len(result.anomalies) > _SHOWN_MAX:
+        yield f"    and {len(result.anomalies) - _SHOWN_MAX} more: --json has them all"
+    if result.counts:
+        yield f"  {', '.join(f'{name} {number}' for name, number in result.counts.items())}"
+    yield f"  judged as {judged.specification}, in {judged.elapsed_s:.3f} s"
+    for note in judged.notes:
+        yield f"  note: {note}"
+
+
+def _summary(judged: Judged) -> str:
+    result = judged.result
+    if not result.anomalies:
+        return result.headline or next(iter(result.notes), "") or judged.specification
+    more = len(result.anomalies) - 1
+    first = result.anomalies[0]
+    return f"{first.kind}: {first.summary}" + (f" (and {more} more)" if more else "")
+
+
+def _judged_content(judged: Judged) -> dict[str, object]:
+    built: dict[str, object] = msgspec.to_builtins(judged.result)
+    return {
+        "file": judged.file,
+        "judge": judged.specification,
+        "cut": judged.cut,
+        "elapsed_s": judged.elapsed_s,
+        "cpu_s": judged.cpu_s,
+        **built,
+        "notes": list(judged.notes),
+    }
+
+
+def draw(path: Path, drawn: list[Checked | Judged], echo: Echo, *, quiet: bool) -> None:
     if not drawn:
         if not quiet:
             echo(f"{path} is not written: nothing is invalid")
         return
-    from shalott.checkers.linearizability.timeline import timeline_page
+    from shalott.harness.cli.check_page import check_page
 
-    parts = [
-        (checked.explanation, checked.object_history)
-        for checked in drawn
-        if checked.explanation is not None
-    ]
     try:
-        path.write_text(timeline_page(parts), encoding="utf-8")
+        path.write_text(check_page(drawn), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
     if not quiet:
@@ -173,6 +312,7 @@ def describe_models(modules: Iterable[str] = ()) -> Iterator[str]:
 
     Raises UsageError: a module can't be loaded.
     """
+    from shalott.checkers.judge import JUDGES, find_judge
     from shalott.checkers.models.outside import MODELS
 
     load_models(modules)
@@ -187,6 +327,14 @@ def describe_models(modules: Iterable[str] = ()) -> Iterator[str]:
             yield f"    f: {', '.join(known)}"
         if options:
             yield f"    options: {', '.join(map(_option_text, options))}"
+    for name in JUDGES:
+        judge = find_judge(name)
+        yield name
+        yield f"    {judge.summary}: {judge.promise}"
+        yield f"    f: {', '.join(judge.fs)}"
+        if options := options_of(judge.make):
+            yield f"    options: {', '.join(map(_option_text, options))}"
+        yield f"    after: {judge.source}"
     for problem in MODELS.problems():
         yield f"note: {problem}"
 
@@ -200,4 +348,4 @@ def _fs_of(made_by: ModelClass) -> tuple[str, ...]:
 
 
 def _option_text(option: Option) -> str:
-    return f"{option.name}={'...' if option.default is REQUIRED else option.default}"
+    return f"{option.name}={default_text(option)}"

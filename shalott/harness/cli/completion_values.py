@@ -17,6 +17,7 @@ import typer
 
 from shalott.broker.known_bugs import CATALOGUE
 from shalott.broker.rabbit.ctl.verbs import VERBS as RABBIT_VERBS
+from shalott.checkers.judge import JUDGES
 from shalott.checkers.models.outside import MODELS
 from shalott.cluster.systems.record import SYSTEMS, TOGETHER
 from shalott.core.errors import ShalottError
@@ -159,8 +160,8 @@ NAMES: Mapping[str, Names] = {
     "nemesis": lambda ctx: (*nemesis_names(), "none", "all"),
     "faults name": lambda ctx: nemesis_names(),
     "checkers name": lambda ctx: KINDS["checkers"].entries(),
-    "model": lambda ctx: MODELS.names(),
-    "models name": lambda ctx: MODELS.names(),
+    "model": lambda ctx: (*MODELS.names(), *JUDGES),
+    "models name": lambda ctx: (*MODELS.names(), *JUDGES),
     "cluster": lambda ctx: BACKENDS,
     "profile": _profiles,
     "layout": _layouts,

@@ -18,8 +18,9 @@ import msgspec
 from shalott.checkers.checker import CHECKERS, Checker, CheckerRecord
 from shalott.checkers.consumers.consumer_checkers import PROMISES as CONSUMER_PROMISES
 from shalott.checkers.groups.group_checkers import PROMISES as GROUP_PROMISES
+from shalott.checkers.judge import JudgeRecord
 from shalott.checkers.models import meanings_of
-from shalott.checkers.models.model import REQUIRED, options_of
+from shalott.checkers.models.model import REQUIRED, default_text, options_of
 from shalott.checkers.models.outside import ModelClass, class_name
 from shalott.cluster.capabilities import MOST
 from shalott.cluster.system import System
@@ -259,11 +260,11 @@ def _systems(known: Known, modules: Sequence[str]) -> Mapping[str, System]:
 
 def workload_text(record: WorkloadRecord, known: Known = ALL) -> str:
     """A workload: which systems it fits, what judges it, its parameters."""
-    systems = [each for each in known.of(SYSTEMS) if fits(record, each)]
-    lines = [
-        item(f"Systems: {code(each.name for each in systems)}."),
-        item(f"Checkers of its own: {code(each.name for each in checkers_of(record, known))}."),
-    ]
+    systems = code(each.name for each in known.of(SYSTEMS) if fits(record, each))
+    lines = [item(f"Systems: {systems or f'plug-ins that speak {code(record.needs)}'}.")]
+    if systems:
+        checkers = code(each.name for each in checkers_of(record, known))
+        lines.append(item(f"Checkers of its own: {checkers}."))
     return _section(record.name, record.summary, lines, record.parameters)
 
 
@@ -325,10 +326,19 @@ def model_text(made_by: ModelClass) -> str:
     options = options_of(made_by)
     if options:
         told = code(
-            each.name if each.default is REQUIRED else f"{each.name}={each.default}"
+            each.name if each.default is REQUIRED else f"{each.name}={default_text(each)}"
             for each in options
         )
         said += f" Options: {told}."
+    return item(said)
+
+
+def judge_text(judge: JudgeRecord) -> str:
+    """A judge: what it promises, who says so, the operations that it reads, its options."""
+    said = f"`{judge.name}`: {sentence(judge.summary)} {sentence(judge.promise)}"
+    said += f" After {judge.source}. Operations: {code(judge.fs)}."
+    if options := options_of(judge.make):
+        said += f" Options: {code(f'{each.name}={default_text(each)}' for each in options)}."
     return item(said)
 
 

@@ -21,6 +21,7 @@ from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.ctl.verbs import VERBS as RABBIT_VERBS
 from shalott.broker.rocket.config import RocketConfig
 from shalott.checkers.checker import CHECKERS, Anomaly, Result
+from shalott.checkers.judge import JUDGES, find_judge
 from shalott.checkers.models.outside import MODELS
 from shalott.cluster.ssh.inventory import HOSTS_PANEL
 from shalott.cluster.systems.record import SYSTEMS
@@ -51,6 +52,7 @@ from shalott.harness.cli.explain import (
     fault_text,
     group_text,
     groups,
+    judge_text,
     model_text,
     own_checker_text,
     own_checkers,
@@ -241,6 +243,8 @@ def models_page() -> str:
         "For users of `shalott check --model NAME:OPTION=VALUE,...`: what one object does when"
         " operations come one after the other.",
         "\n".join(model_text(made_by) for made_by in OURS.of(MODELS)),
+        "## Judges\n\nWhat decides by other means than linearizability. They take the place of a"
+        " model's name.\n\n" + "\n".join(judge_text(find_judge(name)) for name in JUDGES),
     )
 
 

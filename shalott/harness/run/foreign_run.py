@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from shalott.checkers.checker import Result
-from shalott.checkers.reading.edn import EdnMap, Keyword, encode
+from shalott.checkers.history.column_values import Keyword
+from shalott.checkers.reading.edn import EdnMap, encode
 from shalott.checkers.reading.entries import EntrySource
 from shalott.checkers.reading.history_files import file_of
 from shalott.checkers.reading.jepsen_store import StoredTest, is_store, read_store

@@ -259,8 +259,8 @@ CASES = (
             Row(1, "append", "c", 2, 4, 5),
             Row(2, "read", 1, "c", 6, 7),
         ],
-        "read 1 → c of process 2 returned when the log could only hold b at 1",
-        ["append b → 1", "read 1 → c"],
+        'read 1 → "c" of process 2 returned when the log could only hold "b" at 1',
+        ['append "b" → 1', 'read 1 → "c"'],
     ),
     Case(
         "cas-register",
@@ -409,5 +409,5 @@ def test_texts_of_operations() -> None:
     assert operation_text(Operation("cas", (1, 2), None), 1, register["cas"]) == "cas 1 → 2 failed"
     assert operation_text(Operation("append", 1, 1), 0, log["append"]) == "append 1 → 1"
     assert operation_text(Operation("read", 1, None), 0, log["read"]) == "read 1 → nil"
-    assert operation_text(Operation("write", "x" * 500, None), 0) == f"write {'x' * 500}"
+    assert operation_text(Operation("write", "x" * 500, None), 0) == f'write "{"x" * 500}"'
     assert isinstance(explain(from_rows(CASES[0].rows), make_model("register")), Explanation)

@@ -57,11 +57,11 @@ def test_an_explanation_tells_long_values_apart() -> None:
         ),
         make_model("register"),
     )
-    assert [each.text[-1] for each in shown.operations] == ["1", "2", "1"]
+    assert [each.text[-2:] for each in shown.operations] == ['1"', '2"', '1"']
     assert all(len(each.text) <= 200 for each in shown.operations)
-    assert "xxx1 of process 2 returned" in shown.reason and "xxx2: " in shown.reason
+    assert 'xxx1" of process 2 returned' in shown.reason and 'xxx2": ' in shown.reason
     assert len(shown.reason) < 400
     states = [step.state for step in shown.linearizations[0].steps]
-    assert [state[-1] for state in states] == ["1", "2"]
+    assert [state[-2:] for state in states] == ['1"', '2"']
     (blocked,) = shown.linearizations[0].blocked
-    assert blocked.why.index("xxx1, but") < blocked.why.index("xxx2")
+    assert blocked.why.index('xxx1", but') < blocked.why.index("xxx2")

@@ -73,7 +73,7 @@ def test_values_do_not_break_out_of_the_page(
 ) -> None:
     html = timeline_html(stale, history)
     assert html.count("</script>") == 2  # of the script and of the data
-    assert "write </script><b>" in content(html)["texts"]  # type: ignore[operator]
+    assert 'write "</script><b>"' in content(html)["texts"]  # type: ignore[operator]
 
 
 def test_it_is_drawn_from_the_explanation_alone(stale: Explanation) -> None:

@@ -43,35 +43,35 @@ INVALID = {
     "fresh": (
         [append("a", 0, 0, 1), read(1, "b", 2, 3)],
         (1,),
-        "the read of offset 1 that found 'b' found what no operation appended",
+        'the read of offset 1 that found "b" found what no operation appended',
     ),
     "twice": (
         [append("a", 0, 0, 1), append("b", 0, 2, 3)],
         (0, 1),
-        "offset 0 was given to 'a' and to 'b'",
+        'offset 0 was given to "a" and to "b"',
     ),
     "differs": (
         [append("a", 0, 0, 1), read(0, "b", 2, 3)],
         (1, 0),
-        "one offset holds two values: see the read of offset 0 that found 'b', and the append of"
+        'one offset holds two values: see the read of offset 0 that found "b", and the append of'
         " 'a' at offset 0",
     ),
     "elsewhere": (
         [append("a", 0, 0, 1), append("b", 1, 2, 3), read(2, "a", 4, 5)],
         (2, 0),
-        "one append is at two offsets: see the read of offset 2 that found 'a', and the append of"
+        'one append is at two offsets: see the read of offset 2 that found "a", and the append of'
         " 'a' at offset 0",
     ),
     "elsewhere, crashed": (
         [append("a", None, 0, None), read(0, "a", 1, 2), read(1, "a", 3, 4)],
         (2, 1),
-        "one append is at two offsets: see the read of offset 1 that found 'a', and the read of"
-        " offset 0 that found 'a'",
+        'one append is at two offsets: see the read of offset 1 that found "a", and the read of'
+        ' offset 0 that found "a"',
     ),
     "gap": (
         [append("a", 0, 0, 1), append("c", 2, 2, 3)],
         (1,),
-        "there are too few appends to fill every offset below the append of 'c' at offset 2",
+        'there are too few appends to fill every offset below the append of "c" at offset 2',
     ),
     "gap, far": (
         [tail(10**15, 0, 1)],
@@ -81,19 +81,19 @@ INVALID = {
     "order": (
         [append("b", 1, 0, 1), append("a", 0, 2, 3)],
         (0, 1),
-        "the append of 'a' at offset 0 was called after the append of 'b' at offset 1 had returned,"
+        'the append of "a" at offset 0 was called after the append of "b" at offset 1 had returned,'
         " although what they saw says that it came first",
     ),
     "order, end": (
         [append("a", 0, 0, 1), read(0, None, 2, 3)],
         (0, 1),
-        "the read of offset 0 that found the end was called after the append of 'a' at offset 0 had"
+        'the read of offset 0 that found the end was called after the append of "a" at offset 0 had'
         " returned, although what they saw says that it came first",
     ),
     "order, future": (
         [read(0, "a", 0, 1), append("a", None, 2, None)],
         (0, 1),
-        "the append of 'a' was called after the read of offset 0 that found 'a' had returned,"
+        'the append of "a" was called after the read of offset 0 that found "a" had returned,'
         " although what they saw says that it came first",
     ),
 }
@@ -128,7 +128,7 @@ def test_what_is_linearizable(name: str) -> None:
 
 
 UNKNOWN = {
-    "value 'a' was read at offset 0, and several crashed appends may have appended it": [
+    'value "a" was read at offset 0, and several crashed appends may have appended it': [
         append("a", None, 0, None),
         append("a", None, 1, None),
         read(0, "a", 2, 3),

@@ -9,6 +9,7 @@ import pytest
 
 from shalott.checkers.engine import new_budget
 from shalott.checkers.history.concurrent import Row, from_rows
+from shalott.checkers.history.value_text import value_text
 from shalott.checkers.monitors.monitor import MonitorAnswer
 from shalott.checkers.monitors.queue_monitor import BAG, FIFO, QueueMonitor
 
@@ -49,7 +50,7 @@ def test_a_message_from_nowhere(monitor: QueueMonitor) -> None:
 def test_a_message_from_the_future(monitor: QueueMonitor) -> None:
     answer = check(monitor, deq("a", 0, 1), enq("a", 2, 3))
     assert (answer.violation, answer.operations) == ("fresh", (0, 1))
-    assert answer.reason == "message 'a' was dequeued before its enqueue was called"
+    assert answer.reason == 'message "a" was dequeued before its enqueue was called'
 
 
 @BOTH
@@ -201,7 +202,10 @@ def test_values_of_all_kinds_are_told_apart(monitor: QueueMonitor) -> None:
     for missing in range(len(values)):
         answer = check(monitor, *into[:missing], *into[missing + 1 :], *out)
         assert answer.operations == (len(values) - 1 + missing,)
-        assert answer.reason == f"message {values[missing]!r} was dequeued but never enqueued"
+        assert (
+            answer.reason
+            == f"message {value_text(values[missing])} was dequeued but never enqueued"
+        )
 
 
 @BOTH

@@ -143,7 +143,7 @@ UNKNOWN = {
         write(None, 0, 1),
         read(None, 2, 3),
     ],
-    "a compare-and-set has no pair of values but (1, 2, 3)": [
+    "a compare-and-set has no pair of values but [1 2 3]": [
         Row(0, "cas", (1, 2, 3), None, 0, 1),
     ],
     "'enqueue' is not an operation of this object": [Row(0, "enqueue", 1, None, 0, 1)],

@@ -13,8 +13,9 @@ from fractions import Fraction
 import pytest
 
 from shalott.checkers.engine import lib, new_budget
+from shalott.checkers.history.column_values import Keyword, Symbol
 from shalott.checkers.reading import entries as module
-from shalott.checkers.reading.edn import EdnMap, Keyword, Symbol, encode
+from shalott.checkers.reading.edn import EdnMap, encode
 from shalott.checkers.reading.entries import NEMESIS, NO_PROCESS, Entry, EntrySource
 from shalott.core.errors import UnreadableHistory
 

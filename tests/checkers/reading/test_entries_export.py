@@ -16,8 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shalott.checkers.history.column_values import Keyword, Symbol
 from shalott.checkers.reading import read_history
-from shalott.checkers.reading.edn import EdnMap, Keyword, Symbol, encode
+from shalott.checkers.reading.edn import EdnMap, encode
 from shalott.checkers.reading.entries import Entry, EntrySource
 from shalott.checkers.reading.entries_export import TEXTS, write_store
 from shalott.checkers.reading.own_entries import edn_of_table

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from shalott.checkers.judge import JUDGES
 from shalott.checkers.models import BUILT_IN
 from shalott.checkers.reading import read_history
 from shalott.core.errors import UnreadableHistory
@@ -60,6 +61,7 @@ def shalott(
     Path("stale.edn").write_text(STALE)
     Path("etcd.log").write_text(ETCD)
     Path("queue.log").write_text(VIOLIN)
+    Path("strange.edn").write_text(STALE.replace(":write", ":dance").replace(":read", ":sing"))
 
     def run(arguments: Sequence[str]) -> Done:
         capsys.readouterr()
@@ -106,7 +108,9 @@ def test_an_invalid_history_names_the_operations_and_their_lines(shalott: Shalot
 def test_the_worst_verdict_decides_the_exit_code(shalott: Shalott) -> None:
     done = shalott(["check", "good.edn", "stale.edn", "-m", "cas-register"])
     assert done.code == 1
-    assert "good.edn: valid\n" in done.out and "stale.edn: INVALID" in done.out
+    good, stale = done.out.splitlines()
+    assert good == "good.edn: valid: cas-register: 5 operations, 2 of them crashed"
+    assert stale.startswith("stale.edn: INVALID: cas-register: ")
 
 
 def test_unknown_says_why_and_how_far_it_got(shalott: Shalott) -> None:
@@ -184,8 +188,11 @@ def test_a_page_is_drawn_of_what_is_invalid(shalott: Shalott) -> None:
 def test_models_are_listed(shalott: Shalott) -> None:
     done = shalott(["check", "--models"])
     assert done.code == 0
-    assert [line for line in done.out.splitlines() if not line.startswith(" ")] == list(BUILT_IN)
-    assert "options: initial=None, nil=value, failed_cas=checked" in done.out
+    assert [line for line in done.out.splitlines() if not line.startswith(" ")] == [
+        *BUILT_IN,
+        *JUDGES,
+    ]
+    assert "options: initial=nil, nil=value, failed_cas=checked" in done.out
 
 
 def test_help(shalott: Shalott) -> None:
@@ -198,7 +205,7 @@ def test_help(shalott: Shalott) -> None:
     ("arguments", "sentence"),
     [
         ([], "which history? shalott check FILE --model NAME"),
-        (["good.edn"], "which model? --model register, cas-register"),
+        (["strange.edn"], "which model? strange.edn has dance, sing: no model or judge has those"),
         (["good.edn", "-m", "heap"], "no model 'heap': there are register, cas-register"),
         (["good.edn", "-m", "register:x=1"], "model register takes"),
         (["good.edn", "-m", "register", "--monitor", "bus"],

@@ -20,6 +20,7 @@ import msgspec
 
 from shalott.checkers.checker import Result, merge_valid
 from shalott.checkers.models.model import make_with
+from shalott.checkers.reading.run_entries import sources_by_key
 from shalott.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -143,8 +144,6 @@ class JudgeOfRuns:
 
     def check(self, history: History) -> Result:
         """Raises UsageError: there is no such judge."""
-        from shalott.checkers.judges.run_entries import sources_by_key
-
         judge = make_judge(self.judge) if isinstance(self.judge, str) else self.judge
         found = {
             key: judge.judge(source, self.limits)

@@ -148,7 +148,7 @@ class _Log:
             self.shown_by.append((len(self.log), op.place, replica))
 
     def _judge_alone(self, op: Operation, values: list[Hashable], begin: int) -> None:
-        """What is wrong with one read, whatever others show; each value is told once."""
+        """What is wrong with one read by itself; each value is told once."""
         case = self.case
         if len(set(values)) < len(values):
             for value, times in Counter(values).items():

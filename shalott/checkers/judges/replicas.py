@@ -32,7 +32,7 @@ from shalott.checkers.judges.passes import (
 )
 from shalott.checkers.models.model import one_of
 from shalott.checkers.reading.entries import EntrySource
-from shalott.checkers.reading.shape import EMPTY, KEYED, LIST, MAP, PAIR, Shape
+from shalott.checkers.reading.shape import EMPTY, KEYED, LIST, MAP, NIL, PAIR, Shape
 
 _APPEND: Final = ("append", "send", "add", "write", "publish", "produce")
 _READ: Final = ("read", "read-log", "log")
@@ -283,6 +283,7 @@ def _wants(shape: Shape) -> bool:
         and shape.within(*_APPEND, *_READ)
         and bool(reads)
         and reads <= {LIST, PAIR, KEYED, EMPTY, MAP}
+        and shape.argument("read") <= {NIL}
     )
 
 

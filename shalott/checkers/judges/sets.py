@@ -33,7 +33,7 @@ from shalott.checkers.judges.passes import (
 )
 from shalott.checkers.models.model import one_of
 from shalott.checkers.reading.entries import EntrySource
-from shalott.checkers.reading.shape import EMPTY, KEYED, LIST, PAIR, SET, Shape
+from shalott.checkers.reading.shape import EMPTY, KEYED, LIST, NIL, PAIR, SET, Shape
 
 Ids = npt.NDArray[np.int64]
 _NEVER: Final = np.iinfo(np.int64).max
@@ -484,13 +484,24 @@ class _Timeline:
         }
 
 
-def _wants_final(shape: Shape) -> bool:
+def _wants_sets(shape: Shape) -> bool:
+    """Each add brings an element; adds of rows that are counted are others' (judges/orders.py)."""
     reads = shape.result("read")
-    return shape.within("add", "read") and bool(reads) and reads <= {LIST, PAIR, KEYED, SET, EMPTY}
+    return (
+        shape.within("add", "read")
+        and bool(reads)
+        and reads <= {LIST, PAIR, KEYED, SET, EMPTY}
+        and NIL not in shape.argument("add")
+        and "val" not in shape.map_keys.get("add", ())
+    )
+
+
+def _wants_final(shape: Shape) -> bool:
+    return _wants_sets(shape) and shape.fs["read"] == 1
 
 
 def _wants_full(shape: Shape) -> bool:
-    return _wants_final(shape) and shape.fs["read"] > 1
+    return _wants_sets(shape) and shape.fs["read"] > 1
 
 
 FINAL_SET = JudgeRecord(

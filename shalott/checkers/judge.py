@@ -76,7 +76,7 @@ _TRANSACTIONS: Final = "shalott.checkers.transactions.judges"
 JUDGES: Final[dict[str, str]] = {
     "bank": f"{_JUDGES}accounts:BANK",
     "final-set": f"{_JUDGES}sets:FINAL_SET",
-    "set-full": f"{_JUDGES}sets:SET_FULL",
+    "set-full": f"{_JUDGES}set_timelines:SET_FULL",
     "unique-ids": f"{_JUDGES}counters:UNIQUE_IDS",
     "list-append": f"{_TRANSACTIONS}:LIST_APPEND",
     "rw-register": f"{_TRANSACTIONS}:RW_REGISTER",

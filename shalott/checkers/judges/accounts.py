@@ -179,7 +179,7 @@ class _Accounts:
                         place,
                         total=sum_,
                     )
-        if wrong:
+        if len(wrong) > 1:
             case.notes.append(f"{case.of_key}Totals from {min(wrong)} to {max(wrong)} were read.")
 
     def _judge_keys(self) -> None:

@@ -272,7 +272,15 @@ def _replica_and_values(op: Operation) -> tuple[Hashable, list[Hashable] | None]
 
 
 def _in_order(value: Hashable) -> list[Hashable] | None:
-    return elements_of(value) if isinstance(value, tuple) else None
+    """A vector's values; of [offset value] pairs from 0 on the second ones."""
+    if not isinstance(value, tuple):
+        return None
+    values = elements_of(value)
+    if values and all(isinstance(each, tuple) and len(each) == 2 for each in values):
+        pairs = [each for each in values if isinstance(each, tuple)]
+        if [offset for offset, _ in pairs] == list(range(len(pairs))):
+            return [each for _, each in pairs]
+    return values
 
 
 def _wants(shape: Shape) -> bool:

@@ -217,7 +217,7 @@ def _wants_counter(shape: Shape) -> bool:
     adds = set().union(*(shape.argument(f) for f in (*_UP, *_DOWN)))
     told = set().union(*(shape.result(f) for f in (*_UP, *_DOWN)))
     if adds <= {NIL} and told != {NIL}:
-        return False  # it says what it came to: judges/orders.py
+        return False  # it says what it came to: checkers/judges/orders.py
     return (
         shape.has("read")
         and shape.within("read", *_UP, *_DOWN)

@@ -320,8 +320,8 @@ def place_of(entry: Entry) -> int:
 
 
 def same(value: Hashable) -> Hashable:
-    """``value`` such that Python's equality is EDN's (history/column_values.py), but for keywords
-    and strings, which JSON does not tell apart."""
+    """``value`` such that Python's equality is EDN's (checkers/history/column_values.py), but for
+    keywords and strings, which JSON does not tell apart."""
     kind = type(value)
     if kind is int or kind is str or value is None:
         return value

@@ -6,9 +6,9 @@
 - ``writes-follow-reads``: where a write is, there is what its session had read before it.
 
 Of sets and logs a read shows which writes it is based on, so all four are decided
-(judges/session_sets.py); in a log what is earlier also stands before. Of a register a read shows
-one write, and which others it covers depends on their order (judges/session_registers.py): there
-``order`` says what is taken for older.
+(checkers/judges/session_sets.py); in a log what is earlier also stands before. Of a register a read
+shows one write, and which others it covers depends on their order
+(checkers/judges/session_registers.py): there ``order`` says what is taken for older.
 
 A write that crashed or failed is not demanded, and a judge that found no pair of operations that
 its guarantee is about says unknown.

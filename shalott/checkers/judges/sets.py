@@ -1,6 +1,6 @@
 """A set that is read in the end: what was added is there (jepsen.checker/set).
 
-What every read shows of a set that grows is judged in judges/set_timelines.py.
+What every read shows of a set that grows is judged in checkers/judges/set_timelines.py.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def note_add(added: dict[Hashable, Element], op: Operation) -> Element:
 
 
 def wants_sets(shape: Shape) -> bool:
-    """Each add brings an element; adds of rows that are counted are others' (judges/orders.py)."""
+    """Each add brings an element, and no row of its own making (checkers/judges/orders.py)."""
     reads = shape.result("read")
     return (
         shape.within(*SET_FS)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from shalott.checkers.checker import Result
 from shalott.checkers.judge import JudgeRecord, Limits
-from shalott.checkers.judges.passes import Case, Operation, conclude, judge_objects, same
+from shalott.checkers.judges.passes import Case, Operation, conclude, counted, judge_objects, same
 from shalott.checkers.reading.entries import EntrySource
 from shalott.checkers.reading.shape import INTEGER, NIL, Shape
 
@@ -39,7 +39,7 @@ class UniqueIds:
         return conclude(
             self.name,
             case,
-            headline=f"{case.counts['acknowledged-count']:,} ids were all different",
+            headline=f"no id twice among {case.counts['acknowledged-count']:,}",
             words={
                 "duplicated": ("1 id was given out twice", "{n} ids were given out more than once")
             },
@@ -112,12 +112,13 @@ class CounterBounds:
         )  # fmt: skip
 
     def _conclude(self, case: Case) -> Result:
-        if not case.counts["read-count"]:
+        reads = case.counts["read-count"]
+        if not reads:
             case.doubts.append("The counter was never read.")
         return conclude(
             self.name,
             case,
-            headline=f"{case.counts['read-count']:,} reads of the counter were within its bounds",
+            headline=f"{counted(reads, 'read')} of the counter within its bounds",
             words={
                 "too-low": ("1 read missed what was added", "{n} reads missed what was added"),
                 "too-high": (
@@ -168,14 +169,16 @@ class _Bounds:
         case = self.case
         if self.final:
             case.notes.append(
-                f"{len(self.final):,} of {len(self.reads):,} reads are marked :final? true: only"
-                " they are judged, as Maelstrom has it."
+                f"Judged are those marked :final? true, as Maelstrom has it: {len(self.final):,} of"
+                f" {counted(len(self.reads), 'read')}."
             )
             self.reads = self.final
         case.counts["read-count"] += len(self.reads)
         case.counts["add-count"] += len(self.amounts)
         if self.unreadable:
-            case.notes.append(f"{self.unreadable:,} operations have no number and were left out.")
+            case.notes.append(
+                f"Left out: {counted(self.unreadable, 'operation')} without a number."
+            )
         if not self.reads:
             return
         reads = np.array(self.reads, dtype=np.int64)

@@ -28,6 +28,7 @@ from shalott.checkers.judges.passes import (
     Case,
     Operation,
     conclude,
+    counted,
     fields_of,
     judge_objects,
     same,
@@ -72,7 +73,7 @@ class Monotonic:
         return conclude(
             self.name,
             case,
-            headline=f"{seen:,} observations only grew",
+            headline=f"{counted(seen, 'observation')} in growing order",
             words={
                 "went-back": ("a value went back", "values went back, {n} times"),
                 "time-went-back": ("the system's time went back", "its time went back, {n} times"),
@@ -341,7 +342,7 @@ class Sequential:
         return conclude(
             self.name,
             case,
-            headline=f"{reads:,} reads saw the parts of their keys in order",
+            headline=f"{counted(reads, 'read')} of keys whose parts are in order",
             words={
                 "bad": (
                     "1 read saw a later part without an earlier one",

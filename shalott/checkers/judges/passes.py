@@ -179,9 +179,10 @@ def _take_all(
         state.take(op)
     case.keys = len(objects) if is_keyed else 0
     if keyless:
-        case.notes.append(f"{keyless:,} operations tell no key and were left out.")
+        case.notes.append(f"Left out: {counted(keyless, 'operation')} without a key.")
     for f, count in sorted(others.items()):
-        case.notes.append(f"{count:,} operations {case.shown(f)} were left out: not judged here.")
+        said = counted(count, "operation")
+        case.notes.append(f"Left out, since this is not about them: {said} {case.shown(f)}.")
     return objects
 
 
@@ -302,10 +303,10 @@ def _clients(source: EntrySource, limits: Limits, case: Case) -> Iterator[tuple[
 
 def _look(limits: Limits, began: float, held: int, number: int) -> None:
     if limits.time_limit_s is not None and time.monotonic() - began > limits.time_limit_s:
-        raise LimitReached(f"The time limit was reached after {number:,} entries")
+        raise LimitReached(f"The time limit was reached after entry {number:,}")
     most = limits.memory_limit_bytes
     if most is not None and _resident_bytes() - held > most:
-        raise LimitReached(f"The memory limit was reached after {number:,} entries")
+        raise LimitReached(f"The memory limit was reached after entry {number:,}")
 
 
 def _resident_bytes() -> int:
@@ -314,6 +315,11 @@ def _resident_bytes() -> int:
 
 def place_of(entry: Entry) -> int:
     return entry.index if entry.index >= 0 else entry.line
+
+
+def counted(number: int, noun: str) -> str:
+    """ "1 read", "2 reads"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 # --- values ---------------------------------------------------------------------------------------

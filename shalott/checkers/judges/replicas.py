@@ -25,6 +25,7 @@ from shalott.checkers.judges.passes import (
     Case,
     Operation,
     conclude,
+    counted,
     elements_of,
     fields_of,
     judge_objects,
@@ -74,7 +75,7 @@ class ReplicaLogs:
         return conclude(
             self.name,
             case,
-            headline=f"{reads:,} reads of {replicas} replicas were beginnings of one log",
+            headline=f"one log in {counted(reads, 'read')} of {counted(replicas, 'replica')}",
             words={
                 "diverged": (
                     "two replicas' logs went apart",
@@ -173,8 +174,8 @@ class _Log:
             longest, place = known.longest[before - 1]
             case.tell(
                 "shrunk",
-                f"replica {case.shown(replica)} had {longest:,} values ({case.at(place)}), then"
-                f" {length:,} ({case.at(op.place)})",
+                f"replica {case.shown(replica)} had {counted(longest, 'value')}"
+                f" ({case.at(place)}), then {length:,} ({case.at(op.place)})",
                 place,
                 op.place,
             )
@@ -213,7 +214,7 @@ class _Log:
         self._judge_order()
         behind = sum(value not in self.position for value in self.ended)
         if behind and not case.counts["lost-count"]:
-            case.notes.append(f"{behind:,} acknowledged values are in no read.")
+            case.notes.append(f"In no read: {counted(behind, 'acknowledged value')}.")
 
     def _judge_order(self) -> None:
         """What had been acknowledged before another append was invoked stands before that: of all

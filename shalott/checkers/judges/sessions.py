@@ -21,7 +21,14 @@ from typing import Final
 
 from shalott.checkers.checker import Result
 from shalott.checkers.judge import JudgeRecord, Limits
-from shalott.checkers.judges.passes import Case, Operation, conclude, elements_of, judge_objects
+from shalott.checkers.judges.passes import (
+    Case,
+    Operation,
+    conclude,
+    counted,
+    elements_of,
+    judge_objects,
+)
 from shalott.checkers.judges.session_registers import Registers
 from shalott.checkers.judges.session_sets import (
     CAUSE_MISSING,
@@ -80,7 +87,7 @@ class SessionGuarantee:
         return conclude(
             self.name,
             case,
-            headline=f"{self.name.replace('-', ' ')} held {judged:,} times",
+            headline=f"{self.name.replace('-', ' ')} in {counted(judged, 'read')}",
             words=_WORDS,
             broken=() if case.counts["removal-count"] else (self.kind,),
         )

@@ -26,6 +26,7 @@ from shalott.checkers.judges.passes import (
     Case,
     Operation,
     conclude,
+    counted,
     elements_of,
     judge_objects,
 )
@@ -67,7 +68,7 @@ class SetFull:
         return conclude(
             self.name,
             case,
-            headline=f"none of {stable:,} elements was lost",
+            headline=f"none of {counted(stable, 'element')} was lost",
             words=SET_WORDS,
             broken=("lost", "duplicated", "unexpected", *stale),
         )
@@ -215,7 +216,7 @@ class _Timelines:
                     place,
                 )
         if self.unreadable:
-            case.notes.append(f"{self.unreadable:,} reads returned no elements and were left out.")
+            case.notes.append(f"Left out: {counted(self.unreadable, 'read')} without elements.")
 
     def _tell_unexpected(self, value: Hashable, first: int, element: Element | None) -> None:
         case, place = self.case, self.reads.place[first]

@@ -16,6 +16,7 @@ from shalott.checkers.judges.passes import (
     Case,
     Operation,
     conclude,
+    counted,
     elements_of,
     judge_objects,
     same,
@@ -66,7 +67,7 @@ class FinalSet:
         return conclude(
             self.name,
             case,
-            headline=f"all {case.counts['acknowledged-count']:,} elements were there in the end",
+            headline=f"none of {counted(case.counts['acknowledged-count'], 'element')} was lost",
             words=SET_WORDS,
             broken=("lost", "unexpected", *refused),
         )
@@ -108,7 +109,9 @@ class _AtTheEnd:
         found = set(listed)
         case.counts["ok-count"] += sum(value in self.added for value in found)
         if len(found) < len(listed):
-            case.notes.append(f"{len(listed) - len(found):,} elements were read more than once.")
+            case.notes.append(
+                f"Read more than once: {counted(len(listed) - len(found), 'element')}."
+            )
         read = f"the last read ({case.at(last.place)})"
         late = 0
         for value, element in self.added.items():
@@ -133,7 +136,7 @@ class _AtTheEnd:
                     last.place,
                 )
         if late:
-            case.notes.append(f"{late:,} elements were added after the last read had begun.")
+            case.notes.append(f"Added after the last read had begun: {counted(late, 'element')}.")
 
     def _count_found(self, value: Hashable, element: Element) -> None:
         case = self.case

@@ -22,6 +22,7 @@ from shalott.checkers.judges.passes import (
     Case,
     Operation,
     conclude,
+    counted,
     elements_of,
     judge_objects,
     same,
@@ -62,7 +63,7 @@ class CausalReverse:
         return conclude(
             self.name,
             case,
-            headline=f"{reads:,} reads saw what had been written before",
+            headline=f"{counted(reads, 'read')} with all that had been written before",
             words={
                 "missing-write": (
                     "1 read saw a write without an earlier one",
@@ -171,7 +172,7 @@ class Causal:
         return conclude(
             self.name,
             case,
-            headline=f"{count:,} operations were in causal order",
+            headline=f"{counted(count, 'operation')} in causal order",
             words={
                 "broken-link": (
                     "1 operation missed its cause",
@@ -256,7 +257,7 @@ class LongFork:
         return conclude(
             self.name,
             case,
-            headline=f"{reads:,} reads saw the writes in one order",
+            headline=f"{counted(reads, 'read')} with one order of the writes",
             words={
                 "long-fork": (
                     "two reads saw two writes in opposite orders",
@@ -383,7 +384,7 @@ class G2:
         return conclude(
             self.name,
             case,
-            headline=f"of each of {legal:,} keys one insert at most succeeded",
+            headline=f"at most one insert of each of {counted(legal, 'key')}",
             words={
                 "illegal": (
                     "both inserts of 1 key succeeded",

@@ -69,7 +69,7 @@ History = list[Step]
         (
             "total-queue",
             steps(put(1), crashed("drain")),
-            "1 drains crashed, and may",
+            "1 drain crashed, and may",
         ),
     ],
 )
@@ -83,7 +83,7 @@ def test_a_crashed_dequeue_may_have_taken_what_is_missing() -> None:
     history = steps(put(1), crashed("dequeue"), done(1, "drain", []))
     found = judged("total-queue", *history)
     assert found.valid is False
-    assert "1 dequeues crashed: each may have taken one element" in found.notes[0]
+    assert "1 dequeue crashed: each may have taken one element" in found.notes[0]
     assert judged("total-queue:crashed=may-have-taken", *history).valid == "unknown"
     told = steps(put(1), [invoke(1, "dequeue"), info(1, "dequeue", 1)], done(1, "drain", []))
     assert judged("total-queue", *told).valid is True
@@ -97,7 +97,7 @@ def test_a_drain_that_says_that_nothing_is_left_takes_nothing() -> None:
 
 def test_a_total_that_was_not_told_is_taken_from_the_reads() -> None:
     found = judged("bank", *BANK)
-    assert found.notes == ("The total was not told: 20, which 2 of 2 reads show, is taken for it.",)
+    assert found.notes == ("The total was not told: 20, as 2 of 2 reads have it, is taken for it.",)
     assert judged("bank:total=21", *BANK).counts["wrong-total-count"] == 2
     assert judged("bank:negative-balances=true", read({0: -1, 1: 21})).valid is True
 
@@ -130,7 +130,7 @@ def test_keys_are_told_apart() -> None:
 def test_what_a_judge_does_not_read_is_left_out_with_a_note() -> None:
     found = judged("unique-ids", done(0, "generate", 1), done(0, "other", 1))
     assert found.valid is True
-    assert found.notes == ('1 operations "other" were left out: not judged here.',)
+    assert found.notes == ('Left out, since this is not about them: 1 operation "other".',)
 
 
 def test_limits_end_in_unknown() -> None:

@@ -153,10 +153,10 @@ class JudgeOfRuns:
             return Result(
                 checker=self.name, valid="unknown", notes=("There was no operation to judge.",)
             )
-        return _merged(self.name, found)
+        return merged(self.name, found)
 
 
-def _merged(name: str, found: dict[str, Result]) -> Result:
+def merged(name: str, found: dict[str, Result]) -> Result:
     """One result of those of several keys: counts add up, sentences name the key."""
     if len(found) == 1:
         return msgspec.structs.replace(next(iter(found.values())), checker=name)

@@ -131,7 +131,9 @@ class Found:
         if self.object == "registers":
             return Mop("r", key, None if mop.value == NONE else self.version(mop.value))
         if mop.value == NONE:
-            return Mop("r", key, frozenset() if self.object == "sets" else ())
+            return Mop(
+                "r", key, frozenset[Hashable]() if self.object == "sets" else tuple[Hashable, ...]()
+            )
         seen = self.list_of(mop.value, mop.length)
         return Mop("r", key, frozenset(seen) if self.object == "sets" else seen)
 

@@ -176,9 +176,7 @@ class Teller:
             if mop.f == "r" and mop.key == key and mop.is_known
         ]
         lacking = [
-            seen
-            for seen in reads
-            if not (isinstance(seen, tuple | frozenset) and version in seen)
+            seen for seen in reads if not (isinstance(seen, tuple | frozenset) and version in seen)
         ]
         return self.value((lacking or reads or [None])[0])
 

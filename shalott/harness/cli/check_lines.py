@@ -242,7 +242,7 @@ def judged_lines(judged: Judged) -> Iterator[str]:
     yield f"{judged.file}: {_WORDS[result.valid]}{cut}: {_summary(judged)}"
     for anomaly in result.anomalies[:_SHOWN_MAX]:
         rows = ", ".join(map(str, anomaly.operations[:_SHOWN_MAX]))
-        yield f"    {anomaly.kind}: {anomaly.summary}" + (f" ({rows})" if rows else "")
+        yield f"    {anomaly.kind}: {anomaly.summary}" + (f" (at {rows})" if rows else "")
         if anomaly is result.anomalies[0]:
             yield from (f"        {sentence}" for sentence in anomaly.detail.get("argument", ()))
     if len(result.anomalies) > _SHOWN_MAX:

@@ -151,10 +151,9 @@ def _refusal(request: CheckRequest, file: str, error: Exception) -> str:
 STORE = Path("store")
 
 DESCRIPTION = (
-    "Is a history linearizable, or what a judge promises? Exit code 0: yes, 1: no, 2: it could not"
-    " be decided. A FILE is a Parquet history, Jepsen's EDN, our JSON lines, a log of Jepsen's or"
-    " Violin's, any of them compressed by gzip, - for standard input, a run's directory or name, or"
-    " `latest`; or a directory, of which every history is judged, a line each."
+    "Is a history linearizable, or what a judge promises? Exit code 0: yes, 1: no, 2: undecided. A"
+    " FILE is a history (EDN, JSON, Parquet, logs; gzip, too), - for standard input, a run, or a"
+    " directory: a line for each history in it."
 )
 # names, type or None for a switch, default, help
 OPTIONS: tuple[tuple[tuple[str, ...], type | None, object, str], ...] = (
@@ -162,8 +161,7 @@ OPTIONS: tuple[tuple[tuple[str, ...], type | None, object, str], ...] = (
         ("--model", "-m"),
         str,
         "",
-        "a model or judge: NAME or PACKAGE.MODULE:CLASS, then :OPTION=VALUE,...; else the one that"
-        " the operations want",
+        "a model or judge: NAME or PACKAGE.MODULE:CLASS, then :OPTION=VALUE,...; else what fits",
     ),
     (("--load",), list, [], "a module whose models may be named; may be given again"),
     (("--models",), None, False, "list the models and judges"),

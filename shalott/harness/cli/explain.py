@@ -317,11 +317,13 @@ def own_checkers(known: Known = ALL) -> Mapping[str, Checker]:
     return found
 
 
-def model_text(made_by: ModelClass) -> str:
+def model_text(made_by: ModelClass, *, whole: bool = True) -> str:
     """A model: what it holds, the operations that it reads, its options."""
     told = inspect.cleandoc(made_by.__doc__ or "").replace("``", "`")
+    if not whole:
+        told = first_sentence(told)
     said = f"`{class_name(made_by)}`: {sentence(' '.join(told.split()))}"
-    if meanings := operations_of(made_by):
+    if whole and (meanings := operations_of(made_by)):
         said += f" Operations: {code(meanings)}."
     options = options_of(made_by)
     if options:
@@ -333,11 +335,12 @@ def model_text(made_by: ModelClass) -> str:
     return item(said)
 
 
-def judge_text(judge: JudgeRecord) -> str:
+def judge_text(judge: JudgeRecord, *, whole: bool = True) -> str:
     """A judge: what it promises, who says so, the operations that it reads, its options."""
-    said = f"`{judge.name}`: {sentence(judge.summary)} {sentence(judge.promise)}"
-    said += f" After {judge.source}. Operations: {code(judge.fs)}."
-    if options := options_of(judge.make):
+    said = f"`{judge.name}`: {sentence(judge.summary)}"
+    if whole:
+        said += f" {sentence(judge.promise)} After {judge.source}. Operations: {code(judge.fs)}."
+    if whole and (options := options_of(judge.make)):
         said += f" Options: {code(f'{each.name}={default_text(each)}' for each in options)}."
     return item(said)
 

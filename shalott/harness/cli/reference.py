@@ -240,11 +240,11 @@ def checkers_page() -> str:
 def models_page() -> str:
     return page(
         "Models",
-        "For users of `shalott check --model NAME:OPTION=VALUE,...`: what one object does when"
-        " operations come one after the other.",
-        "\n".join(model_text(made_by) for made_by in OURS.of(MODELS)),
-        "## Judges\n\nWhat decides by other means than linearizability. They take the place of a"
-        " model's name.\n\n" + "\n".join(judge_text(find_judge(name)) for name in JUDGES),
+        "For users of `shalott check --model NAME:OPTION=VALUE,...`. `shalott models NAME` tells"
+        " more.",
+        "\n".join(model_text(made_by, whole=False) for made_by in OURS.of(MODELS)),
+        "## Judges\n\nWhat decides by other means than linearizability.\n\n"
+        + "\n".join(judge_text(find_judge(name), whole=False) for name in JUDGES),
     )
 
 

@@ -56,9 +56,10 @@ class Judge(Protocol):
 class JudgeRecord:
     """One judge. ``make``: a dataclass whose fields are the options, as those of models are.
 
-    ``fs``: the operations that it reads. ``wants``: whether a history of this shape seems to be
-    one of its own. ``promise``: what must hold; ``source``: who says so (a paper, a namespace of
-    Jepsen's).
+    ``fs``: the operations that it reads. ``by_key``: whether it tells the keys of keyed histories
+    apart itself; another one is given each key's history alone. ``wants``: whether a history of
+    this shape seems to be one of its own. ``promise``: what must hold; ``source``: who says so (a
+    paper, a namespace of Jepsen's).
     """
 
     name: str
@@ -67,6 +68,7 @@ class JudgeRecord:
     promise: str
     source: str
     fs: tuple[str, ...]
+    by_key: bool = False
     wants: Callable[[Shape], bool] = lambda shape: False
 
 

@@ -233,5 +233,6 @@ BANK = JudgeRecord(
     " overdrawn, or unknown.",
     source="jepsen.tests.bank; Berenson et al., A Critique of ANSI SQL Isolation Levels, 1995",
     fs=("transfer", "read"),
+    by_key=True,
     wants=_wants,
 )

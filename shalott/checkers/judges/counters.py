@@ -84,6 +84,7 @@ UNIQUE_IDS = JudgeRecord(
     promise="Every generate that is acknowledged returns an id that no other one returned.",
     source="jepsen.checker/unique-ids",
     fs=("generate",),
+    by_key=True,
     wants=lambda shape: shape.within("generate"),
 )
 
@@ -239,5 +240,6 @@ COUNTER_BOUNDS = JudgeRecord(
     " may have been when it ended.",
     source="jepsen.checker/counter",
     fs=("read", *_UP, *_DOWN),
+    by_key=True,
     wants=_wants_counter,
 )

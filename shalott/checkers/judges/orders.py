@@ -411,6 +411,7 @@ MONOTONIC = JudgeRecord(
     " system's own time values only rise.",
     source="Jepsen's suites of CockroachDB, FaunaDB, TiDB and Dgraph",
     fs=(*_GROW, *_READ),
+    by_key=True,
     wants=_wants_monotonic,
 )
 
@@ -421,5 +422,6 @@ SEQUENTIAL = JudgeRecord(
     promise="A read that sees a part of a key sees what was written before it, too.",
     source="Jepsen's suites of CockroachDB and TiDB",
     fs=("write", "read"),
+    by_key=True,
     wants=_wants_sequential,
 )

@@ -270,6 +270,7 @@ QUEUE = JudgeRecord(
     promise="Every element comes out at most as often as enqueues had begun to bring it by then.",
     source="jepsen.checker/queue",
     fs=_FS,
+    by_key=True,
 )
 
 TOTAL_QUEUE = JudgeRecord(
@@ -279,5 +280,6 @@ TOTAL_QUEUE = JudgeRecord(
     promise="Every element that was acknowledged comes out, and none that was never put in.",
     source="jepsen.checker/total-queue",
     fs=_FS,
+    by_key=True,
     wants=_wants_total,
 )

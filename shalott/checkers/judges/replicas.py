@@ -304,5 +304,6 @@ REPLICA_LOGS = JudgeRecord(
     " before another append was invoked stands before it.",
     source="Jepsen's analyses of logs; Raft's log matching (Ongaro and Ousterhout, 2014)",
     fs=(*_APPEND, *_READ),
+    by_key=True,
     wants=_wants,
 )

@@ -171,6 +171,7 @@ READ_YOUR_WRITES = JudgeRecord(
     promise="What a process wrote and was acknowledged is in all that it reads afterwards.",
     source=_SOURCE,
     fs=_FS,
+    by_key=True,
 )
 
 MONOTONIC_READS = JudgeRecord(
@@ -180,6 +181,7 @@ MONOTONIC_READS = JudgeRecord(
     promise="What a process has read is in all that it reads afterwards.",
     source=_SOURCE,
     fs=_FS,
+    by_key=True,
 )
 
 MONOTONIC_WRITES = JudgeRecord(
@@ -189,6 +191,7 @@ MONOTONIC_WRITES = JudgeRecord(
     promise="A read that covers a write covers what its process had written before it.",
     source=_SOURCE,
     fs=_FS,
+    by_key=True,
 )
 
 WRITES_FOLLOW_READS = JudgeRecord(
@@ -198,4 +201,5 @@ WRITES_FOLLOW_READS = JudgeRecord(
     promise="A read that covers a write covers what its process had read before it.",
     source=_SOURCE,
     fs=_FS,
+    by_key=True,
 )

@@ -354,5 +354,6 @@ SET_FULL = JudgeRecord(
     promise="An element that is known is never missing for good; no read shows an element twice.",
     source="jepsen.checker/set-full",
     fs=SET_FS,
+    by_key=True,
     wants=_wants_full,
 )

@@ -191,5 +191,6 @@ FINAL_SET = JudgeRecord(
     " was never added.",
     source="jepsen.checker/set",
     fs=SET_FS,
+    by_key=True,
     wants=_wants_final,
 )

@@ -452,6 +452,7 @@ CAUSAL_REVERSE = JudgeRecord(
     promise="A read that shows a write shows all that had been acknowledged before it was invoked.",
     source="jepsen.tests.causal-reverse; comments in Jepsen's suite of CockroachDB",
     fs=("write", "read"),
+    by_key=True,
     wants=_wants_writes,
 )
 
@@ -465,6 +466,7 @@ CAUSAL = JudgeRecord(
     promise="Each operation sees what the one saw and did that it is linked to.",
     source="jepsen.tests.causal",
     fs=("read-init", "write", "read"),
+    by_key=True,
     wants=lambda shape: shape.has("read-init") and shape.within("read-init", "write", "read"),
 )
 
@@ -476,6 +478,7 @@ LONG_FORK = JudgeRecord(
     " forbids what parallel snapshot isolation allows.",
     source="jepsen.tests.long-fork",
     fs=("write", "read", "txn"),
+    by_key=True,
     wants=_wants_forks,
 )
 
@@ -486,5 +489,6 @@ ADYA_G2 = JudgeRecord(
     promise="At most one insert of each key succeeds: no cycle of anti-dependencies (G2).",
     source="jepsen.tests.adya; Adya, Weak Consistency, MIT 1999",
     fs=("insert",),
+    by_key=True,
     wants=lambda shape: shape.within("insert"),
 )

@@ -192,7 +192,7 @@ def _as_others(
 
 
 def _judged(request: CheckRequest, file: str, path: Path, specification: str) -> Judged:
-    from shalott.checkers.judge import Limits, make_judge, merged
+    from shalott.checkers.judge import Limits, find_judge, make_judge, merged
     from shalott.checkers.reading.entries import EntrySource
     from shalott.checkers.reading.keyed_entries import sources_by_key
 
@@ -208,7 +208,7 @@ def _judged(request: CheckRequest, file: str, path: Path, specification: str) ->
     began, cpu = time.monotonic(), time.process_time()
     source = EntrySource.of_path(path)
     limits = Limits(seconds, memory_left(most_bytes))
-    if request.keyed:
+    if request.keyed and not find_judge(judge.name).by_key:
         found = {key: judge.judge(each, limits) for key, each in sources_by_key(source).items()}
         result = merged(judge.name, found)
     else:

@@ -18,7 +18,6 @@ is wrong.
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import tempfile
@@ -29,7 +28,6 @@ from typing import Final, TextIO
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.processes import measure  # noqa: E402
 
 MB: Final = 1_000_000
 DIRECTORY: Final = Path(tempfile.gettempdir()) / "shalott-transactions"

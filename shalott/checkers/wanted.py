@@ -88,7 +88,14 @@ def _is_log(shape: Shape) -> bool:
 
 
 def _is_queue(shape: Shape) -> bool:
-    return shape.within(*_GIVES, *_TAKES) and shape.has_any(*_GIVES) and shape.has_any(*_TAKES)
+    takes = [f for f in _TAKES if f in shape.fs]
+    asks_for_nothing = all(shape.argument(f) <= {NIL} for f in takes)
+    return (
+        shape.within(*_GIVES, *_TAKES)
+        and shape.has_any(*_GIVES)
+        and asks_for_nothing
+        and (bool(takes) or shape.has_any("enqueue", "publish", "produce"))
+    )
 
 
 def _is_set(shape: Shape) -> bool:
@@ -144,12 +151,12 @@ _MODELS: Final[tuple[tuple[Callable[[Shape], bool], tuple[str, ...]], ...]] = (
     (lambda shape: shape.within(*_READS, *_WRITES), ("register",)),
     (_is_log, ("log",)),
     (lambda shape: shape.within("append", *_READS, "put"), ("key-value",)),
-    (lambda shape: _is_lock(shape) and _has_tokens(shape), ("fenced-lock",)),
     (lambda shape: _is_lock(shape) and _counts_permits(shape), ("semaphore",)),
+    (lambda shape: _is_lock(shape) and _has_tokens(shape), ("fenced-lock",)),
     (_is_lock, ("mutex", "owner-lock", "reentrant-lock")),
+    (_is_queue, ("unordered-queue", "fifo-queue")),
     (_is_set, ("set",)),
     (_is_counter, ("counter",)),
-    (_is_queue, ("unordered-queue", "fifo-queue")),
     (lambda shape: shape.within("push", "pop"), ("stack",)),
     (lambda shape: shape.within("insert", "enqueue", "dequeue", "remove"), ("priority-queue",)),
 )  # fmt: skip

@@ -265,7 +265,7 @@ def _first_written(history: ConcurrentHistory, model: Model, until: int) -> dict
         call, place = int(history.call[row]), int(history.key.codes[row])
         pairs: list[Named] = [(place, argument)]
         if isinstance(argument, tuple | frozenset):
-            pairs += [(place, each) for each in argument]  # of a compare-and-set
+            pairs += [(place, each) for each in tuple(argument)[1:]]  # of a compare-and-set
             pairs += [each[-2:] for each in argument if isinstance(each, tuple) and len(each) > 1]
         for name, value in pairs:
             written.setdefault((name, exact(value)), call)

@@ -375,6 +375,22 @@ class RwRegister:
         return _judged(self.name, source, limits, asked, assumed)
 
 
+@dataclass(frozen=True, slots=True)
+class AddRead:
+    """[:add k v], [:r k #{v ...}]: sets that grow."""
+
+    consistency: str = lattice.STRICT
+    anomalies: str = ""
+    name: ClassVar[str] = "add-read"
+
+    def __post_init__(self) -> None:
+        Asked.of(self.consistency, self.anomalies)
+
+    def judge(self, source: EntrySource, limits: Limits) -> Result:
+        asked = Asked.of(self.consistency, self.anomalies)
+        return _judged(self.name, source, limits, asked, Assumptions(object="sets"))
+
+
 def _wants(*writes: str) -> Callable[[Shape], bool]:
     allowed = {"r", "read", *writes}
 
@@ -401,4 +417,13 @@ RW_REGISTER = JudgeRecord(
     source="elle.rw-register; Kingsbury and Alvaro, PVLDB 2020; Adya 1999",
     fs=("txn",),
     wants=_wants("w", "write"),
+)
+ADD_READ = JudgeRecord(
+    name="add-read",
+    summary="transactions that read sets and add to them keep a consistency model",
+    make=AddRead,
+    promise="No anomaly among the transactions rules out the consistency models asked for.",
+    source="Kingsbury and Alvaro, PVLDB 2020 (sets); Adya 1999",
+    fs=("txn",),
+    wants=_wants("add"),
 )

@@ -10,9 +10,10 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final
 
-from shalott.checkers.engine import CData, lib
-from shalott.checkers.reading.edn import Keyword
+from shalott.checkers.engine import CData
+from shalott.checkers.history.column_values import Keyword
 from shalott.checkers.transactions.found import (
+    CONTESTED,
     NONE,
     SOURCES,
     TYPES,
@@ -70,6 +71,9 @@ class Teller:
             ends = ELEMENTS_MAX // 2
             begin, end = self._show(value[:ends])[:-1], self._show(value[-ends:])[1:]
             return f"{begin} ... {end}"
+        if isinstance(value, frozenset) and len(value) > ELEMENTS_MAX:
+            some = sorted(map(self._show, value))[:ELEMENTS_MAX]
+            return f"{len(value)} elements, such as {' '.join(some)}"
         return self._show(value)
 
     def mop(self, mop: Mop) -> str:
@@ -100,8 +104,7 @@ class Teller:
         names = {step.txn: f"T{number}" for number, step in enumerate(cycle.steps, start=1)}
         ends = [*cycle.steps[1:], cycle.steps[0]]
         claims = [
-            self._edge(step, end.txn, names)
-            for step, end in zip(cycle.steps, ends, strict=True)
+            self._edge(step, end.txn, names) for step, end in zip(cycle.steps, ends, strict=True)
         ]
         sentences = [self._named(step.txn, names[step.txn]) for step in cycle.steps]
         for at, (step, end, claim) in enumerate(zip(cycle.steps, ends, claims, strict=True)):
@@ -172,7 +175,11 @@ class Teller:
             for mop in self.found.mops(step.txn)
             if mop.f == "r" and mop.key == key and mop.is_known
         ]
-        lacking = [seen for seen in reads if not (isinstance(seen, tuple) and version in seen)]
+        lacking = [
+            seen
+            for seen in reads
+            if not (isinstance(seen, tuple | frozenset) and version in seen)
+        ]
         return self.value((lacking or reads or [None])[0])
 
     def _edge_of_register(self, step: Step, a: str, b: str, key: str, value: str) -> str:
@@ -182,7 +189,9 @@ class Teller:
         if step.kind == "rw":
             read = next((mop.value for mop in mops if mop.f == "r"), None)
             if read is None:
-                return f"{a} read {key} as {self._show(None)}, which it was before {b} wrote {value}"
+                return (
+                    f"{a} read {key} as {self._show(None)}, which it was before {b} wrote {value}"
+                )
             return f"{a} read {key} as {self._show(read)}, which {b} replaced by {value}"
         wrote = [mop.value for mop in mops if mop.f != "r"][-1]
         return f"{b} replaced the {self._show(wrote)} that {a} wrote to {key} by {value}"
@@ -194,7 +203,7 @@ class Teller:
             began = f"line {other.call_line}"
         gap = ""
         if 0 <= one.time < other.call_time:
-            gap = f" {(other.call_time - one.time) / 1e9:.3g} s"
+            gap = f" {_duration(other.call_time - one.time)}"
         return f"{a} had completed ({ended}){gap} before {b} was invoked ({began})"
 
     # --- what needs no cycle ----------------------------------------------------------------------
@@ -298,4 +307,11 @@ class Teller:
 
 
 def is_contested(found: CData) -> bool:
-    return int(found.kind) == lib.SHL_FOUND_CONTESTED
+    return bool(found.kind == CONTESTED)
+
+
+def _duration(ns: int) -> str:
+    for unit, least in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
+        if ns >= least:
+            return f"{ns / least:.3g} {unit}"
+    return f"{ns} ns"

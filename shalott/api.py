@@ -48,6 +48,9 @@ if TYPE_CHECKING:
         Surroundings as Surroundings,
         read_surroundings as read_surroundings,
     )
+    from shalott.checkers.judge import (
+        JudgeOfRuns as JudgeOfRuns,
+    )
     from shalott.checkers.linearizability.run_checker import (
         Linearizability as Linearizability,
     )
@@ -260,6 +263,7 @@ _HOMES: dict[str, str] = {
     "shalott.checkers.history.columns": "Operations client_operations",
     "shalott.checkers.history.faults": "Surroundings read_surroundings",
     "shalott.checkers.history.concurrent": "UNKNOWN Operation",
+    "shalott.checkers.judge": "JudgeOfRuns",
     "shalott.checkers.models": "Meaning Model OneOf",
     "shalott.checkers.linearizability.run_checker": "Linearizability",
     "shalott.checkers.queues.total_queue": "TotalQueue",

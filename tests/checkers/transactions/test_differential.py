@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 import random
+from functools import cache
 from typing import Final
 
 import pytest
 
 from shalott.checkers.checker import Result
 from tests.checkers.transactions.differential import (
-    CLASSES,
+    NEVER_READ,
+    Compared,
     compare,
     judged,
     shrunk,
@@ -28,12 +30,9 @@ from tests.checkers.transactions.sound import DATABASES, Clients, run
 
 pytestmark = [pytest.mark.explore, pytest.mark.timeout(24 * 3600)]
 
-HISTORIES: Final = int(os.environ.get("SHALOTT_ORACLE_HISTORIES", "200"))
+HISTORIES: Final = int(os.environ.get("SHALOTT_ORACLE_HISTORIES", "120"))
 SEED: Final = int(os.environ.get("SHALOTT_ORACLE_SEED", "1"))
 TRAFFIC: Final = Clients(transactions=60, processes=5, keys=4, longest=4, writes_a_key=8)
-# Where everything is read at the end, nothing that these forbid goes unseen.
-SEEN_IN_LISTS: Final = ("serializable", "strict-serializable", "snapshot-isolation")
-
 # Elle holds these back where a kind of anomaly is not proof enough by its name alone.
 HELD_BACK: Final = {
     *("read-uncommitted", "strong-session-read-uncommitted", "strong-read-uncommitted"),
@@ -51,9 +50,14 @@ def shown(history: History, semantics: Semantics) -> str:
     return edn(shrunk(history, is_wrong))
 
 
+@cache
+def compared(semantics: Semantics) -> Compared:
+    return compare(semantics, HISTORIES, SEED)
+
+
 @pytest.mark.parametrize("semantics", SEMANTICS)
 def test_what_judges_say_is_violated_is(semantics: Semantics) -> None:
-    found = compare(semantics, HISTORIES, SEED)
+    found = compared(semantics)
     for levels, history in found.wrong[:1]:
         raise AssertionError(f"{sorted(levels)} hold:\n{shown(history, semantics)}")
     for level in ("serializable", "strict-serializable", "snapshot-isolation", "read-committed"):
@@ -61,19 +65,24 @@ def test_what_judges_say_is_violated_is(semantics: Semantics) -> None:
         assert found.said[level] > HISTORIES // 50, level
 
 
-def test_lists_that_are_read_at_the_end_hide_nothing() -> None:
-    found = compare("list-append", HISTORIES, SEED)
-    missed = {why for level, why in found.missed if level in SEEN_IN_LISTS}
-    assert missed <= set(CLASSES["list-append"])
+@pytest.mark.parametrize("semantics", SEMANTICS)
+def test_little_of_what_is_violated_goes_unsaid(semantics: Semantics) -> None:
+    """Of lists nothing, where a level's cycles are all that it forbids and all appends were read;
+    of registers what no order of their versions could explain may take more to see."""
+    found = compared(semantics)
+    for level in ("serializable", "strict-serializable", "snapshot-isolation"):
+        if semantics == "list-append":
+            assert {why for missed, why in found.missed if missed == level} <= {NEVER_READ}
+        assert found.unsaid[level] <= 2 + found.said[level] // 10, level
 
 
 def test_a_judge_that_is_wrong_is_contradicted() -> None:
-    def hasty(history: History, semantics: Semantics) -> Result:
-        """What crashed is taken for what was done."""
+    def hasty(history: History, semantics: Semantics, options: str = "") -> Result:
+        """What crashed is taken for what was not done."""
         done = [each for each in history if each.type != "info"]
-        return judged(done, semantics)
+        return judged(done, semantics, options)
 
-    found = compare("list-append", 200, 1, hasty)
+    found = compare("list-append", 100, 1, hasty)
     assert found.wrong
 
 

@@ -51,7 +51,9 @@ BROKEN: Mapping[str, Broken] = {
     "stale-snapshot": Broken(("G-single-item-realtime",), ("G-single-item-realtime",)),
     "torn-replication": Broken(("G-single-item", "G1b"), ("G-single-item", "G1b")),
     "reordered-replication": Broken(
-        ("G-nonadjacent-item",), ("G-nonadjacent-item",), {"keys": (10,), "longest": (2,)}
+        ("G-nonadjacent-item",),
+        ("G-nonadjacent-item",),
+        {"keys": (10,), "longest": (2,), "time_limit_ms": (12_000,)},
     ),
 }
 
@@ -64,7 +66,7 @@ def toy() -> Iterator[None]:
 
 
 def drawn(workload: str, seed: int, profile: str = "safe", **knobs: Any) -> Plan:
-    swarm = USUAL.but(**{"time_limit_ms": (6000,), "nodes": (3,), **knobs})
+    swarm = USUAL.but(**{"time_limit_ms": (5000,), "nodes": (3,), **knobs})
     subject = Subject(system=SYSTEM.name, workload=workload, profile=profile, swarm=swarm)
     return draw_plan(subject, seed)
 

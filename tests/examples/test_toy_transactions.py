@@ -53,7 +53,7 @@ BROKEN: Mapping[str, Broken] = {
     "reordered-replication": Broken(
         ("G-nonadjacent-item",),
         ("G-nonadjacent-item",),
-        {"keys": (10,), "longest": (2,), "time_limit_ms": (12_000,)},
+        {"keys": (10,), "longest": (2,), "writes_per_key": (4,), "time_limit_ms": (8000,)},
     ),
 }
 

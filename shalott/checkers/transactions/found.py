@@ -134,7 +134,13 @@ class Found:
         if self.object == "registers":
             return Mop("r", key, None if mop.value == NONE else self.version(mop.value))
         if mop.value == NONE:
+<<<<<<< HEAD
             return Mop("r", key, _NO_SET if self.object == "sets" else ())
+=======
+            return Mop(
+                "r", key, frozenset[Hashable]() if self.object == "sets" else tuple[Hashable, ...]()
+            )
+>>>>>>> h/reading
         seen = self.list_of(mop.value, mop.length)
         return Mop("r", key, frozenset(seen) if self.object == "sets" else seen)
 

@@ -109,6 +109,7 @@ if TYPE_CHECKING:
         Layouts as Layouts,
         LogPromises as LogPromises,
         LogReaders as LogReaders,
+        Partitions as Partitions,
         Profile as Profile,
         Search as Search,
         SystemRecord as SystemRecord,
@@ -238,7 +239,8 @@ _HOMES: dict[str, str] = {
     "shalott.core.queue_generator": "Drain QueueMix drain queue_mix",
     # Systems.
     "shalott.cluster.systems.record": (
-        "Drawn Footprint Layouts LogPromises LogReaders Profile Search SystemRecord Transactions"
+        "Drawn Footprint Layouts LogPromises LogReaders Partitions Profile Search SystemRecord "
+        "Transactions"
     ),
     "shalott.cluster.cluster": "Cluster",
     "shalott.cluster.system": (

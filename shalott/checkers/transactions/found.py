@@ -49,6 +49,9 @@ TYPES: Final = ("ok", "fail", "info")
 SOURCES: Final = {1: "wfr-keys", 2: "sequential-keys", 4: "linearizable-keys"}
 
 
+_NO_SET: Final[frozenset[Hashable]] = frozenset()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumptions:
     """What to look for, and what may be assumed of the versions of registers."""
@@ -131,7 +134,13 @@ class Found:
         if self.object == "registers":
             return Mop("r", key, None if mop.value == NONE else self.version(mop.value))
         if mop.value == NONE:
-            return Mop("r", key, frozenset() if self.object == "sets" else ())
+<<<<<<< HEAD
+            return Mop("r", key, _NO_SET if self.object == "sets" else ())
+=======
+            return Mop(
+                "r", key, frozenset[Hashable]() if self.object == "sets" else tuple[Hashable, ...]()
+            )
+>>>>>>> h/reading
         seen = self.list_of(mop.value, mop.length)
         return Mop("r", key, frozenset(seen) if self.object == "sets" else seen)
 

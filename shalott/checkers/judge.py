@@ -79,6 +79,7 @@ JUDGES: Final[dict[str, str]] = {
     "unique-ids": f"{_JUDGES}counters:UNIQUE_IDS",
     "list-append": f"{_TRANSACTIONS}:LIST_APPEND",
     "rw-register": f"{_TRANSACTIONS}:RW_REGISTER",
+    "add-read": f"{_TRANSACTIONS}:ADD_READ",
     "counter-bounds": f"{_JUDGES}counters:COUNTER_BOUNDS",
     "queue": f"{_JUDGES}queues:QUEUE",
     "total-queue": f"{_JUDGES}queues:TOTAL_QUEUE",

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from shalott.checkers.history.concurrent import FORM, ConcurrentHistory
 from shalott.checkers.linearizability.checking import CheckInterrupted, Verdict, check, memory_left
+from shalott.checkers.linearizability.drains import DRAINED
 from shalott.checkers.linearizability.readings import by_clock, judge_readings
 from shalott.checkers.models import BUILT_IN, Model, meanings_of
 from shalott.checkers.reading import read_history
-from shalott.checkers.reading.history_files import file_of
+from shalott.checkers.reading.history_files import file_of, unpacked
 from shalott.core.errors import UnreadableHistory, UsageError
 from shalott.harness.cli.check_lines import Checked, Judged
 from shalott.harness.cli.check_request import (
@@ -69,7 +70,6 @@ def is_judge(specification: str) -> bool:
 
 def _wanted(path: Path, file: str) -> Wanted:
     """Raises UsageError: nothing fits, or several that have nothing in common."""
-    from shalott.checkers.reading.history_files import unpacked
     from shalott.checkers.wanted import shape_of_file, wanted
 
     with unpacked(path) as plain:
@@ -129,7 +129,8 @@ def _checked(
     second = None
     if request.engine == "both" and verdict.cause != "cancelled":
         second = ask_porcupine(history, model, seconds, most_bytes)
-    if verdict.violation is None or (second is not None and second.valid is True):
+    is_told = verdict.violation is None or verdict.violation.word == DRAINED
+    if is_told or (second is not None and second.valid is True):
         return Checked(file, history, verdict, None, None, second)
     from shalott.checkers.linearizability.explain import explain_verdict
 

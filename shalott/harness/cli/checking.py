@@ -20,6 +20,7 @@ from shalott.harness.cli.check_file import is_judge, judge_file
 from shalott.harness.cli.check_lines import (
     Checked,
     Echo,
+    Judged,
     describe_models,
     draw,
     json_line,
@@ -51,7 +52,7 @@ class Told:
     valid: bool | str
     unread: bool = False
     is_last: bool = False
-    drawn: Checked | None = None
+    drawn: Checked | Judged | None = None
 
 
 def check_files(request: CheckRequest, echo: Echo) -> int:
@@ -69,7 +70,7 @@ def check_files(request: CheckRequest, echo: Echo) -> int:
         raise UsageError(f"there is no history in {', '.join(request.files)}")
     is_alone = files == list(request.files) and len(files) == 1
     worst: bool | str = True
-    drawn: list[Checked] = []
+    drawn: list[Checked | Judged] = []
     unread = 0
     for told in _told(request, files, is_alone):
         for line in told.lines:
@@ -131,7 +132,8 @@ def _tell(request: CheckRequest, file: str, is_alone: bool) -> Told:
     else:
         lines = tuple(lines_of(found)) if is_alone else (one_line(found),)
     if not isinstance(found, Checked):
-        return Told(lines, found.result.valid)
+        is_drawn = found.result.valid is False and request.report is not None
+        return Told(lines, found.result.valid, drawn=found if is_drawn else None)
     valid = agreed(file, found.verdict, found.second)
     is_last = found.verdict.cause == "cancelled"
     is_drawn = found.explanation is not None and request.report is not None

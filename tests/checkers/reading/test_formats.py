@@ -92,6 +92,15 @@ def test_a_directory_of_jepsens_store(tmp_path: Path, name: str) -> None:
     assert len(read_history(tmp_path)) in (1, 4)
 
 
+def test_a_directory_of_several_histories_is_no_store(tmp_path: Path) -> None:
+    shutil.copy(GOLDEN / "test.jepsen", tmp_path)
+    (tmp_path / "results.edn").write_text("{:valid? true}")
+    (tmp_path / "jepsen.log").write_text("INFO")
+    assert len(entries(tmp_path)) == 10
+    (tmp_path / "another.edn").write_text(OPERATIONS)
+    assert "other histories are beside test.jepsen" in complaint(tmp_path)
+
+
 def test_the_engine_prints_what_python_reads(tmp_path: Path) -> None:
     rare = ("#inst", "8446")
     common = [each for each in OPERATIONS.splitlines() if not any(word in each for word in rare)]
@@ -225,7 +234,7 @@ def test_openchaos(tmp_path: Path) -> None:
         ("ok", 3, "read", (5, 6)),
     ]
     assert found[0].time_ns == 1_700_000_000_000_000_000
-    assert len(read_history(path)) == 9
+    assert len(read_history(path)) == 9 and read_history(path).key.names == ("",)
 
 
 @pytest.mark.parametrize(

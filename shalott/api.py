@@ -48,6 +48,9 @@ if TYPE_CHECKING:
         Surroundings as Surroundings,
         read_surroundings as read_surroundings,
     )
+    from shalott.checkers.judge import (
+        JudgeOfRuns as JudgeOfRuns,
+    )
     from shalott.checkers.linearizability.run_checker import (
         Linearizability as Linearizability,
     )
@@ -106,6 +109,7 @@ if TYPE_CHECKING:
         Layouts as Layouts,
         LogPromises as LogPromises,
         LogReaders as LogReaders,
+        Partitions as Partitions,
         Profile as Profile,
         Search as Search,
         SystemRecord as SystemRecord,
@@ -235,7 +239,8 @@ _HOMES: dict[str, str] = {
     "shalott.core.queue_generator": "Drain QueueMix drain queue_mix",
     # Systems.
     "shalott.cluster.systems.record": (
-        "Drawn Footprint Layouts LogPromises LogReaders Profile Search SystemRecord Transactions"
+        "Drawn Footprint Layouts LogPromises LogReaders Partitions Profile Search SystemRecord "
+        "Transactions"
     ),
     "shalott.cluster.cluster": "Cluster",
     "shalott.cluster.system": (
@@ -260,6 +265,7 @@ _HOMES: dict[str, str] = {
     "shalott.checkers.history.columns": "Operations client_operations",
     "shalott.checkers.history.faults": "Surroundings read_surroundings",
     "shalott.checkers.history.concurrent": "UNKNOWN Operation",
+    "shalott.checkers.judge": "JudgeOfRuns",
     "shalott.checkers.models": "Meaning Model OneOf",
     "shalott.checkers.linearizability.run_checker": "Linearizability",
     "shalott.checkers.queues.total_queue": "TotalQueue",

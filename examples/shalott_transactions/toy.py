@@ -1,7 +1,7 @@
 """toy-transactions: a store that does transactions, to try their workloads without containers.
 
-It is strict serializable by its record, and is so unless ``--breaks`` names the rule that it is to
-break (toy_node.py).
+It promises to be strict serializable, and it is under the profile ``safe``. Every other profile
+breaks the rule that it is named for (toy_node.py).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from shalott.api import (
     make_parameters,
 )
 from shalott_etcd.client import ask
-from shalott_transactions.toy_node import ASK_TIMEOUT_MS, JOURNAL, Node, NodeConfig, Rule
+from shalott_transactions.toy_node import ASK_TIMEOUT_MS, JOURNAL, RULES, Node, NodeConfig, Rule
 
 
 class ToyParameters(msgspec.Struct, frozen=True):
-    breaks: Annotated[Rule, msgspec.Meta(description="The rule that the store breaks.")] = "none"
+    breaks: Annotated[Rule, msgspec.Meta(description="The rule that it breaks.")] = "none"
 
 
 class ToyClient:
@@ -133,6 +133,9 @@ def program(spec: NodeSpec, seed: int, buggify: object) -> Program:
 GATES = GatePlan(min_acked=20, must_settle=True)
 # What it does not survive: it believes what its disk says, and never runs out of room.
 DISK_FAULTS = ("disk-full", "disk-error", "disk-short", "disk-corrupt")
+PROFILES: Mapping[str, Profile] = {
+    "safe" if rule == "none" else rule: Profile(parameters={"breaks": rule}) for rule in RULES
+}
 SYSTEM = SystemRecord(
     name="toy-transactions",
     summary="one node does all transactions: to try their workloads without containers",
@@ -140,10 +143,10 @@ SYSTEM = SystemRecord(
     speaks=("transactions",),
     transactions=lambda plan: Transactions(port="client", make_client=ToyClient),
     workload="list-append",
-    profiles={"safe": Profile()},
+    profiles=PROFILES,
     parameters=ToyParameters,
     worlds=("local", "sim"),
     program=program,
     stays_up=True,
-    search={"safe": Search(settings={"gates": GATES}, beyond=DISK_FAULTS)},
+    search=dict.fromkeys(PROFILES, Search(settings={"gates": GATES}, beyond=DISK_FAULTS)),
 )

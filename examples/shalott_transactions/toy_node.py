@@ -19,6 +19,7 @@ import msgspec
 
 from shalott.api import (
     ClientError,
+    Definite,
     Disk,
     Endpoint,
     ManagementServer,
@@ -136,16 +137,17 @@ class Node:
             return json_response({"error": "aborted"}, ABORTED)
 
     async def _pass_on(self, leader: Endpoint, body: Mapping[str, object]) -> Response:
-        tries = 3 if self._rule == "commit-twice" else 1
-        error: ClientError | None = None
+        tries, timeout_ms = (3, 150) if self._rule == "commit-twice" else (1, ASK_TIMEOUT_MS)
+        error, is_certain = "", True
         for _ in range(tries):
             try:
-                return json_response(await ask(leader, "/txn", body, ASK_TIMEOUT_MS // tries))
+                return json_response(await ask(leader, "/txn", body, timeout_ms))
+            except Definite as met:  # it was refused, or there is no way to the leader
+                error = str(met)
+                break
             except ClientError as met:
-                if str(met).startswith(f"{ABORTED}:"):
-                    return json_response({"error": "aborted"}, ABORTED)
-                error = met
-        return json_response({"error": str(error)}, 503)
+                error, is_certain = str(met), False
+        return json_response({"error": error}, ABORTED if is_certain else 503)
 
     # -- what the leader does ----------------------------------------------------------------------
 
@@ -263,21 +265,23 @@ class Node:
             self._commits.append(commit)
             for mop in commit.writes:
                 put(self._values, mop)
-                await self._look()
+                await asyncio.sleep(COPY_EVERY_S * self._drawn.random())
 
     async def _late(self, commits: list[Commit]) -> list[Commit]:
-        """One of them is kept back for a while, and what can be exchanged with it is not."""
-        if not commits:
-            return commits
-        late = [self._drawn.choice(commits)]
-        for commit in commits[commits.index(late[0]) + 1 :]:
-            if any(commit.touches(other) for other in late):
-                late.append(commit)
+        """Each copy has keys whose commits it keeps back for a while, and what can be exchanged
+        with these it does not keep back."""
+        late: list[Commit] = []
         for commit in commits:
-            if commit not in late:
+            slow = any(self._is_slow(key) for _, key, _ in commit.writes)
+            if slow or any(commit.touches(other) for other in late):
+                late.append(commit)
+            else:
                 self._take(commit)
-        await asyncio.sleep(COPY_EVERY_S * self._drawn.random())
+        await asyncio.sleep(4 * COPY_EVERY_S * self._drawn.random())
         return late
+
+    def _is_slow(self, key: int) -> bool:
+        return Stream(self.config.seed, self.config.name, key).below(2) == 0
 
 
 if __name__ == "__main__":

@@ -95,6 +95,7 @@ JUDGES: Final[dict[str, str]] = {
     "monotonic-reads": f"{_JUDGES}sessions:MONOTONIC_READS",
     "monotonic-writes": f"{_JUDGES}sessions:MONOTONIC_WRITES",
     "writes-follow-reads": f"{_JUDGES}sessions:WRITES_FOLLOW_READS",
+    "kafka": "shalott.checkers.partitions.kafka:KAFKA",
 }
 
 

@@ -49,20 +49,18 @@ Length = Annotated[int, msgspec.Meta(ge=1, le=64)]
 
 
 class TransactionParameters(msgspec.Struct, frozen=True, kw_only=True):
-    keys: Annotated[
-        int, msgspec.Meta(ge=1, le=60, description="So many keys are in use at a time.")
-    ] = 6
+    keys: Annotated[int, msgspec.Meta(ge=1, le=60, description="In use at a time.")] = 6
     key_choice: Annotated[
         Literal["exponential", "uniform"],
-        msgspec.Meta(description="exponential: each key twice as often as the one before."),
+        msgspec.Meta(description="exponential: each twice as often as the one before."),
     ] = "exponential"
-    shortest: Annotated[Length, msgspec.Meta(description="Micro-operations of one, at least.")] = 1
-    longest: Annotated[Length, msgspec.Meta(description="Micro-operations of one, at most.")] = 4
+    shortest: Annotated[Length, msgspec.Meta(description="Micro-operations, at least.")] = 1
+    longest: Annotated[Length, msgspec.Meta(description="At most.")] = 4
     writes_per_key: Annotated[
-        int, msgspec.Meta(ge=1, description="Then a new key takes its place.")
+        int, msgspec.Meta(ge=1, description="Then another takes its place.")
     ] = 32
     isolation: Annotated[
-        str, msgspec.Meta(description="What must hold; if not given, what the system promises.")
+        str, msgspec.Meta(description="What must hold, if not what the system promises.")
     ] = ""
 
 
@@ -154,7 +152,7 @@ def _without_reads(mop: Mop) -> Mop:
 
 def transaction_checkers(plan: Plan) -> Sequence[Checker]:
     level = parameters_of(plan).isolation or transactions_of(plan).promises
-    judge = f"{plan.workload.name}:level={level}"
+    judge = f"{plan.workload.name}:consistency={level}"
     return (JudgeOfRuns(judge, fs=(TXN,)), *run_checkers(plan))
 
 

@@ -218,7 +218,8 @@ class ALock:
         if f == "acquire":
             if self.times and not (self.again and self.owner == process):
                 raise Blocked
-            self.owner, self.times, self.token = process, self.times + 1, self.token + 1
+            self.token += not self.times  # of one hold it stays
+            self.owner, self.times = process, self.times + 1
             return self.token if self.tokens else None
         if not self.times or (self.owned and self.owner != process):
             raise Blocked
@@ -240,6 +241,23 @@ class ASemaphore:
         if not 0 <= free <= self.permits:
             raise Blocked
         self.free = free
+        return None
+
+
+@dataclass
+class AnOwnedSemaphore:
+    """Two permits, released by who holds one only; most clients release what they hold."""
+
+    held: dict[int, int] = field(default_factory=dict)
+
+    def draw(self, rng: random.Random, process: int) -> Draw:
+        return rng.choice(["acquire", "release"]), None
+
+    def do(self, f: str, argument: Any, process: int) -> Hashable:
+        own = self.held.get(process, 0)
+        if not own if f == "release" else sum(self.held.values()) == 2:
+            raise Blocked
+        self.held[process] = own + (1 if f == "acquire" else -1)
         return None
 
 
@@ -297,7 +315,9 @@ def _thing(model: str, rng: random.Random, values: Values) -> Thing:
         "owner-lock": lambda: ALock(owned=True),
         "reentrant-lock": lambda: ALock(owned=True, again=True),
         "fenced-lock": lambda: ALock(owned=True, tokens=True),
+        "reentrant-fenced-lock": lambda: ALock(owned=True, again=True, tokens=True),
         "semaphore:permits=2": lambda: ASemaphore(2, 2),
+        "owned-semaphore": lambda: AnOwnedSemaphore(),
         "set": lambda: ASet(values, whole=rng.random() < 0.5),
         "counter": lambda: ACounter(),
     }

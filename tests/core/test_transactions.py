@@ -75,12 +75,6 @@ def test_a_seed_is_one_sequence_and_another_is_another() -> None:
     assert drawn(mix(), 50) != drawn(mix(seed=2), 50)
 
 
-def told(
-    generator: Generator, asked: Invocation, kind: OpType, node: str, now_ns: int
-) -> Generator:
-    return generator.update(Completed(now_ns, 0, node, asked, kind))
-
-
 def test_every_key_is_read_at_every_node_and_again_where_that_failed() -> None:
     generator: Generator = read_all(("n1", "n2"), 7, 3)
     read: dict[str, list[int]] = {"n1": [], "n2": []}

@@ -10,7 +10,7 @@
 
 enum { MOST_OPERATIONS = 1 << 30 }; /* two ranks each must fit an int32 */
 
-static const int64_t COLUMN_BYTES[SHL_READ_COLUMNS] = {4, 4, 1, 8, 1, 8, 1, 4, 4, 4, 8, 8, 4, 4, 4};
+static const int64_t COLUMN_BYTES[SHL_READ_COLUMNS] = {4, 4, 1, 8, 1, 8, 1, 4, 4, 4, 8, 8, 4, 4};
 
 static int32_t *column32(shl_reader *reader, int column)
 {
@@ -100,6 +100,7 @@ void shl_columns_free(shl_reader *reader)
 {
     for (int column = 0; column < SHL_READ_COLUMNS; column++)
         shl_free(reader->budget, reader->columns[column], reader->room * COLUMN_BYTES[column]);
+    shl_free(reader->budget, reader->told, reader->told_room * 2 * (int64_t)sizeof *reader->told);
 }
 
 /* A value's number: itself, or its form's. -1 only where memory ran out. */
@@ -122,13 +123,14 @@ static int clash(shl_reader *reader, int code, const shl_entry *entry, int64_t r
 
 static void note_odd(shl_reader *reader, int what, int64_t line)
 {
+    reader->state.oddities++;
     if (!reader->state.odd[what]++)
         reader->state.odd_line[what] = line;
 }
 
 /* What went back in time, or by its index; an index that was given twice is told as that alone. As
  * long as none was left out, every index between the first and the last was given. */
-void shl_note_order(shl_reader *reader, const shl_entry *entry)
+void shl_note_disorder(shl_reader *reader, const shl_entry *entry)
 {
     if (entry->has_time) {
         if (reader->state.entries && entry->time < reader->last_time)
@@ -227,7 +229,6 @@ static int begin(shl_reader *reader, const shl_entry *entry, int64_t *place, con
     column64(reader, SHL_READ_RET_NS)[row] = -1;
     column32(reader, SHL_READ_LINE)[row] = (int32_t)entry->line;
     column32(reader, SHL_READ_ENTRY)[row] = (int32_t)state->entries;
-    column32(reader, SHL_READ_ERROR)[row] = -1;
     state->operations = row + 1;
     *place = row + 1;
     return SHL_READ_FINE;
@@ -293,15 +294,39 @@ static int set_result(shl_reader *reader, const shl_entry *entry, int64_t row)
     return 1;
 }
 
+static int more_told(shl_reader *reader)
+{
+    int64_t pair = 2 * (int64_t)sizeof *reader->told, room = reader->told_room * 2 + 64;
+    int32_t *told = reader->told ? shl_resize(reader->budget, reader->told,
+                                              reader->told_room * pair, room * pair)
+                                 : shl_alloc(reader->budget, room * pair);
+    if (!told)
+        return 0;
+    reader->told = told;
+    reader->told_room = room;
+    return 1;
+}
+
+void shl_reader_errors(const shl_reader *reader, int32_t *rows, int32_t *errors)
+{
+    for (int64_t i = 0; i < reader->state.errors; i++) {
+        rows[i] = reader->told[2 * i];
+        errors[i] = reader->told[2 * i + 1];
+    }
+}
+
 static int keep_error(shl_reader *reader, const shl_entry *entry, int64_t row)
 {
-    if (!entry->error.length || entry->type == SHL_OK)
+    if (!entry->error.length || entry->type != SHL_FAIL)
         return 1;
     int32_t error =
         shl_name(&reader->names[SHL_READ_ERRORS], entry->error, entry->line, reader->budget);
-    column32(reader, SHL_READ_ERROR)[row] = error;
-    reader->state.errors++;
-    return error >= 0;
+    if (error < 0 || (reader->state.errors == reader->told_room && !more_told(reader)))
+        return 0;
+    int32_t *told = reader->told + 2 * reader->state.errors++;
+    told[0] = (int32_t)row;
+    told[1] = error;
+    return 1;
 }
 
 static int end(shl_reader *reader, const shl_entry *entry, int64_t *place, const char *at)

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeGuard
 
 from shalott.checkers.checker import OPERATIONS_MAX, Anomaly, Result
-from shalott.checkers.history.column_values import MapPairs, exact
+from shalott.checkers.history.column_values import MapPairs, exact, original
 from shalott.checkers.judge import Limits
+from shalott.checkers.reading.edn import EdnMap
 from shalott.checkers.reading.entries import NEMESIS, NO_PROCESS, Entry, EntrySource
 
 SHOWN_MAX: Final = 120  # characters of a value within a sentence
@@ -75,7 +76,8 @@ class Case:
     notes: list[str] = field(default_factory=list)
     detail: dict[str, object] = field(default_factory=dict)  # for the report
     keys: int = 0  # 0: there are none
-    of_key: str = ""  # what the sentences of the object begin with that is ended now
+    is_keyed: bool = False
+    key: Hashable = None  # of the object that is looked at now
     place: str = "index"
 
     def found(self, kind: str) -> bool:
@@ -85,15 +87,20 @@ class Case:
         return self.counts[f"{kind}-count"] <= KEPT_MAX
 
     def tell(self, kind: str, summary: str, *operations: int, **detail: object) -> None:
-        proof = tuple(dict.fromkeys(operations))[:OPERATIONS_MAX]
+        proof = tuple(place for place in dict.fromkeys(operations) if place >= 0)[:OPERATIONS_MAX]
         told = f"{self.of_key}{summary}"
         self.kept.append(Anomaly(kind=kind, summary=told, operations=proof, detail=detail))
+
+    @property
+    def of_key(self) -> str:
+        """What the sentences of the object begin with."""
+        return f"key {self.shown(self.key)}: " if self.is_keyed else ""
 
     def at(self, place: int) -> str:
         return f"{self.place} {place}"
 
     def shown(self, value: Hashable) -> str:
-        text = self.show(value)
+        text = self.show(original(value))
         return text if len(text) <= SHOWN_MAX else f"{text[: SHOWN_MAX - 4]} ..."
 
     def listed(self, values: Iterator[Hashable] | list[Hashable], count: int) -> str:
@@ -131,15 +138,14 @@ def judge_objects(
     try:
         entries = _clients(source, limits, case)
         sample = list(islice(entries, _SAMPLE))
-        is_keyed = _is_keyed(sample, asks)
+        case.is_keyed = _is_keyed(sample, asks)
         ops = operations_of(chain(sample, entries), invocations)
-        objects = _take_all(case, ops, fs, begin, is_keyed)
-        for key, state in objects.items():
-            case.of_key = f"key {case.shown(key)}: " if case.keys else ""
+        objects = _take_all(case, ops, fs, begin)
+        for case.key, state in objects.items():
             state.end()
     except LimitReached as reached:
         return Result(checker=name, valid="unknown", notes=(f"{reached}.",))
-    case.of_key = ""
+    case.is_keyed = False
     return conclude(case)
 
 
@@ -148,9 +154,9 @@ def _take_all(
     ops: Iterator[Operation],
     fs: tuple[str, ...],
     begin: Begin,
-    is_keyed: bool,
 ) -> dict[Hashable, State]:
     """The states by key, with every operation taken; one of key None where there are no keys."""
+    is_keyed = case.is_keyed
     objects: dict[Hashable, State] = {} if is_keyed else {None: begin(case)}
     others: Counter[str] = Counter()
     keyless = 0
@@ -169,6 +175,7 @@ def _take_all(
         state = objects.get(key)
         if state is None:
             state = objects[key] = begin(case)
+        case.key = key
         state.take(op)
     case.keys = len(objects) if is_keyed else 0
     if keyless:
@@ -322,6 +329,8 @@ def same(value: Hashable) -> Hashable:
         return value
     if isinstance(value, tuple | frozenset):
         return type(value)(map(same, value))
+    if isinstance(value, EdnMap):
+        return EdnMap({same(key): same(each) for key, each in value.items()})
     return exact(value)
 
 

@@ -15,19 +15,13 @@ import msgspec
 from shalott.checkers.reading.edn import encode
 from shalott.checkers.reading.entries import EntrySource
 from shalott.core.history import History
-from shalott.core.json_value import Json
+from shalott.core.json_value import Json, JsonObject
 
 _COLUMNS: Final = (
     *("index", "process", "node", "f", "key", "value", "offset", "type"),
     *("invoke_ns", "complete_ns", "error", "extra"),
 )
 _CORRUPTED: Final = "corrupted"
-
-
-class _Extra(msgspec.Struct, frozen=True):
-    """What is read of a row's ``extra``."""
-
-    value: Json | msgspec.UnsetType = msgspec.UNSET
 
 
 _Events = list[tuple[int, int, str]]  # when, whether it is an end, the entry
@@ -56,7 +50,7 @@ def sources_by_key(history: History, fs: tuple[str, ...] = ()) -> Iterator[tuple
         events.append((end, 1, f"{{:type :{kind} {told} :time {end} :value {shown}{why}}}\n"))
     for key, events in by_key.items():
         events.sort(key=lambda event: event[:2])
-        yield key, EntrySource.of_text("".join(line for _, _, line in events).encode(), "jepsen")
+        yield key, EntrySource.of_text("".join(line for _, _, line in events).encode())
 
 
 # What these return is not what they were asked for; all others bring the value that they write.
@@ -65,9 +59,9 @@ ASKS_NOTHING: Final = ("read", "generate", "dequeue", "drain", "poll", "get")
 
 def _shown(value: int | None, extra: str | None) -> str:
     if extra and '"value"' in extra:
-        structured = msgspec.json.decode(extra, type=_Extra).value
-        if structured is not msgspec.UNSET:
-            return edn_of(structured)
+        told: JsonObject = msgspec.json.decode(extra)
+        if "value" in told:
+            return edn_of(told["value"])
     return "nil" if value is None else str(value)
 
 

@@ -34,13 +34,15 @@ _OBJECTS: Final = {
     "owner-lock": "the lock",
     "reentrant-lock": "the lock",
     "fenced-lock": "the lock",
+    "reentrant-fenced-lock": "the lock",
     "semaphore": "the semaphore",
+    "owned-semaphore": "the semaphore",
     "set": "the set",
     "counter": "the counter",
 }
 
 
-LOCKS: Final = ("mutex", "owner-lock", "reentrant-lock", "fenced-lock")
+LOCKS: Final = ("mutex", "owner-lock", "reentrant-lock", "fenced-lock", "reentrant-fenced-lock")
 
 
 def whole(value: Hashable) -> str:
@@ -96,6 +98,12 @@ def _lock_text(model: str, state: Hashable) -> str:
         if model == "reentrant-lock":
             return f"{held}, {number} times" if owner != FREE and number > 1 else held
         return held if number is None else f"{held}, last token {number}"
+    if model == "reentrant-fenced-lock" and isinstance(state, tuple):
+        owner, number, _, token = state
+        held = _lock_text("reentrant-lock", (owner, number))
+        return held if token is None else f"{held}, last token {token}"
+    if model == "owned-semaphore" and isinstance(state, frozenset):
+        return f"is held by {_listed(sorted(f'process {p} ×{n}' for p, n in state)) or 'none'}"
     if model == "semaphore":
         return f"has {state} free"
     if model == "counter":

@@ -381,10 +381,15 @@ def refuse_unknown(history: ConcurrentHistory, model: Model, code: int) -> None:
 
 
 def canonical(history: ConcurrentHistory, model: Model) -> ConcurrentHistory:
-    """The history with the model's own name for each f, and one code for each name.
+    """The history with the model's own name for each f, one code for each name, and as the model
+    reads it besides (``as_read``: owners for processes).
 
     Raises UsageError: the model does not know an f.
     """
+    as_read: Callable[[ConcurrentHistory], ConcurrentHistory] | None
+    as_read = getattr(model, "as_read", None)
+    if as_read is not None:
+        history = as_read(history)
     meanings = meanings_of(model)
     names = history.f.names
     if meanings is None:

@@ -20,7 +20,15 @@ from shalott.checkers.models.collections import (
     Stack,
     UnorderedQueue,
 )
-from shalott.checkers.models.locks import FencedLock, Mutex, OwnerLock, ReentrantLock, Semaphore
+from shalott.checkers.models.locks import (
+    FencedLock,
+    Mutex,
+    OwnedSemaphore,
+    OwnerLock,
+    ReentrantFencedLock,
+    ReentrantLock,
+    Semaphore,
+)
 from shalott.checkers.models.model import Meaning, Meanings, Model, OneOf, make_with
 from shalott.checkers.models.registers import CasRegister, KeyValue, MultiRegister, Register
 
@@ -39,8 +47,10 @@ __all__ = [
     "MultiRegister",
     "Mutex",
     "OneOf",
+    "OwnedSemaphore",
     "OwnerLock",
     "PriorityQueue",
+    "ReentrantFencedLock",
     "ReentrantLock",
     "Register",
     "Semaphore",
@@ -68,7 +78,9 @@ BUILT_IN_MODELS: Final = (
     OwnerLock,
     ReentrantLock,
     FencedLock,
+    ReentrantFencedLock,
     Semaphore,
+    OwnedSemaphore,
     Set,
     Counter,
 )

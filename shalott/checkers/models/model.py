@@ -45,7 +45,8 @@ class Model(Protocol):
 
     May also have: ``name`` (default: the class's), ``meanings`` (f -> Meaning; default: every f,
     argument and result), ``by_process`` (True: ``step`` reads op.process), ``is_pure(op)`` (True:
-    this one never changes the state, even if its meaning says otherwise).
+    this one never changes the state, even if its meaning says otherwise), ``as_read(history)``
+    (the history as it is judged: with owners for processes, say).
     """
 
     @property
@@ -119,6 +120,7 @@ def make_with(made_by: Callable[..., Made], name: str, options: str) -> Made:
     given: dict[str, object] = {}
     for option in filter(None, options.split(",")):
         key, equals, text = option.partition("=")
+        key = key.rstrip("?").replace("-", "_")  # as Jepsen has them: negative-balances?
         if key not in known or not equals:
             takes = ", ".join(f"{each}=..." for each in known) or "no options"
             raise UsageError(f"model {name} takes {takes}, not {option!r}")

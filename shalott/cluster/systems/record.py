@@ -21,6 +21,7 @@ import msgspec
 from shalott.cluster.system import System
 from shalott.core.doors import Door, door_of_records
 from shalott.core.parameters import NoParameters
+from shalott.core.partitions import MakePartitioned
 from shalott.core.plan import Plan, SystemPlan, nodes_hosting
 from shalott.core.rng import Draw
 from shalott.core.transactions import MakeTransactor, Write
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 Services = Mapping[str, tuple[str, ...]]  # node -> what it hosts
 Parameters = Mapping[str, Any]  # or settings, of a system, as its plan has them
 TRANSACTIONS = "transactions"  # the protocol of systems that have ``SystemRecord.transactions``
+PARTITIONS = "partitions"  # likewise, of ``SystemRecord.partitions``
 TOGETHER = "together"  # the layout in which every node hosts the same
 
 
@@ -104,6 +106,18 @@ class Transactions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Partitions:
+    """How clients send to partitions and poll them (core/partitions.py).
+
+    ``port``: of each node, by its name. ``transactions``: whether several sends and polls are one.
+    """
+
+    port: str
+    make_client: MakePartitioned
+    transactions: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Layouts:
     """Which services each node hosts, in systems whose nodes differ.
 
@@ -160,6 +174,7 @@ class SystemRecord:
     system can't have. ``serves``: the service whose nodes clients connect to, where nodes differ.
     ``promises``: of systems that keep a replicated log. ``readers``: how clients read it.
     ``transactions``: of systems that speak "transactions": how clients do them.
+    ``partitions``: likewise, of systems that speak "partitions".
     ``canonical``: settings as a plan has them, of what a user may also type otherwise; raises
     UsageError. ``closes``: the documented windows of loss (checkers/queues/loss_windows.py) that a
     plan's settings rule out. ``stays_up``: a node runs until an operator or a fault ends it, and no
@@ -192,6 +207,7 @@ class SystemRecord:
     promises: Callable[[Plan], LogPromises] = lambda plan: LogPromises()
     readers: Callable[[Plan], LogReaders] = lambda plan: LogReaders()
     transactions: Callable[[Plan], Transactions | None] = lambda plan: None
+    partitions: Callable[[Plan], Partitions | None] = lambda plan: None
     canonical: Callable[[Parameters], Parameters] = lambda policy: policy
     closes: Callable[[Plan], Sequence[str]] = lambda plan: ()
     notices_after_ms: Callable[[Plan], float] = lambda plan: 0

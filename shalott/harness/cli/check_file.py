@@ -18,7 +18,7 @@ from shalott.checkers.linearizability.drains import DRAINED
 from shalott.checkers.linearizability.readings import by_clock, judge_readings
 from shalott.checkers.models import BUILT_IN, Model, meanings_of
 from shalott.checkers.reading import read_history
-from shalott.checkers.reading.history_files import file_of
+from shalott.checkers.reading.history_files import file_of, unpacked
 from shalott.core.errors import UnreadableHistory, UsageError
 from shalott.harness.cli.check_lines import Checked, Judged
 from shalott.harness.cli.check_request import (
@@ -70,7 +70,6 @@ def is_judge(specification: str) -> bool:
 
 def _wanted(path: Path, file: str) -> Wanted:
     """Raises UsageError: nothing fits, or several that have nothing in common."""
-    from shalott.checkers.reading.history_files import unpacked
     from shalott.checkers.wanted import shape_of_file, wanted
 
     with unpacked(path) as plain:

@@ -260,11 +260,11 @@ def _systems(known: Known, modules: Sequence[str]) -> Mapping[str, System]:
 
 def workload_text(record: WorkloadRecord, known: Known = ALL) -> str:
     """A workload: which systems it fits, what judges it, its parameters."""
-    systems = [each for each in known.of(SYSTEMS) if fits(record, each)]
-    lines = [
-        item(f"Systems: {code(each.name for each in systems)}."),
-        item(f"Checkers of its own: {code(each.name for each in checkers_of(record, known))}."),
-    ]
+    systems = code(each.name for each in known.of(SYSTEMS) if fits(record, each))
+    lines = [item(f"Systems: {systems or f'plug-ins that speak {code(record.needs)}'}.")]
+    if systems:
+        checkers = code(each.name for each in checkers_of(record, known))
+        lines.append(item(f"Checkers of its own: {checkers}."))
     return _section(record.name, record.summary, lines, record.parameters)
 
 

@@ -29,6 +29,8 @@ OPTIONS: Final = (
     "cas-register:nil=any",
     "cas-register:initial=1",
     "reentrant-lock:limit=1",
+    "reentrant-fenced-lock",
+    "owned-semaphore:permits=2",
     "priority-queue:first=lowest",
     "priority-queue:ties=fifo",
 )

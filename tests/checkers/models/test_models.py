@@ -6,7 +6,9 @@ from collections.abc import Hashable, Sequence
 
 import pytest
 
-from shalott.checkers.history.concurrent import FAILED, UNKNOWN, Operation
+from shalott.checkers.history.column_values import MapPairs
+from shalott.checkers.history.concurrent import FAILED, UNKNOWN, Operation, Row, from_rows
+from shalott.checkers.linearizability.checking import check
 from shalott.checkers.models import (
     BUILT_IN,
     CasRegister,
@@ -19,8 +21,10 @@ from shalott.checkers.models import (
     MultiRegister,
     Mutex,
     OneOf,
+    OwnedSemaphore,
     OwnerLock,
     PriorityQueue,
+    ReentrantFencedLock,
     ReentrantLock,
     Register,
     Semaphore,
@@ -30,6 +34,7 @@ from shalott.checkers.models import (
     make_model,
     meanings_of,
 )
+from shalott.checkers.models.locks import owned
 from shalott.core.errors import UsageError
 
 pytestmark = pytest.mark.unit
@@ -193,6 +198,53 @@ def test_tokens_of_a_fenced_lock_grow() -> None:
     assert allows(FencedLock(), *rounds(1, UNKNOWN, None, 2))
     assert not allows(FencedLock(), *rounds(1, UNKNOWN, 1))
     assert not allows(FencedLock(), ("acquire", None, 1, 1), ("release", None, None, 2))
+
+
+def test_reentrant_fenced_lock() -> None:
+    def acquire(token: Hashable, process: int = 1) -> Step:
+        return ("acquire", None, token, process)
+
+    def release(process: int = 1) -> Step:
+        return ("release", None, None, process)
+
+    lock = ReentrantFencedLock()
+    assert allows(lock, acquire(3), acquire(3), release(), release(), acquire(4, 2))
+    assert allows(lock, acquire(UNKNOWN), acquire(3), acquire(None), acquire(3))
+    assert not allows(lock, acquire(3), acquire(4))
+    assert not allows(lock, acquire(3), release(), acquire(3))
+    assert not allows(lock, acquire(3), acquire(3), release(), acquire(4, 2))
+    assert not allows(lock, acquire(3), release(2))
+    assert not allows(ReentrantFencedLock(limit=1), acquire(3), acquire(3))
+    unknown = MapPairs([("fence", 0), ("client", "n1")])  # Hazelcast's invalid fence
+    assert allows(lock, acquire(3), release(), acquire(unknown, 2), release(2), acquire(4))
+
+
+def test_owned_semaphore() -> None:
+    both = (("acquire", None, None, 1), ("acquire", None, None, 2))
+    assert allows(OwnedSemaphore(2), *both, ("release", None, None, 1), ("acquire", 0, 0, 2))
+    assert not allows(OwnedSemaphore(2), *both, ("acquire", None, None, 3))
+    assert not allows(OwnedSemaphore(2), both[0], ("release", None, None, 2))
+
+
+def test_owners_are_those_of_the_maps() -> None:
+    """Of a client whose process crashed the next process is the same owner."""
+
+    def named(owner: str, fence: int) -> MapPairs:
+        return MapPairs([("client", owner), ("fence", fence)])
+
+    rows = [
+        Row(0, "acquire", "u1", named("n1", 1), 1, 2),
+        Row(0, "release", "u2", None, 3, None),
+        Row(5, "release", "u3", named("n1", 0), 4, 5),
+        Row(1, "acquire", "u4", named("n2", 2), 6, 7),
+        Row(8, "acquire", "u5", None, 8, None),
+    ]
+    assert owned(from_rows(rows)).process.tolist() == [0, 0, 0, 1, 8]
+    for model in ("owner-lock", "fenced-lock", "reentrant-fenced-lock", "owned-semaphore"):
+        assert check(from_rows(rows), model).valid is True, model
+        stranger = rows[2]._replace(result=named("n2", 0))
+        wrong = [rows[0], stranger, *rows[3:]]
+        assert check(from_rows(wrong), model).valid is False, model
 
 
 def test_semaphore() -> None:

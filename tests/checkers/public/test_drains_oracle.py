@@ -27,6 +27,8 @@ def drained(rng: random.Random, gives: str) -> list[Row]:
     rng.shuffle(out)
     if rng.random() < 0.5:
         out.sort()
+    if rng.random() < 0.3:
+        out.insert(rng.randrange(len(out) + 1), rng.choice([*values, 99]))  # twice, or from nowhere
     rows = []
     for value in values:
         begin, end = sorted((next(times) // 2, next(times) // 2))

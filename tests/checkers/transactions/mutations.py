@@ -371,12 +371,12 @@ class _Names:
         return self._values[key, value]
 
     def _decoys(self, case: Transaction) -> list[Mop]:
-        """A key that is touched once by this transaction and by no other."""
+        """A key that is touched once by this transaction and by no other. What only reads still does."""
         if self._rng.random() < 0.7:
             return []
         lists = any(f == "append" or isinstance(value, tuple) for f, _, value in case.mops)
         key = str(self._free.pop())
-        if self._rng.random() < 0.5:
+        if not case.writes or self._rng.random() < 0.5:
             return [("r", key, () if lists else None)]
         return [("append" if lists else "w", key, 1)]
 

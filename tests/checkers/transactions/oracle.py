@@ -18,6 +18,7 @@ The axioms, with Adya's phenomena for the levels below:
     read committed     PL-2   and all reads come from committed, final, earlier versions
     cursor stability   PL-CS  and no version lies between what it read of a key and what it wrote
     consistent view    PL-2+  and nothing that it depends on overwrote what it read
+    update serializable PL-3U and those that write, with any one that only reads, are serializable
     read atomic               INT, EXT
     update atomic             INT, EXT, NOCONFLICT
     causal                    INT, EXT, TRANSVIS
@@ -65,6 +66,7 @@ VISIBILITY_LEVELS: dict[str, tuple[str, Order]] = {
     "strong-read-committed": ("committed", "realtime"),
     "cursor-stability": ("cursor", "any"),
     "consistent-view": ("view", "any"),
+    "update-serializable": ("updates", "any"),
     "read-atomic": ("atomic", "any"),
     "update-atomic": ("update-atomic", "any"),
     "causal-cerone": ("causal", "any"),
@@ -73,6 +75,7 @@ VISIBILITY_LEVELS: dict[str, tuple[str, Order]] = {
     "snapshot-isolation": ("snapshot", "any"),
     "strong-session-snapshot-isolation": ("snapshot", "session"),
     "strong-snapshot-isolation": ("snapshot", "realtime"),
+    "repeatable-read": ("serial", "any"),  # there are no predicates
     "serializable": ("serial", "any"),
     "strong-session-serializable": ("serial", "session"),
     "strict-serializable": ("serial", "realtime"),
@@ -449,10 +452,39 @@ def _has_a_view(execution: Execution, kept: Order) -> bool:
     return True
 
 
+def _updates_are_serial(execution: Execution, kept: Order) -> bool:
+    """Adya's No-Update-Conflict-Misses."""
+    writers = {at for at in execution.order if execution.history[at].writes}
+    return all(_is_serial(execution, writers | {at}) for at in execution.order)
+
+
+def _is_serial(execution: Execution, some: set[int]) -> bool:
+    """Whether some order of these reads and writes the versions as they were."""
+
+    def comes_first(at: int, left: set[int]) -> bool:
+        chains = [execution.writers[key] for key in execution.history[at].writes]
+        if any(set(chain[: chain.index(at)]) & left for chain in chains):
+            return False
+        return not any(who in left for _, who in execution.reads[at]) and not any(
+            at in execution.behind(key, who)
+            for other in left - {at}
+            for key, who in execution.reads[other]
+        )
+
+    left = set(some)
+    while left:
+        first = next((at for at in left if comes_first(at, left)), None)
+        if first is None:
+            return False
+        left.remove(first)
+    return True
+
+
 CHECKS: dict[str, Callable[[Execution, Order], bool]] = {
     "committed": lambda execution, kept: True,
     "cursor": _keeps_cursors,
     "view": _has_a_view,
+    "updates": _updates_are_serial,
     "atomic": _sees,
     "update-atomic": lambda execution, kept: _sees(execution, kept, conflicts=True),
     "causal": lambda execution, kept: _sees(execution, kept, closed="transitive"),

@@ -27,7 +27,7 @@ from shalott.cluster.system import System
 from shalott.cluster.systems.record import SYSTEMS, SystemRecord
 from shalott.core.doors import OWN, Door, Record, loaded_modules
 from shalott.core.errors import UsageError
-from shalott.core.parameters import Flag, flags_of, to_plan
+from shalott.core.parameters import Flag, NoParameters, flags_of, to_plan
 from shalott.core.plan import Plan
 from shalott.harness.cli.markdown import code, item, sentence, wrapped
 from shalott.harness.run.backends import make_system
@@ -258,14 +258,18 @@ def _systems(known: Known, modules: Sequence[str]) -> Mapping[str, System]:
 # -- workloads, checkers, models -------------------------------------------------------------------
 
 
-def workload_text(record: WorkloadRecord, known: Known = ALL) -> str:
-    """A workload: which systems it fits, what judges it, its parameters."""
+def workload_text(record: WorkloadRecord, known: Known = ALL, like: str = "") -> str:
+    """A workload: which systems it fits, what judges it, its parameters, unless they are those of
+    another one (``like``)."""
     systems = code(each.name for each in known.of(SYSTEMS) if fits(record, each))
     lines = [item(f"Systems: {systems or f'plug-ins that speak {code(record.needs)}'}.")]
     if systems:
         checkers = code(each.name for each in checkers_of(record, known))
         lines.append(item(f"Checkers of its own: {checkers}."))
-    return _section(record.name, record.summary, lines, record.parameters)
+    if like:
+        lines.append(item(f"Parameters: those of `{like}`."))
+    struct = NoParameters if like else record.parameters
+    return _section(record.name, record.summary, lines, struct)
 
 
 def checkers_of(record: WorkloadRecord, known: Known = ALL) -> list[Checker]:

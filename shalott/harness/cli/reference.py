@@ -219,12 +219,21 @@ def faults_page() -> str:
 
 
 def workloads_page() -> str:
+    """Parameters that several have are told once."""
+    records = OURS.of(WORKLOADS)
+    first: dict[object, str] = {}
+    for record in records:
+        first.setdefault(record.parameters, record.name)
+    like = {each.name: first[each.parameters] for each in records}
     return page(
         "Workloads",
         "For users who choose what clients do: `shalott test --workload NAME`. Defaults are in"
         " brackets. [What each workload does and finds](../explanation/workloads.md) is an"
         " explanation.",
-        *(workload_text(record, OURS) for record in OURS.of(WORKLOADS)),
+        *(
+            workload_text(each, OURS, "" if like[each.name] == each.name else like[each.name])
+            for each in records
+        ),
     )
 
 

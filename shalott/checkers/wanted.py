@@ -58,15 +58,22 @@ class Wanted:
 def wanted(shape: Shape) -> Wanted:
     if not shape.fs:
         return Wanted("register")  # nothing was done, which every model allows
+    if _is_of_knossos(shape):
+        return Wanted("multi-register", (), shape.keyed)
     judges = [name for name in JUDGES if find_judge(name).wants(shape)]
-    if len(judges) == 1:
-        return Wanted(judges[0], (), shape.keyed)
+    rather = next((name for name in _RATHER if name in judges), "")
+    if rather or len(judges) == 1:
+        return Wanted(rather or judges[0], (), shape.keyed)
     if judges:
         return Wanted("", tuple(judges), shape.keyed)
     for fits, names in _MODELS:
         if fits(shape):
             return Wanted(names[0], names[1:], shape.keyed)
     return Wanted("")
+
+
+# Of several judges that want one history, who looks at all that the others look at.
+_RATHER: Final = ("set-full", "total-queue")
 
 
 # --- what models want -----------------------------------------------------------------------------
@@ -88,7 +95,14 @@ def _is_log(shape: Shape) -> bool:
 
 
 def _is_queue(shape: Shape) -> bool:
-    return shape.within(*_GIVES, *_TAKES) and shape.has_any(*_GIVES) and shape.has_any(*_TAKES)
+    takes = [f for f in _TAKES if f in shape.fs]
+    asks_for_nothing = all(shape.argument(f) <= {NIL} for f in takes)
+    return (
+        shape.within(*_GIVES, *_TAKES)
+        and shape.has_any(*_GIVES)
+        and asks_for_nothing
+        and (bool(takes) or shape.has_any("enqueue", "publish", "produce"))
+    )
 
 
 def _is_set(shape: Shape) -> bool:
@@ -125,6 +139,11 @@ def _is_transactional(shape: Shape) -> bool:
     )
 
 
+def _is_of_knossos(shape: Shape) -> bool:
+    """Its model of several registers spells its words out; Elle's transactions have :r and :w."""
+    return _is_transactional(shape) and not {"r", "w"} & set(shape.mops)
+
+
 def _is_of_registers(shape: Shape) -> bool:
     """Registers written and read together: values are maps, or lists of pairs."""
     if not shape.within(*_READS, *_WRITES):
@@ -144,13 +163,13 @@ _MODELS: Final[tuple[tuple[Callable[[Shape], bool], tuple[str, ...]], ...]] = (
     (lambda shape: shape.within(*_READS, *_WRITES), ("register",)),
     (_is_log, ("log",)),
     (lambda shape: shape.within("append", *_READS, "put"), ("key-value",)),
-    (lambda shape: _is_lock(shape) and _has_tokens(shape), ("fenced-lock",)),
     (lambda shape: _is_lock(shape) and _counts_permits(shape), ("semaphore",)),
+    (lambda shape: _is_lock(shape) and _has_tokens(shape), ("fenced-lock",)),
     (_is_lock, ("mutex", "owner-lock", "reentrant-lock")),
+    (_is_queue, ("unordered-queue", "fifo-queue")),
     (_is_set, ("set",)),
     (_is_counter, ("counter",)),
-    (_is_queue, ("unordered-queue", "fifo-queue")),
-    (lambda shape: shape.within("push", "pop"), ("stack",)),
+    (lambda shape: shape.within("push", "pop", "drain"), ("stack",)),
     (lambda shape: shape.within("insert", "enqueue", "dequeue", "remove"), ("priority-queue",)),
 )  # fmt: skip
 

@@ -115,6 +115,7 @@ class Recorder(Protocol):
 
 # Grows when a column changes its meaning or goes; a new one comes without it.
 SCHEMA_VERSION = 1
+ENTRIES_KEY = b"shalott.entries"  # of rows whose ``extra`` holds the entries of another's history
 _KIND_KEY, _RUN_KEY, _VERSION_KEY = b"shalott.file", b"shalott.run", b"shalott.schema_version"
 
 
@@ -130,7 +131,8 @@ class FileOrigin:
 
 def write_history(table: pa.Table, path: Path, run: str = "") -> None:
     """One row an operation, as Parquet. The caller sees to atomic renames."""
-    _write_parquet(table.cast(HISTORY_SCHEMA), path, "history", run)
+    more = (ENTRIES_KEY,) if ENTRIES_KEY in (table.schema.metadata or {}) else ()
+    _write_parquet(table.cast(HISTORY_SCHEMA), path, "history", run, more)
 
 
 def write_events(table: pa.Table, path: Path, run: str = "") -> None:
@@ -149,6 +151,14 @@ def read_origin(path: Path) -> FileOrigin:
         run=told.get(_RUN_KEY, b"").decode(),
         schema_version=int(version) if version.isdigit() else 0,
     )
+
+
+def holds_entries(path: Path) -> bool:
+    """Whether a file is Parquet, and of rows that were made of another's entries."""
+    try:
+        return ENTRIES_KEY in (pq.read_schema(path).metadata or {})
+    except (OSError, pa.ArrowException):
+        return False
 
 
 def read_history(
@@ -182,10 +192,11 @@ def events_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     return table.sort_by([("run_ns", "ascending"), ("node", "ascending"), ("at_ns", "ascending")])
 
 
-def _write_parquet(table: pa.Table, path: Path, kind: str, run: str) -> None:
-    table = table.replace_schema_metadata(
-        {_KIND_KEY: kind, _RUN_KEY: run, _VERSION_KEY: str(SCHEMA_VERSION)}
-    )
+def _write_parquet(
+    table: pa.Table, path: Path, kind: str, run: str, more: Sequence[bytes] = ()
+) -> None:
+    told = {_KIND_KEY: kind, _RUN_KEY: run, _VERSION_KEY: str(SCHEMA_VERSION)}
+    table = table.replace_schema_metadata(told | dict.fromkeys(more, ""))
     strings = [field.name for field in table.schema if pa.types.is_string(field.type)]
     integers = [field.name for field in table.schema if pa.types.is_integer(field.type)]
     try:

@@ -33,6 +33,9 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
         "shalott.checkers.reading.text_history": "19 ms",
         "shalott.checkers.reading.parquet_history": "98 ms",
     },
+    "checkers/reading/parquet_history.py": {
+        "shalott.checkers.reading.foreign_history": "30 ms",
+    },
     "clients/amqp_libraries/aio_pika_library.py": {
         "aio_pika": "44 ms, an extra",
         "aio_pika.exceptions": "43 ms, an extra",
@@ -66,15 +69,26 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
     "core/doors.py": {
         "importlib.metadata": "17 ms",
     },
+    "harness/cli/check_file.py": {
+        "shalott.checkers.linearizability.explain": "23 ms",
+        "shalott.checkers.judge": "9 ms",
+        "shalott.checkers.reading.entries": "6 ms",
+        "shalott.checkers.reading.keyed_entries": "1 ms",
+        "shalott.checkers.wanted": "17 ms",
+    },
     "harness/cli/check_lines.py": {
-        "shalott.checkers.linearizability.timeline": "17 ms",
+        "shalott.checkers.judge": "9 ms",
+        "shalott.harness.cli.check_page": "21 ms",
         "shalott.checkers.models.outside": "3 ms",
         "shalott.core.doors": "2 ms",
     },
-    "harness/cli/checking.py": {
+    "harness/cli/check_request.py": {
         "shalott.harness.run.store": "98 ms",
-        "shalott.checkers.linearizability.explain": "23 ms",
         "shalott.checkers.porcupine.porcupine": "15 ms",
+    },
+    "harness/cli/checking.py": {
+        "shalott.checkers.judge": "9 ms",
+        "concurrent.futures": "12 ms",
     },
     "harness/cli/doctor.py": {
         "shalott.cluster.ssh": "an extra",

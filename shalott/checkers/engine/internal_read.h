@@ -78,6 +78,8 @@ struct shl_reader {
     shl_budget *budget;
     void *columns[SHL_READ_COLUMNS];
     int64_t room; /* rows that the columns have room for */
+    int32_t *told; /* pairs: a row that failed, which error it told */
+    int64_t told_room; /* pairs */
     shl_names names[SHL_READ_TABLES];
     shl_rows_by_id open;
     shl_rows_by_id drains; /* of processes that tell each dequeue of a drain by itself */
@@ -115,8 +117,25 @@ int64_t shl_distance_in_line(const shl_reader *reader, const char *at);
 int shl_complain(shl_reader *reader, int code, int64_t line, const char *at);
 void shl_complain_of(shl_reader *reader, shl_slice word);
 
+/* Keeps the error of an operation that failed; 0: no memory. */
+int shl_keep_error(shl_reader *reader, const shl_entry *entry, int64_t row);
+/* Notes one of SHL_ODD_..., and the line where it was met first. */
+void shl_note_odd(shl_reader *reader, int what, int64_t line);
 /* Notes what is odd about an entry's time and index. */
-void shl_note_order(shl_reader *reader, const shl_entry *entry);
+void shl_note_disorder(shl_reader *reader, const shl_entry *entry);
+
+static inline void shl_note_order(shl_reader *reader, const shl_entry *entry)
+{
+    int in_time = !entry->has_time || entry->time >= reader->last_time;
+    int in_turn = !entry->has_index || (reader->gapless && entry->index == reader->last_index + 1);
+    if (!in_time || !in_turn) {
+        shl_note_disorder(reader, entry);
+        return;
+    }
+    if (entry->has_time)
+        reader->last_time = entry->time;
+    reader->last_index += entry->has_index;
+}
 /* Takes in an entry: SHL_READ_FINE or what is wrong. */
 int shl_take_entry(shl_reader *reader, const shl_entry *entry, const char *at);
 void shl_take_nemesis(shl_reader *reader, int64_t line);

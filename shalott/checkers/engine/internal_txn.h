@@ -129,14 +129,51 @@ int32_t shl_txn_version_of(shl_txns *txns, int32_t key, int64_t raw);
 int32_t shl_txn_asker(shl_txns *txns, int64_t process);
 void shl_txn_free_values(shl_txns *txns);
 
-/* txn_lists.c: the branch of a key that this read belongs to, or one made for it. -1: no memory. */
+/* txn_branches.c: the branch of a key that this read belongs to, or one made for it. -1: no
+ * memory. */
 int32_t shl_txn_branch(shl_txns *txns, int32_t key, const shl_node *nodes, int64_t count);
+int32_t shl_txn_new_branch(shl_txns *txns, int32_t key);
+int shl_txn_branch_room(shl_txns *txns, shl_txn_list *branch, int64_t count);
+/* Whether one of the two is how the other begins. */
+int shl_txn_branch_begins(const shl_txn_list *branch, const int64_t *raws, int64_t count);
 void shl_txn_free_branches(shl_txns *txns);
+
+/* txn_lists.c, txn_inside.c */
 int32_t shl_txn_judge_lists(shl_txns *txns);
+int32_t shl_txn_judge_lists_inside(shl_txns *txns);
+
+/* txn_versions.c. States of registers are versions, and for each key the one that it had at first.
+ */
+/* What a transaction had to do with a key: the first state that it met, and the last. */
+typedef struct {
+    int32_t txn, key;
+    int32_t read, written; /* external: before it wrote, and what it left; SHL_NONE */
+} shl_touch;
+
+typedef struct {
+    int32_t from, to; /* states */
+} shl_order;
+
+typedef struct {
+    shl_txns *txns;
+    int64_t states;
+    shl_touch *touches; /* by key, then by transaction */
+    int64_t touch_count, touch_room;
+    int64_t *key_starts; /* of each key in `touches` */
+    int32_t *initial;    /* of each key: a version that stands for what it held at first */
+    shl_order *orders;       /* of all sources that agree; then those of one that is tried */
+    int64_t order_count, order_room;
+    int64_t *reader_starts; /* of each state in `readers` */
+    int32_t *readers;
+} shl_registers;
+/* Fills orders, and notes cyclic versions. 0: no memory. */
+int32_t shl_txn_find_orders(shl_registers *registers);
 
 /* txn_registers.c, txn_sets.c */
 int32_t shl_txn_judge_registers(shl_txns *txns);
-int32_t shl_txn_set(shl_txns *txns, int32_t key, const shl_node *nodes, int64_t count);
+/* The branch that a set which was read is a beginning of, as long as *length. -1: no memory. */
+int32_t shl_txn_set(shl_txns *txns, int32_t key, const shl_node *nodes, int64_t count,
+                    int32_t *length);
 int32_t shl_txn_judge_sets(shl_txns *txns);
 
 /* txn_found.c: what all three kinds of object share. 0: no memory. */

@@ -70,8 +70,7 @@ enum {
     SHL_READ_RET_NS = 11,          /* int64: -1 where there is none */
     SHL_READ_LINE = 12,            /* int32: of the invocation */
     SHL_READ_ENTRY = 13,           /* int32: which entry of the file, from 0 */
-    SHL_READ_ERROR = 14,           /* int32: which error the completion told, -1: none */
-    SHL_READ_COLUMNS = 15,
+    SHL_READ_COLUMNS = 14,
 };
 
 /* Tables of distinct slices. */
@@ -83,7 +82,7 @@ enum {
     SHL_READ_TABLES = 4,
 };
 
-/* What is odd about a history, and yet may be meant: how often, and the line where it was met first. */
+/* What is odd about a history, and yet may be meant. */
 enum {
     SHL_ODD_REUSED = 0,      /* a process went on after an operation of it had crashed */
     SHL_ODD_TIME_BACK = 1,   /* an entry's time is before that of the one in front of it */
@@ -94,14 +93,15 @@ enum {
 
 /* How far a reader is, and what it met. */
 typedef struct {
+    int64_t oddities; /* in all */
     int64_t odd[SHL_ODDITIES];
-    int64_t odd_line[SHL_ODDITIES];
+    int64_t odd_line[SHL_ODDITIES]; /* where each was met first */
     int64_t operations;
     int64_t ranks;
     int64_t entries; /* invocations and completions, those of the nemesis too */
     int64_t nemesis; /* of these, the nemesis's */
     int64_t ignored; /* lines of a log that are no operations */
-    int64_t errors;  /* completions that told an error */
+    int64_t errors;  /* operations that failed and told an error */
     int64_t line;    /* where it stands, from 1 */
     int64_t torn;    /* 0, or the line where an entry begins that the end of the file cuts off */
     int32_t timed;   /* every entry has a clock time, but infos perhaps */
@@ -131,6 +131,8 @@ int64_t shl_reader_feed(shl_reader *reader, const char *bytes, int64_t length, i
 /* A column, the caller's from now on, who gives it to shl_column_free; NULL: there are no rows. */
 void *shl_reader_column(shl_reader *reader, int32_t column);
 void shl_column_free(void *memory);
+/* The rows that failed with an error, and which one: as many as state->errors says. */
+void shl_reader_errors(const shl_reader *reader, int32_t *rows, int32_t *errors);
 /* All columns of few rows at once, one behind the other: argument and result (numbers), place (the
  * entry if lines are crowded, else the line), and if it is timed call_ns, ret_ns; f, key, process,
  * call, ret; the kinds of argument and result, type. */

@@ -150,8 +150,9 @@ int shl_read_jepsen_line(shl_reader *reader, shl_cursor *line)
         if (status)
             return shl_complain(reader, status, line->line, line->at);
         if (entry.type == SHL_FAIL && *entry.value.slice.at == ':') { /* its error stands there */
-            entry.error = entry.value.slice;
-            entry.empty = (uint8_t)shl_says_empty(without_colon(entry.error));
+            entry.empty = (uint8_t)shl_says_empty(without_colon(entry.value.slice));
+            if (SHL_IS(entry.f, "cas"))
+                entry.error = entry.value.slice;
         }
     }
     return shl_take_entry(reader, &entry, process.at);

@@ -10,7 +10,7 @@
 
 enum { MOST_OPERATIONS = 1 << 30 }; /* two ranks each must fit an int32 */
 
-static const int64_t COLUMN_BYTES[SHL_READ_COLUMNS] = {4, 4, 1, 8, 1, 8, 1, 4, 4, 4, 8, 8, 4, 4, 4};
+static const int64_t COLUMN_BYTES[SHL_READ_COLUMNS] = {4, 4, 1, 8, 1, 8, 1, 4, 4, 4, 8, 8, 4, 4};
 
 static int32_t *column32(shl_reader *reader, int column)
 {
@@ -100,6 +100,7 @@ void shl_columns_free(shl_reader *reader)
 {
     for (int column = 0; column < SHL_READ_COLUMNS; column++)
         shl_free(reader->budget, reader->columns[column], reader->room * COLUMN_BYTES[column]);
+    shl_free(reader->budget, reader->told, reader->told_room * 2 * (int64_t)sizeof *reader->told);
 }
 
 /* A value's number: itself, or its form's. -1 only where memory ran out. */
@@ -118,40 +119,6 @@ static int clash(shl_reader *reader, int code, const shl_entry *entry, int64_t r
     reader->state.error_id = entry->id;
     reader->state.error_other = row < 0 ? 0 : column32(reader, SHL_READ_LINE)[row];
     return shl_complain(reader, code, entry->line, at);
-}
-
-static void note_odd(shl_reader *reader, int what, int64_t line)
-{
-    if (!reader->state.odd[what]++)
-        reader->state.odd_line[what] = line;
-}
-
-/* What went back in time, or by its index; an index that was given twice is told as that alone. As
- * long as none was left out, every index between the first and the last was given. */
-void shl_note_order(shl_reader *reader, const shl_entry *entry)
-{
-    if (entry->has_time) {
-        if (reader->state.entries && entry->time < reader->last_time)
-            note_odd(reader, SHL_ODD_TIME_BACK, entry->line);
-        reader->last_time = entry->time;
-    }
-    if (!entry->has_index)
-        return;
-    int64_t index = entry->index, last = reader->last_index;
-    if (!reader->has_index) {
-        reader->first_index = index;
-        reader->gapless = reader->has_index = 1;
-    } else if (index == last || (reader->gapless && index < last && index >= reader->first_index)) {
-        note_odd(reader, SHL_ODD_INDEX_TWICE, entry->line);
-        return;
-    } else if (index < last) {
-        note_odd(reader, SHL_ODD_INDEX_BACK, entry->line);
-        reader->gapless = 0;
-        return;
-    } else {
-        reader->gapless &= index == last + 1;
-    }
-    reader->last_index = index;
 }
 
 /* Some of Jepsen's queues tell each dequeue of a drain by itself, while the drain is open: then it
@@ -187,7 +154,7 @@ static int end_of_drain(shl_reader *reader, const shl_entry *entry)
 static void note_reused(shl_reader *reader, const shl_entry *entry, int64_t row)
 {
     if (column8(reader, SHL_READ_TYPE)[row] == SHL_INFO)
-        note_odd(reader, SHL_ODD_REUSED, entry->line);
+        shl_note_odd(reader, SHL_ODD_REUSED, entry->line);
 }
 
 static int begin(shl_reader *reader, const shl_entry *entry, int64_t *place, const char *at)
@@ -227,7 +194,6 @@ static int begin(shl_reader *reader, const shl_entry *entry, int64_t *place, con
     column64(reader, SHL_READ_RET_NS)[row] = -1;
     column32(reader, SHL_READ_LINE)[row] = (int32_t)entry->line;
     column32(reader, SHL_READ_ENTRY)[row] = (int32_t)state->entries;
-    column32(reader, SHL_READ_ERROR)[row] = -1;
     state->operations = row + 1;
     *place = row + 1;
     return SHL_READ_FINE;
@@ -293,17 +259,6 @@ static int set_result(shl_reader *reader, const shl_entry *entry, int64_t row)
     return 1;
 }
 
-static int keep_error(shl_reader *reader, const shl_entry *entry, int64_t row)
-{
-    if (!entry->error.length || entry->type == SHL_OK)
-        return 1;
-    int32_t error =
-        shl_name(&reader->names[SHL_READ_ERRORS], entry->error, entry->line, reader->budget);
-    column32(reader, SHL_READ_ERROR)[row] = error;
-    reader->state.errors++;
-    return error >= 0;
-}
-
 static int end(shl_reader *reader, const shl_entry *entry, int64_t *place, const char *at)
 {
     if (end_of_drain(reader, entry))
@@ -318,7 +273,7 @@ static int end(shl_reader *reader, const shl_entry *entry, int64_t *place, const
     }
     *place = -*place;
     column64(reader, SHL_READ_RET_NS)[row] = entry->has_time ? entry->time : -1;
-    if (!keep_error(reader, entry, row))
+    if (!shl_keep_error(reader, entry, row))
         return shl_complain(reader, SHL_READ_STOPPED, entry->line, at);
     if (entry->type == SHL_INFO)
         return SHL_READ_FINE;

@@ -1,143 +1,10 @@
 /* Lists: every read shows the order of all appends so far, so that versions have one order, that
- * of the longest read; and what no read saw comes after it.
- *
- * Reads of a key are prefixes of each other wherever all is well. So a read is kept as a branch of
- * its key and a length; a second branch is an incompatible order. */
+ * of the longest read; and what no read saw comes after it. */
 #include "internal_txn.h"
 
 #include <string.h>
 
-enum { BRANCHES_TRIED = 8, DIRECT_ENDS = 4 };
-
-/* --- branches ---------------------------------------------------------------------------------*/
-
-static int raw_at(shl_txns *txns, const shl_node *node, int64_t *raw)
-{
-    return shl_txn_raw(txns, node, raw);
-}
-
-/* The values of a read, in scratch memory of the branch-less kind: 0, no memory. */
-static int read_raws(shl_txns *txns, const shl_node *nodes, int64_t count, int64_t *raws)
-{
-    const shl_node *node = nodes;
-    for (int64_t i = 0; i < count; i++) {
-        if (node->kind == SHL_NODE_INTEGER && node->number > INT32_MIN) {
-            raws[i] = node->number;
-            node++;
-            continue;
-        }
-        if (!raw_at(txns, node, &raws[i]))
-            return 0;
-        int64_t open = 1;
-        for (; open > 0; node++)
-            open += (node->kind >= SHL_NODE_LIST ? node->number : 0) - 1;
-    }
-    return 1;
-}
-
-static int agree(const shl_txn_list *branch, const int64_t *raws, int64_t count)
-{
-    int64_t common = branch->length < count ? branch->length : count;
-    return common == 0 || (branch->raw[common - 1] == raws[common - 1] &&
-                           !memcmp(branch->raw, raws, (size_t)common * sizeof *raws));
-}
-
-static int room_in_branch(shl_txns *txns, shl_txn_list *branch, int64_t count)
-{
-    if (count <= branch->room)
-        return 1;
-    int64_t room = branch->room * 2 > count ? branch->room * 2 : count + 4;
-    int64_t *raw = shl_resize(txns->budget, branch->raw, branch->room * 8, room * 8);
-    if (!raw)
-        return 0;
-    branch->raw = raw;
-    int32_t *version = shl_resize(txns->budget, branch->version, branch->room * 4, room * 4);
-    if (!version) { /* what was made larger becomes what it was */
-        branch->raw = shl_resize(txns->budget, raw, room * 8, branch->room * 8);
-        return 0;
-    }
-    branch->version = version;
-    branch->room = room;
-    return 1;
-}
-
-static int extend(shl_txns *txns, int32_t at, const int64_t *raws, int64_t count)
-{
-    if (!room_in_branch(txns, &txns->branches[at], count))
-        return 0;
-    shl_txn_list *branch = &txns->branches[at];
-    for (int64_t i = branch->length; i < count; i++) {
-        int32_t version = shl_txn_version_of(txns, branch->key, raws[i]);
-        if (version < 0)
-            return 0;
-        branch->raw[i] = raws[i];
-        branch->version[i] = version;
-        branch->length = (int32_t)(i + 1);
-    }
-    branch->a_read = SHL_NONE;
-    return 1;
-}
-
-static int32_t new_branch(shl_txns *txns, int32_t key)
-{
-    if (!shl_txn_room(txns->budget, (void **)&txns->branches, &txns->branch_room,
-                      txns->branch_count, sizeof(shl_txn_list)))
-        return -1;
-    shl_key_branches *of_key = &txns->key_branches[key];
-    txns->branches[txns->branch_count] =
-        (shl_txn_list){key, of_key->first, 0, 0, SHL_NONE, SHL_NONE, 0, NULL, NULL};
-    of_key->first = (int32_t)txns->branch_count;
-    return (int32_t)txns->branch_count++;
-}
-
-static int32_t branch_that_agrees(const shl_txns *txns, int32_t key, const int64_t *raws,
-                                  int64_t count)
-{
-    const shl_key_branches *of_key = &txns->key_branches[key];
-    if (of_key->recent != SHL_NONE && agree(&txns->branches[of_key->recent], raws, count))
-        return of_key->recent;
-    int32_t at = of_key->first;
-    for (int32_t tried = 0; at != SHL_NONE && tried < BRANCHES_TRIED; tried++) {
-        if (agree(&txns->branches[at], raws, count))
-            return at;
-        at = txns->branches[at].next;
-    }
-    return SHL_NONE;
-}
-
-int32_t shl_txn_branch(shl_txns *txns, int32_t key, const shl_node *nodes, int64_t count)
-{
-    int64_t few[256];
-    int64_t *raws = count <= 256 ? few : shl_alloc(txns->budget, count * 8);
-    if (!raws)
-        return -1;
-    int32_t at = -1;
-    if (read_raws(txns, nodes, count, raws)) {
-        at = branch_that_agrees(txns, key, raws, count);
-        if (at == SHL_NONE)
-            at = new_branch(txns, key);
-        if (at >= 0 && count > txns->branches[at].length && !extend(txns, at, raws, count))
-            at = -1;
-    }
-    if (raws != few)
-        shl_free(txns->budget, raws, count * 8);
-    if (at >= 0) {
-        txns->key_branches[key].recent = at;
-        txns->branches[at].reads++;
-    }
-    return at;
-}
-
-void shl_txn_free_branches(shl_txns *txns)
-{
-    for (int64_t i = 0; i < txns->branch_count; i++) {
-        shl_txn_list *branch = &txns->branches[i];
-        shl_free(txns->budget, branch->raw, branch->room * 8);
-        shl_free(txns->budget, branch->version, branch->room * 4);
-    }
-    shl_free(txns->budget, txns->branches, txns->branch_room * (int64_t)sizeof(shl_txn_list));
-    shl_free(txns->budget, txns->longest, txns->longest_count * (int64_t)sizeof(int32_t));
-}
+enum { DIRECT_ENDS = 4 };
 
 /* --- the order of versions --------------------------------------------------------------------*/
 
@@ -517,7 +384,7 @@ static int judge_orders(shl_txns *txns)
             continue;
         for (int32_t b = txns->key_branches[key].first; b != SHL_NONE; b = txns->branches[b].next) {
             const shl_txn_list *branch = &txns->branches[b];
-            if (b == longest || agree(&txns->branches[longest], branch->raw, branch->length))
+            if (b == longest || shl_txn_branch_begins(&txns->branches[longest], branch->raw, branch->length))
                 continue;
             if (other == SHL_NONE || branch->length > txns->branches[other].length)
                 other = b;
@@ -564,173 +431,6 @@ static int judge_dirty_updates(lists *of)
         }
     }
     return 1;
-}
-
-/* --- within a transaction ---------------------------------------------------------------------*/
-
-/* For each mop of a transaction, the one before it on the same key; last: of each key. */
-typedef struct {
-    int64_t *last, *before;
-    int64_t before_room;
-} own_mops;
-
-static int32_t version_at(const shl_txns *txns, const shl_mop *read, int32_t place)
-{
-    return txns->branches[read->value].version[place];
-}
-
-static int same_beginning(const shl_txns *txns, const shl_mop *one, const shl_mop *other,
-                          int32_t length)
-{
-    return one->value == other->value || length == 0 ||
-           !memcmp(txns->branches[one->value].version, txns->branches[other->value].version,
-                   (size_t)length * sizeof(int32_t));
-}
-
-/* The mop that read i contradicts, or SHL_NONE. */
-static int64_t contradicted(const shl_txns *txns, const own_mops *own, int64_t from, int64_t i)
-{
-    const shl_mop *read = &txns->mops[i];
-    int32_t tail = 0;
-    int64_t j = own->before[i - from];
-    for (; j >= 0 && !(txns->mops[j].f == SHL_MOP_READ && txns->mops[j].length != SHL_NONE);
-         j = own->before[j - from]) {
-        if (txns->mops[j].f == SHL_MOP_READ)
-            continue;
-        tail++;
-        if (read->length < tail || version_at(txns, read, read->length - tail) != txns->mops[j].value)
-            return j;
-    }
-    if (j < 0)
-        return SHL_NONE;
-    const shl_mop *earlier = &txns->mops[j];
-    if (read->length != earlier->length + tail ||
-        !same_beginning(txns, read, earlier, earlier->length))
-        return j;
-    return SHL_NONE;
-}
-
-static int saw(const shl_txns *txns, const shl_mop *read, int32_t version)
-{
-    if (read->length <= 0)
-        return 0;
-    if (read->value == txns->longest[read->key]) {
-        int32_t at = txns->versions[version].at;
-        return at != SHL_NONE && at < read->length;
-    }
-    for (int32_t p = 0; p < read->length; p++)
-        if (version_at(txns, read, p) == version)
-            return 1;
-    return 0;
-}
-
-static int judge_own_read(shl_txns *txns, const own_mops *own, int32_t t, int64_t i, int *is_bad)
-{
-    int64_t other = contradicted(txns, own, txns->txns[t].mops, i);
-    if (other < 0 || *is_bad)
-        return 1;
-    *is_bad = 1;
-    shl_txn_found found = shl_txn_found_at(SHL_FOUND_INTERNAL, t, i);
-    found.other = (int32_t)other;
-    found.key = txns->mops[i].key;
-    return shl_txn_note(txns, found);
-}
-
-static int judge_own_append(shl_txns *txns, const own_mops *own, int32_t t, int64_t i)
-{
-    const shl_mop *append = &txns->mops[i];
-    int64_t from = txns->txns[t].mops;
-    for (int64_t j = own->before[i - from]; j >= 0; j = own->before[j - from]) {
-        if (txns->mops[j].f != SHL_MOP_READ || !saw(txns, &txns->mops[j], append->value))
-            continue;
-        shl_txn_found found = shl_txn_found_at(SHL_FOUND_FUTURE_READ, t, j);
-        found.other = (int32_t)i;
-        found.key = append->key;
-        found.version = append->value;
-        return shl_txn_note(txns, found);
-    }
-    return 1;
-}
-
-static int judge_within(shl_txns *txns, own_mops *own, int32_t t)
-{
-    const shl_txn *txn = &txns->txns[t];
-    while (own->before_room < txn->count) /* one more each time doubles it */
-        if (!shl_txn_room(txns->budget, (void **)&own->before, &own->before_room,
-                          own->before_room, sizeof(int64_t)))
-            return 0;
-    int is_bad = 0;
-    for (int64_t i = txn->mops; i < txn->mops + txn->count; i++) {
-        const shl_mop *mop = &txns->mops[i];
-        int64_t before = own->last[mop->key];
-        own->before[i - txn->mops] = before >= txn->mops && before < i ? before : SHL_NONE;
-        own->last[mop->key] = i;
-        if (mop->f == SHL_MOP_WRITE ? !judge_own_append(txns, own, t, i)
-                                    : mop->length != SHL_NONE &&
-                                          !judge_own_read(txns, own, t, i, &is_bad))
-            return 0;
-    }
-    return 1;
-}
-
-static int judge_inside(shl_txns *txns)
-{
-    own_mops own = {shl_alloc(txns->budget, txns->key_count * 8), NULL, 0};
-    int done = own.last != NULL;
-    for (int64_t key = 0; done && key < txns->key_count; key++)
-        own.last[key] = SHL_NONE;
-    for (int64_t t = 0; done && t < txns->count; t++)
-        if (txns->txns[t].type == SHL_TXN_OK && txns->txns[t].count > 1)
-            done = judge_within(txns, &own, (int32_t)t);
-    shl_free(txns->budget, own.last, txns->key_count * 8);
-    shl_free(txns->budget, own.before, own.before_room * 8);
-    return done;
-}
-
-/* --- the order of own appends -----------------------------------------------------------------*/
-
-/* A transaction appends one after the other: the later one comes later in the list, and is not
- * there without the earlier one. before: of each key, the last append. */
-static int judge_own_order(shl_txns *txns, int64_t *before, int32_t t)
-{
-    const shl_txn *txn = &txns->txns[t];
-    for (int64_t i = txn->mops; i < txn->mops + txn->count; i++) {
-        const shl_mop *mop = &txns->mops[i];
-        if (mop->f != SHL_MOP_WRITE)
-            continue;
-        int64_t earlier = before[mop->key];
-        before[mop->key] = i;
-        if (earlier < txn->mops || earlier >= i)
-            continue;
-        const shl_version *one = &txns->versions[txns->mops[earlier].value];
-        const shl_version *other = &txns->versions[mop->value];
-        if (one->contested || other->contested || other->at == SHL_NONE ||
-            (one->at != SHL_NONE && one->at < other->at))
-            continue;
-        int is_certain = txn->type == SHL_TXN_OK; /* or it was aborted, and read nevertheless */
-        shl_txn_found found = shl_txn_found_at(
-            is_certain ? SHL_FOUND_CYCLIC_VERSIONS : SHL_FOUND_INCOMPATIBLE_ORDER, t, i);
-        found.other = (int32_t)earlier;
-        found.key = mop->key;
-        found.version = mop->value;
-        found.other_version = txns->mops[earlier].value;
-        if (!shl_txn_note(txns, found))
-            return 0;
-    }
-    return 1;
-}
-
-static int judge_own_orders(shl_txns *txns)
-{
-    int64_t *before = shl_alloc(txns->budget, txns->key_count * 8);
-    int done = before != NULL;
-    for (int64_t key = 0; done && key < txns->key_count; key++)
-        before[key] = SHL_NONE;
-    for (int64_t t = 0; done && t < txns->count; t++)
-        if (shl_txn_may_have_happened(&txns->txns[t]))
-            done = judge_own_order(txns, before, (int32_t)t);
-    shl_free(txns->budget, before, txns->key_count * 8);
-    return done;
 }
 
 /* --- lost updates -----------------------------------------------------------------------------*/
@@ -791,7 +491,7 @@ int32_t shl_txn_judge_lists(shl_txns *txns)
     lists of = {.txns = txns};
     int32_t done = find_longest(txns) && order_versions(&of) && find_readers(&of) &&
                    find_ends(&of) && judge_reads(&of) && judge_orders(txns) &&
-                   judge_dirty_updates(&of) && judge_inside(txns) && judge_own_orders(txns) &&
+                   judge_dirty_updates(&of) && shl_txn_judge_lists_inside(txns) &&
                    judge_lost_updates(&of) && draw_edges(&of);
     close_lists(&of);
     return done;

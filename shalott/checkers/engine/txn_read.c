@@ -73,7 +73,8 @@ static int read_result(shl_txns *txns, const shl_node *nodes, int32_t at, shl_mo
     mop->length = (int32_t)nodes[at].number;
     mop->value = txns->options.object == SHL_TXN_LISTS
                      ? shl_txn_branch(txns, mop->key, nodes + at + 1, nodes[at].number)
-                     : shl_txn_set(txns, mop->key, nodes + at + 1, nodes[at].number);
+                     : shl_txn_set(txns, mop->key, nodes + at + 1, nodes[at].number,
+                                   &mop->length);
     return mop->value >= 0;
 }
 

@@ -135,7 +135,7 @@ class ConcurrentHistory:
     dialect: str = ""  # shalott, jepsen, porcupine-etcd, porcupine-kv, violin
     notes: tuple[str, ...] = ()  # sentences for people: what was left out, and why
     cut: str = ""  # where the file is cut off ("line 12"), if it is: what came behind is not known
-    error: Words | None = None  # of completions, as the file has it, "": none; None: of none
+    error: Words | None = None  # of what failed, as the file has it, "": none; None: of none
     odd: tuple[str, ...] = ()  # what the notes say that may be read otherwise: "time", "index"
 
     def __len__(self) -> int:

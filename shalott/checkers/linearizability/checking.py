@@ -17,11 +17,11 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from shalott.checkers.engine import cores
 from shalott.checkers.history.concurrent import ConcurrentHistory
-from shalott.checkers.linearizability.drains import TIMED, prepared
+from shalott.checkers.linearizability.drains import DRAINED, TIMED, InOrder, prepared
 from shalott.checkers.linearizability.explanation import CheckInterrupted, Verdict, Violation
 from shalott.checkers.linearizability.running_check import By, Limits, judge
 from shalott.checkers.linearizability.transitions import canonical
@@ -88,25 +88,41 @@ def check(
     if ready.history is history:
         return verdict
     if ready.loose and verdict.valid is True:
-        verdict = _timed(history, model, limits, by)
+        verdict = _timed(history, ready.history, model, limits, by)
     return replace(verdict, judged=ready.history, notes=ready.notes)
 
 
-def _timed(history: ConcurrentHistory, model: Model, limits: Limits, by: By) -> Verdict:
-    """Valid with drains whose dequeues have each its time: it is proved."""
+ORDERS_S: Final = 20.0  # to search all orders of what drains that overlap took
+
+
+def _timed(
+    history: ConcurrentHistory, loose: ConcurrentHistory, model: Model, limits: Limits, by: By
+) -> Verdict:
+    """Valid with drains whose dequeues have each its time: it is proved. Else all orders of the
+    ``loose`` history are searched in which each drain takes its messages in turn."""
     for timing in TIMED:
         timed = prepared(history, model, timing).history
         verdict = judge(canonical(timed, model), model, limits, by=by)
         if verdict.valid is True:
             return verdict
-    return replace(
-        verdict,
-        valid="unknown",
-        violation=None,
-        cause="drains overlap with other operations",
-        progress="no order of what they took was found in which a"
-        f" {model_name(model)} does all of it, nor that there is none",
+    seconds = ORDERS_S if limits.time_s is None else min(ORDERS_S, limits.time_s)
+    in_order = InOrder(model)
+    verdict = judge(
+        canonical(loose, in_order), in_order, limits._replace(time_s=seconds), by="general"
     )
+    verdict = replace(verdict, model=model_name(model))
+    if verdict.violation is not None:
+        verdict.violation.word = DRAINED
+        verdict.violation.reason = (
+            f"no order of the operations is one that a {model_name(model)} allows if each drain"
+            " took its messages in the order that it tells"
+        )
+    elif verdict.valid == "unknown":
+        verdict.progress = (
+            f"drains overlap with other operations, and no order was found in which a"
+            f" {model_name(model)} does all of it, nor that there is none"
+        )
+    return verdict
 
 
 def explain(

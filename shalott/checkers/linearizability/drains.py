@@ -15,7 +15,7 @@ each has its time, so what is valid then is valid.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -32,12 +32,14 @@ from shalott.checkers.history.concurrent import (
     NOTHING,
     OK,
     ConcurrentHistory,
+    Operation,
     Values,
 )
 from shalott.checkers.history.failures import Said, what_it_says
-from shalott.checkers.models import Model, meanings_of, own_name
+from shalott.checkers.models import Meanings, Model, OneOf, meanings_of, own_name
 
 DRAIN: Final = "drain"
+DRAINED: Final = "drained"  # the word of a violation that only the order within drains proves
 LOOSE, IN_TURN, EARLY, LATE = "loose", "in turn", "early", "late"
 TIMED: Final = (IN_TURN, EARLY, LATE)
 _TAKES: Final = {
@@ -49,7 +51,6 @@ _TAKES: Final = {
 _EMPTIED: Final = ("exhausted", "empty", "emptied", "drained")
 
 Floats = npt.NDArray[np.float64]
-Timing = Callable[["list[Drain]"], "dict[int, list[tuple[float, float]]]"]
 
 
 @dataclass(slots=True)
@@ -175,16 +176,15 @@ class _Expansion:
         types_of = np.concatenate([history.type[kept], np.array(types, dtype=np.uint8)])[order]
         names = (*history.f.names, self._f)
         codes = np.where(is_new, np.int32(len(names) - 1), made.f.codes).astype(np.int32)
-        nothing = Values(np.zeros(len(source), np.uint8), np.zeros(len(source), np.int64))
-        argument = Values(
-            np.where(is_new, nothing.kind, made.argument.kind),
-            np.where(is_new, nothing.number, made.argument.number),
-            made.argument.forms,
-            made.argument.are_exact,
-        )
+        new_rows, of = np.flatnonzero(is_new), order[is_new] - len(kept)
+        places: list[Hashable] = [
+            (drain.row, place) for drain in self._drains for place in range(len(drain.taken))
+        ]
+        places += [None] * (len(rows) - len(places))
         return replace(
-            made, f=Words(codes, names), argument=argument, type=types_of, call=call, ret=ret,
-            result=_results(made.result, np.flatnonzero(is_new), values, order[is_new] - len(kept)),
+            made, f=Words(codes, names), type=types_of, call=call, ret=ret,
+            argument=_with(made.argument, new_rows, places, of),
+            result=_with(made.result, new_rows, values, of),
         )  # fmt: skip
 
     def _untaken(self, known: int) -> int:
@@ -256,7 +256,7 @@ def _ranked(
     return order, rank[: len(call)][order], ranked_ret[order]
 
 
-def _results(
+def _with(
     known: Values, rows: npt.NDArray[np.int64], values: list[Hashable], of: npt.NDArray[np.int64]
 ) -> Values:
     """``known``, with ``values[of[i]]`` in row ``rows[i]``."""
@@ -275,3 +275,39 @@ def _results(
                 forms.append(value)
             kind[row], number[row] = FORM, found
     return Values(kind, number, tuple(forms))
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """A queue whose drains take their messages one after the other: a dequeue of a drain has its
+    place in it for an argument. The state: the queue's, and how far each drain has come."""
+
+    queue: Model
+
+    @property
+    def meanings(self) -> Meanings:
+        known = meanings_of(self.queue) or {}
+        return {
+            name: replace(each, argument=each.argument or each.result)
+            for name, each in known.items()
+        }
+
+    @property
+    def init(self) -> Hashable:
+        return self.queue.init, frozenset[Hashable]()
+
+    def step(self, state: Hashable, op: Operation) -> Hashable | OneOf:
+        assert isinstance(state, tuple)
+        inner, done = state
+        if op.f in ("dequeue", "pop") and op.argument is not None:
+            assert isinstance(op.argument, tuple)
+            if (
+                op.argument in done
+                or sum(row == op.argument[0] for row, _ in done) != op.argument[1]
+            ):
+                return None
+            done = done | {op.argument}
+        after = self.queue.step(inner, op)
+        if isinstance(after, OneOf):
+            return OneOf(tuple((each, done) for each in after.states))
+        return None if after is None else (after, done)

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -123,21 +123,21 @@ def _of_model(history: ConcurrentHistory, model: Model, given: Collection[str]) 
         yield from _silent_failures(history, model)
     if _option(model, "nil") == "value" and "nil" not in given and _reads_nil(history, model):
         yield Other(
-            "nil", "nil=any", "a read of nil is one that did not look", _changing(nil="any")
+            "nil", "nil=any", "a read of nil is one that did not look", _changing("nil", "any")
         )
     if _option(model, "initial") in (None, 0) and "initial" not in given:
         for value in _first_values(history, model):
             text = value_text(value)
             words = f"the {_OBJECTS.get(name, 'register')} held {text} at first"
-            yield Other("initial", f"initial={text}", words, _changing(initial=value))
+            yield Other("initial", f"initial={text}", words, _changing("initial", value))
     if name == "semaphore" and "permits" not in given:
         most = int(np.count_nonzero(history.type == OK))
         for permits in range(2, min(_PERMITS, most) + 1):
             words = f"there are {permits} permits"
-            yield Other("permits", f"permits={permits}", words, _changing(permits=permits))
+            yield Other("permits", f"permits={permits}", words, _changing("permits", permits))
     if name == "priority-queue" and _option(model, "first") == "highest" and "first" not in given:
         yield Other(
-            "first", "first=lowest", "the lowest number comes first", _changing(first="lowest")
+            "first", "first=lowest", "the lowest number comes first", _changing("first", "lowest")
         )
 
 
@@ -148,10 +148,9 @@ def _option(model: Model, name: str) -> object:
     return getattr(model, name, ...) if own_name(model) else ...
 
 
-def _changing(**changes: Hashable) -> Change:
+def _changing(option: str, value: Hashable) -> Change:
     def change(history: ConcurrentHistory, model: Model) -> tuple[ConcurrentHistory, Model]:
-        made: Any = model
-        return history, replace(made, **changes)
+        return history, replace(model, **{option: value})  # type: ignore[type-var]
 
     return change
 
@@ -265,7 +264,7 @@ def _first_written(history: ConcurrentHistory, model: Model, until: int) -> dict
         call, place = int(history.call[row]), int(history.key.codes[row])
         pairs: list[Named] = [(place, argument)]
         if isinstance(argument, tuple | frozenset):
-            pairs += [(place, each) for each in argument]  # of a compare-and-set
+            pairs += [(place, each) for each in tuple(argument)[1:]]  # of a compare-and-set
             pairs += [each[-2:] for each in argument if isinstance(each, tuple) and len(each) > 1]
         for name, value in pairs:
             written.setdefault((name, exact(value)), call)

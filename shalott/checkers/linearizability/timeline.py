@@ -54,9 +54,16 @@ def timeline_page(parts: list[tuple[Explanation, ConcurrentHistory | None]]) -> 
         else timeline_body(part, history)
         for part, history in parts
     )
-    source = ", ".join(sources)
+    return page_of(", ".join(sources), bodies, brand="linearizability", heading="Not linearizable")
+
+
+def page_of(source: str, bodies: str, *, brand: str, heading: str) -> str:
+    """A page about what is wrong in a history. ``bodies`` is HTML."""
+    title = heading[0].lower() + heading[1:]
     return _template("timeline_page.html").format(
-        title=escape(f"not linearizable: {source}" if source else "not linearizable"),
+        title=escape(f"{title}: {source}" if source else title),
+        brand=escape(brand),
+        heading=escape(heading),
         source=escape(source),
         page_style=_template("timeline_page.css"),
         assets=assets_html(),

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from shalott.checkers.engine import INT32S, INT64S, UINT8S, Budget, CData, ffi, lib
 from shalott.checkers.history.column_values import Words, exact_all
 from shalott.checkers.history.concurrent import ConcurrentHistory, Operation, Values
-from shalott.checkers.models import Meaning, Model, OneOf, meanings_of, model_name
+from shalott.checkers.models import Meaning, Model, OneOf, meanings_of, model_name, own_name
 from shalott.core.errors import UsageError
 
 Ints32 = npt.NDArray[np.int32]
@@ -334,6 +334,10 @@ def _says_pure(model: Model, is_pure: Callable[[Operation], bool], operation: Op
     try:
         return is_pure(operation)
     except Exception as raised:  # a foreign model may fail in any way
+        if own_name(model):
+            raise UsageError(
+                f"model {model_name(model)} can't read {operation.f}: {raised}"
+            ) from raised
         raise UsageError(
             f"model {model_name(model)} can't say whether {operation.f} of"
             f" {operation.argument!r} is pure: {type(raised).__name__}: {raised}"

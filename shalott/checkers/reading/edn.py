@@ -13,8 +13,22 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Final
 
-from shalott.checkers.history.column_values import JsonPairs, Keyword, MapPairs
+from shalott.checkers.history.column_values import JsonPairs, Keyword, MapPairs, Symbol
 from shalott.checkers.history.value_text import value_text
+
+__all__ = [
+    "KEYED_COMMENT",
+    "SHORT",
+    "EdnError",
+    "EdnMap",
+    "Keyword",
+    "Symbol",
+    "as_value",
+    "decode",
+    "encode",
+    "json_encode",
+    "json_value",
+]
 
 
 class EdnError(ValueError):

@@ -18,17 +18,12 @@ from typing import Final, Self
 
 import numpy as np
 
-from shalott.checkers.engine import Budget, CData, ffi, lib, new_budget
-from shalott.checkers.history.column_values import Keyword, Symbol
-from shalott.checkers.reading.edn import EdnError, EdnMap, decode, encode, json_encode
+from shalott.checkers.engine import Budget, CData, ffi, lib, new_budget, owned
+from shalott.checkers.reading.edn import (
+    KEYED_COMMENT,EdnError, EdnMap, Keyword, Symbol, decode, encode, json_encode)
 from shalott.checkers.reading.formats import LeftOut, Opened, TextOf, language, opener
 from shalott.checkers.reading.history_files import (
-    DIALECTS,
-    JEPSEN,
-    JSON,
-    dialect_of_file,
-    file_of,
-    unpacked,
+    DIALECTS, JEPSEN, JSON, KEY_VALUE, dialect_of_file, file_of, unpacked,
 )
 from shalott.checkers.reading.text_history import complaint
 from shalott.core.errors import UnreadableHistory
@@ -85,7 +80,7 @@ class Stream:
         reader = lib.shl_entries_new(language_, budget)
         if reader == ffi.NULL:
             raise MemoryError(f"no memory to read {name}")
-        self.reader: CData = ffi.gc(reader, lib.shl_entries_free)
+        self.reader: CData = owned(reader, lib.shl_entries_free, budget)
         self._read = self._batches()
 
     def __iter__(self) -> Iterator[CData]:
@@ -205,7 +200,7 @@ class EntrySource:
     def maps(self) -> Iterator[EdnMap]:
         """Each entry as its whole map, as EDN has it: JSON's names and types are keywords then."""
         if language(self.dialect) == lib.SHL_ENTRIES_JSON:
-            with self.as_edn() as text:
+            with self.as_edn() as text:  # which is a reading of this source, too
                 yield from EntrySource(self.name, JEPSEN, lambda _: text).maps()
             return
         stream = self.batches()
@@ -223,8 +218,16 @@ class EntrySource:
                 raise MemoryError(f"no memory to write {self.name}")
             yield bytes(ffi.buffer(text, length[0]))
 
+    @property
+    def is_keyed(self) -> bool:
+        """Whether the text says of itself that its values are ``[key value]``."""
+        if self.dialect not in (JEPSEN, KEY_VALUE):
+            return False
+        with self._opened(LeftOut()) as file:
+            return file.read(len(KEYED_COMMENT)) == KEYED_COMMENT.encode()
+
     def as_edn(self) -> io.RawIOBase | io.BytesIO:
-        """The entries as EDN, whatever they are."""
+        """The entries as EDN, also those of JSON."""
         if language(self.dialect) == lib.SHL_ENTRIES_EDN:
             self._left_out = LeftOut()
             return self._opened(self._left_out)
@@ -233,6 +236,11 @@ class EntrySource:
     def show(self, value: Hashable) -> str:
         """A value as the history would have it."""
         return json_encode(value) if self.dialect == JSON else encode(value)
+
+    @property
+    def count(self) -> int:
+        """How many entries were read last, the nemesis's too."""
+        return int(self._stream.state.entries) if self._stream else 0
 
     @property
     def cut(self) -> str:

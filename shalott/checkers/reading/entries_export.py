@@ -11,17 +11,24 @@ from pathlib import Path
 from typing import Final
 
 from shalott.checkers.engine import lib
-from shalott.checkers.reading.edn import EdnMap, encode
+from shalott.checkers.reading.edn import KEYED_COMMENT, EdnMap, encode
 from shalott.checkers.reading.entries import EntrySource
 from shalott.checkers.reading.jepsen_file import write_jepsen_file
 from shalott.checkers.reading.openchaos import openchaos_lines
 
 TEXTS: Final[dict[str, Callable[[EntrySource], Iterator[bytes]]]] = {
-    "edn": lambda source: source.printed(lib.SHL_ENTRIES_EDN),
+    "edn": lambda source: as_edn_file(source),
     "json": lambda source: _json_array(source),
     "log": lambda source: map(str.encode, log_lines(source.maps())),
     "openchaos": lambda source: map(str.encode, openchaos_lines(source.maps())),
 }
+
+
+def as_edn_file(source: EntrySource) -> Iterator[bytes]:
+    """EDN, with the mark of keyed values if the source has it."""
+    if source.is_keyed:
+        yield f"{KEYED_COMMENT}\n".encode()
+    yield from source.printed(lib.SHL_ENTRIES_EDN)
 
 
 def _json_array(source: EntrySource) -> Iterator[bytes]:
@@ -44,11 +51,13 @@ def log_lines(entries: Iterable[EdnMap]) -> Iterator[str]:
 
 
 def write_store(directory: Path, source: EntrySource, test: EdnMap, results: EdnMap | None) -> None:
-    """A directory as Jepsen leaves one: test.jepsen, history.edn, history.txt and results.edn."""
+    """A directory as Jepsen leaves one: test.jepsen, history.edn, history.txt and results.edn.
+    Indexes count the entries from 0, since that is what they are to Jepsen."""
     directory.mkdir(parents=True, exist_ok=True)
     write_jepsen_file(directory / "test.jepsen", test, source.maps(), results)
+    written = EntrySource.of_path(directory / "test.jepsen")
     for name, kind in (("history.edn", "edn"), ("history.txt", "log")):
         with (directory / name).open("wb") as file:
-            file.writelines(TEXTS[kind](source))
+            file.writelines(TEXTS[kind](written))
     if results is not None:
         (directory / "results.edn").write_text(f"{encode(results)}\n")

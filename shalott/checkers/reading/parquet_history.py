@@ -25,7 +25,9 @@ from shalott.checkers.history.concurrent import (
     ConcurrentHistory,
     Values,
 )
+from shalott.checkers.reading.history_files import SHALOTT
 from shalott.core.errors import UnreadableHistory
+from shalott.core.history import holds_entries
 
 _NEEDED: Final = ("process", "f", "type", "value", "invoke_ns", "complete_ns")
 _OPTIONAL: Final = ("index", "key", "error", "offset")
@@ -40,6 +42,10 @@ CUT_SHORT: Final = "history.incomplete"  # harness/run/store.py leaves it beside
 
 def read_parquet(path: Path) -> ConcurrentHistory:
     """Reads a history.parquet. Raises UnreadableHistory."""
+    if holds_entries(path):
+        from shalott.checkers.reading.foreign_history import read_foreign
+
+        return read_foreign(path, SHALOTT, keyed=False)
     try:
         return _history(path, _table(path))
     except UnicodeDecodeError as error:

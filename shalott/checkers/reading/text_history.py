@@ -154,10 +154,10 @@ def _history(path: Path | str, dialect: str, reader: CData) -> ConcurrentHistory
         place_name="index" if state.crowded else "line",
         source=str(path),
         dialect=dialect,
-        notes=_notes(dialect, state) + _notes_on_keys(key.names),
+        notes=_notes(dialect, state) + (_notes_on_keys(key.names) if state.keyed else ()),
         cut=_cut(state),
-        error=_errors(reader, n) if state.errors else None,
-        odd=tuple([word for word, which in _ORDERS if state.odd[which]]),
+        error=_errors(reader, n, state.errors) if state.errors else None,
+        odd=_orders(state) if state.oddities else (),
     )
 
 
@@ -250,9 +250,16 @@ _ORDERS: Final = (
 )
 
 
-def _errors(reader: CData, n: int) -> Words:
-    memory = ffi.gc(lib.shl_reader_column(reader, lib.SHL_READ_ERROR), lib.shl_column_free)
-    codes = np.frombuffer(ffi.buffer(memory, 4 * n), dtype=np.int32) + np.int32(1)
+def _orders(state: CData) -> tuple[str, ...]:
+    """The orders that are others than that of the lines."""
+    return tuple([word for word, which in _ORDERS if state.odd[which]])
+
+
+def _errors(reader: CData, n: int, count: int) -> Words:
+    rows, errors = np.empty(count, dtype=np.int32), np.empty(count, dtype=np.int32)
+    lib.shl_reader_errors(reader, ffi.from_buffer(INT32S, rows), ffi.from_buffer(INT32S, errors))
+    codes = np.zeros(n, dtype=np.int32)
+    codes[rows] = errors + 1
     return Words(codes, ("", *map(_text, _slices(reader, lib.SHL_READ_ERRORS))))
 
 
@@ -271,7 +278,7 @@ def _notes(dialect: str, state: CData) -> tuple[str, ...]:
         )
     elif dialect == "shalott" and not state.ended:
         notes.append("the recording has no end mark: what came after its last flush is missing")
-    for which, sentence in _ODD.items():
+    for which, sentence in _ODD.items() if state.oddities else ():
         if times := state.odd[which]:
             often = f"{times} times, first" if times > 1 else "once"
             notes.append(sentence.format(often=f"{often} in line {state.odd_line[which]}"))
@@ -459,7 +466,10 @@ _SENTENCES: Final[dict[int, str]] = {
     lib.SHL_READ_BAD_TYPE: "a type is {types}, not {word}",
     lib.SHL_READ_BAD_F: "an f is a word, not {word}",
     lib.SHL_READ_BAD_TIME: "a time is a number of nanoseconds, not {word}",
-    lib.SHL_READ_NOT_KEYED: "the history is keyed, but a value is no [key value]: {word}",
+    lib.SHL_READ_NOT_KEYED: (
+        "the history is keyed, but a value is no [key value]: {word}; without --keyed it is one"
+        " object"
+    ),
     lib.SHL_READ_NO_INDEX: "an operation without an index",
     lib.SHL_READ_BAD_INDEX: "an index is a number from 0, not {word}",
     lib.SHL_READ_NO_VALUE: "this is no value: {word}",

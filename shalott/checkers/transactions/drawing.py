@@ -30,11 +30,13 @@ def cycle_svg(told: Told, teller: Teller) -> str:
     """The picture of a cycle; "" of an anomaly that is none."""
     if not told.edges:
         return ""
-    boxes = [_lines(teller, at) for at in told.transactions]
+    boxes = [_lines(teller, at, number) for number, at in enumerate(told.transactions, start=1)]
     width = max(_width(line) for lines in boxes for line in lines) + 20
     left = _MARGIN + 26 + _width(told.edges[-1][3])
     labels = max((_width(label) for *_, label in told.edges[:-1]), default=0)
-    parts, tops, y = [], [], _MARGIN + 24
+    parts: list[str] = []
+    tops: list[tuple[float, float]] = []
+    y: float = _MARGIN + 24
     for lines in boxes:
         tops.append((y, y + _HEAD + _ROW * (len(lines) - 1) + 8))
         parts.append(_box(left, y, width, lines))
@@ -58,14 +60,14 @@ def cycle_svg(told: Told, teller: Teller) -> str:
     )
 
 
-def _lines(teller: Teller, at: int) -> list[str]:
+def _lines(teller: Teller, at: int, number: int) -> list[str]:
     """The head of a box, and a row for each micro-operation."""
     found = teller.found
     mops = found.mops(at)
     rows = [_cut(teller.mop(mop)) for mop in mops[:_ROWS_MAX]]
     if len(mops) > _ROWS_MAX:
         rows.append(f"... and {len(mops) - _ROWS_MAX} more")
-    return [f"{teller.place(at)}, process {found.process(at)}", *rows]
+    return [f"T{number}: {teller.place(at)}, process {found.process(at)}", *rows]
 
 
 def _cut(text: str) -> str:
@@ -106,8 +108,6 @@ def _arrow(
     else:  # back up, on the left
         x, bend, anchor = left, -22, "end"
         y1, y2 = tops[begin][0] + 14, tops[end][1] - 12
-        if begin == end:
-            y1, y2 = tops[begin][0] + 10, tops[begin][1] - 10
     middle = (y1 + y2) / 2 + 4
     dash = ' stroke-dasharray="5 3"' if kind in ("process", "realtime") else ""
     return (

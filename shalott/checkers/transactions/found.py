@@ -1,4 +1,4 @@
-"""What the engine found in a history of transactions (engine/txn.h), with values as Python has them.
+"""What the engine found in a history of transactions (engine/txn.h), with values as Python's.
 
 ``find_anomalies`` reads a source batch by batch into the engine, which holds transactions as
 columns, and judges them. The rest gives names and values to the numbers of its answer.
@@ -10,9 +10,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from shalott.checkers.engine import Budget, CData, ffi, lib
-from shalott.checkers.history.column_values import Keyword
-from shalott.checkers.reading.edn import decode
+from shalott.checkers.engine import Budget, CData, ffi, lib, owned
+from shalott.checkers.history.column_values import Keyword, Symbol
+from shalott.checkers.reading.edn import EdnMap, decode
 from shalott.checkers.reading.entries import EntrySource, Stream
 
 NONE: Final = lib.SHL_NONE
@@ -47,6 +47,9 @@ CYCLES: Final = ("G0", "G1c", "G-single-item", "G-nonadjacent-item", "G2-item")
 EDGES: Final = ("ww", "wr", "rw", "process", "realtime")
 TYPES: Final = ("ok", "fail", "info")
 SOURCES: Final = {1: "wfr-keys", 2: "sequential-keys", 4: "linearizable-keys"}
+
+
+_NO_SET: Final[frozenset[Hashable]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,14 +134,15 @@ class Found:
         if self.object == "registers":
             return Mop("r", key, None if mop.value == NONE else self.version(mop.value))
         if mop.value == NONE:
-            return Mop("r", key, ())
-        return Mop("r", key, self.list_of(mop.value, mop.length))
+            return Mop("r", key, _NO_SET if self.object == "sets" else ())
+        seen = self.list_of(mop.value, mop.length)
+        return Mop("r", key, frozenset(seen) if self.object == "sets" else seen)
 
     def list_of(self, branch: int, length: int | None = None) -> tuple[Hashable, ...]:
         """A list, or its first elements."""
         of = self.view.branch[branch]
         count = of.length if length is None else length
-        return tuple(self._value(of.raw[at]) for at in range(count))
+        return tuple(self.version(of.version[at]) for at in range(count))
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -208,9 +212,12 @@ class _Form:
         if kind < lib.SHL_NODE_LIST:
             text = self._stream.text(number)
             if kind == lib.SHL_NODE_OTHER:
-                return decode(text)
+                value = decode(text)
+                return Symbol(text) if isinstance(value, str) else value
             return Keyword(text) if kind == lib.SHL_NODE_KEYWORD else text
         children = tuple(self.value() for _ in range(number))
+        if kind == lib.SHL_NODE_MAP:
+            return EdnMap(zip(children[::2], children[1::2], strict=True))
         return frozenset(children) if kind == lib.SHL_NODE_SET else children
 
 
@@ -235,7 +242,7 @@ def find_anomalies(source: EntrySource, assumed: Assumptions, budget: Budget) ->
     made = lib.shl_txns_new(options, names, budget)
     if made == ffi.NULL:
         raise MemoryError("no memory for the history")
-    txns = ffi.gc(made, lib.shl_txns_free)
+    txns = owned(made, lib.shl_txns_free, budget)
     for batch in stream:
         if not lib.shl_txns_feed(txns, batch):
             _raise(budget)

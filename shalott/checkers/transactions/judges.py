@@ -23,8 +23,9 @@ from shalott.checkers.models.model import one_of
 from shalott.checkers.reading.shape import Shape
 from shalott.checkers.transactions import lattice
 from shalott.checkers.transactions.drawing import cycle_svg
+from shalott.checkers.transactions.findings import finding, is_contested
 from shalott.checkers.transactions.found import FOUND, Assumptions, Found, find_anomalies
-from shalott.checkers.transactions.story import Teller, Told, is_contested
+from shalott.checkers.transactions.story import Teller, Told
 
 if TYPE_CHECKING:
     from shalott.checkers.reading.entries import EntrySource
@@ -273,7 +274,7 @@ def _told(found: Found, teller: Teller, ruled_out: frozenset[str]) -> Iterable[T
             continue
         of_kind = told.setdefault(FOUND[each.kind], [])
         if len(of_kind) < TOLD_MAX:
-            of_kind.append(teller.finding(FOUND[each.kind], each))
+            of_kind.append(finding(teller, FOUND[each.kind], each))
     for cycle in sorted(found.cycles(), key=lambda cycle: len(cycle.steps)):
         of_kind = told.setdefault(cycle.name, [])
         if cycle.name in ruled_out and len(of_kind) < TOLD_MAX:
@@ -375,10 +376,28 @@ class RwRegister:
         return _judged(self.name, source, limits, asked, assumed)
 
 
+@dataclass(frozen=True, slots=True)
+class AddRead:
+    """[:add k v], [:r k #{v ...}]: sets that grow."""
+
+    consistency: str = lattice.STRICT
+    anomalies: str = ""
+    name: ClassVar[str] = "add-read"
+
+    def __post_init__(self) -> None:
+        Asked.of(self.consistency, self.anomalies)
+
+    def judge(self, source: EntrySource, limits: Limits) -> Result:
+        asked = Asked.of(self.consistency, self.anomalies)
+        return _judged(self.name, source, limits, asked, Assumptions(object="sets"))
+
+
 def _wants(*writes: str) -> Callable[[Shape], bool]:
     allowed = {"r", "read", *writes}
 
     def wants(shape: Shape) -> bool:
+        if not shape.has("txn"):
+            return False  # long-fork writes and reads micro-operations as well
         return {*writes} & {*shape.mops} != set() and {*shape.mops} <= allowed
 
     return wants
@@ -401,4 +420,13 @@ RW_REGISTER = JudgeRecord(
     source="elle.rw-register; Kingsbury and Alvaro, PVLDB 2020; Adya 1999",
     fs=("txn",),
     wants=_wants("w", "write"),
+)
+ADD_READ = JudgeRecord(
+    name="add-read",
+    summary="transactions that read sets and add to them keep a consistency model",
+    make=AddRead,
+    promise="No anomaly among the transactions rules out the consistency models asked for.",
+    source="Kingsbury and Alvaro, PVLDB 2020 (sets); Adya 1999",
+    fs=("txn",),
+    wants=_wants("add"),
 )

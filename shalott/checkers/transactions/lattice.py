@@ -44,9 +44,9 @@ _OF_EACH_LEVEL: Final = {
 _OTHERS: Final = {
     "G1a": ("G1",),
     "G1b": ("G1",),
-    "G-single": ("GSIb",),
-    "GSIa": ("GSI",),
-    "GSIb": ("GSI",),
+    "G-single": ("G-SIb",),
+    "G-SIa": ("G-SI",),
+    "G-SIb": ("G-SI",),
     "incompatible-order": ("G1a",),  # one of the two orders was never that of what committed
     "future-read": ("G1c",),  # a cycle of one transaction
     "dirty-update": ("G1a",),

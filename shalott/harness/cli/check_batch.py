@@ -1,6 +1,6 @@
 """Which files `shalott check` is to judge, where it is given directories: every history in them.
 
-A run's directory, ours or one of Jepsen's store, is one history. Any other directory is walked: a
+A run's directory, ours or one of Jepsen's store, is one history. Every other directory is walked: a
 file in it is a history if it begins like one, or is named like one.
 """
 

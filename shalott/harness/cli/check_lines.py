@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from shalott.checkers.checker import Result
 from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
 from shalott.checkers.linearizability.checking import Verdict
 from shalott.checkers.models import BUILT_IN, BUILT_IN_MODELS, meanings_of
@@ -22,6 +21,7 @@ from shalott.checkers.models.model import Option, default_text, options_of
 from shalott.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from shalott.checkers.checker import Result
     from shalott.checkers.linearizability.explanation import Explanation
     from shalott.checkers.models.outside import ModelClass
 
@@ -45,11 +45,10 @@ class Checked:
     def reason(self) -> str:
         """Why it is invalid."""
         found = self.verdict.violation
-        if self.explanation is not None:
-            return self.explanation.reason
         if found is None:
             return ""
-        return f"key {found.key}: {found.reason}" if found.key else found.reason
+        reason = found.reason if self.explanation is None else self.explanation.reason
+        return f"key {found.key}: {reason}" if found.key else reason
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -140,12 +139,12 @@ def verdict_lines(checked: Checked) -> Iterator[str]:
     cut = f" up to {history.cut}, where the file is cut off" if history.cut else ""
     if explanation is not None and verdict.valid == "unknown":
         yield f"{checked.file}: unknown ({verdict.cause}){cut}: {verdict.progress}".rstrip(": ")
-        yield f"  INVALID, because {explanation.reason}"
+        yield f"  INVALID, because {checked.reason}"
         yield from _operations(explanation)
         for line in _reading_lines(verdict):
             yield f"  {line}"
     elif explanation is not None:
-        yield f"{checked.file}: INVALID{cut}: {explanation.reason}"
+        yield f"{checked.file}: INVALID{cut}: {checked.reason}"
         yield from _operations(explanation)
     elif verdict.valid is False:
         yield f"{checked.file}: INVALID: {checked.reason}"
@@ -243,7 +242,9 @@ def judged_lines(judged: Judged) -> Iterator[str]:
     yield f"{judged.file}: {_WORDS[result.valid]}{cut}: {_summary(judged)}"
     for anomaly in result.anomalies[:_SHOWN_MAX]:
         rows = ", ".join(map(str, anomaly.operations[:_SHOWN_MAX]))
-        yield f"    {anomaly.kind}: {anomaly.summary}" + (f" ({rows})" if rows else "")
+        yield f"    {anomaly.kind}: {anomaly.summary}" + (f" (at {rows})" if rows else "")
+        if anomaly is result.anomalies[0]:
+            yield from (f"        {sentence}" for sentence in anomaly.detail.get("argument", ()))
     if len(result.anomalies) > _SHOWN_MAX:
         yield f"    and {len(result.anomalies) - _SHOWN_MAX} more: --json has them all"
     if result.counts:
@@ -275,20 +276,15 @@ def _judged_content(judged: Judged) -> dict[str, object]:
     }
 
 
-def draw(path: Path, drawn: list[Checked], echo: Echo, *, quiet: bool) -> None:
+def draw(path: Path, drawn: list[Checked | Judged], echo: Echo, *, quiet: bool) -> None:
     if not drawn:
         if not quiet:
             echo(f"{path} is not written: nothing is invalid")
         return
-    from shalott.checkers.linearizability.timeline import timeline_page
+    from shalott.harness.cli.check_page import check_page
 
-    parts = [
-        (checked.explanation, checked.object_history)
-        for checked in drawn
-        if checked.explanation is not None
-    ]
     try:
-        path.write_text(timeline_page(parts), encoding="utf-8")
+        path.write_text(check_page(drawn), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
     if not quiet:

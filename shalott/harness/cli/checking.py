@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn
 
-from shalott.core.errors import UsageError
+from shalott.core.errors import HarnessError, UsageError
 from shalott.harness.cli.check_batch import histories
 from shalott.harness.cli.check_file import is_judge, judge_file
 from shalott.harness.cli.check_lines import (
     Checked,
     Echo,
+    Judged,
     describe_models,
     draw,
     json_line,
@@ -51,7 +52,8 @@ class Told:
     valid: bool | str
     unread: bool = False
     is_last: bool = False
-    drawn: Checked | None = None
+    failure: HarnessError | None = None  # two engines disagree
+    drawn: Checked | Judged | None = None
 
 
 def check_files(request: CheckRequest, echo: Echo) -> int:
@@ -69,11 +71,13 @@ def check_files(request: CheckRequest, echo: Echo) -> int:
         raise UsageError(f"there is no history in {', '.join(request.files)}")
     is_alone = files == list(request.files) and len(files) == 1
     worst: bool | str = True
-    drawn: list[Checked] = []
+    drawn: list[Checked | Judged] = []
     unread = 0
     for told in _told(request, files, is_alone):
         for line in told.lines:
             echo(line)
+        if told.failure is not None:
+            raise told.failure
         worst = min(worst, told.valid, key=(False, "unknown", True).index)
         unread += told.unread
         if told.drawn is not None:
@@ -131,8 +135,12 @@ def _tell(request: CheckRequest, file: str, is_alone: bool) -> Told:
     else:
         lines = tuple(lines_of(found)) if is_alone else (one_line(found),)
     if not isinstance(found, Checked):
-        return Told(lines, found.result.valid)
-    valid = agreed(file, found.verdict, found.second)
+        is_drawn = found.result.valid is False and request.report is not None
+        return Told(lines, found.result.valid, drawn=found if is_drawn else None)
+    try:
+        valid = agreed(file, found.verdict, found.second)
+    except HarnessError as failure:
+        return Told(lines, "unknown", failure=failure)
     is_last = found.verdict.cause == "cancelled"
     is_drawn = found.explanation is not None and request.report is not None
     return Told(lines, valid, is_last=is_last, drawn=found if is_drawn else None)
@@ -149,10 +157,9 @@ def _refusal(request: CheckRequest, file: str, error: Exception) -> str:
 STORE = Path("store")
 
 DESCRIPTION = (
-    "Is a history linearizable, or what a judge promises? Exit code 0: yes, 1: no, 2: it could not"
-    " be decided. A FILE is a Parquet history, Jepsen's EDN, our JSON lines, a log of Jepsen's or"
-    " Violin's, any of them compressed by gzip, - for standard input, a run's directory or name, or"
-    " `latest`; or a directory, of which every history is judged, a line each."
+    "Is a history linearizable, or what a judge promises? Exit code 0: yes, 1: no, 2: undecided. A"
+    " FILE is a history (EDN, JSON, Parquet, logs; gzip, too), - for standard input, a run, or a"
+    " directory: a line for each history in it."
 )
 # names, type or None for a switch, default, help
 OPTIONS: tuple[tuple[tuple[str, ...], type | None, object, str], ...] = (
@@ -160,8 +167,7 @@ OPTIONS: tuple[tuple[tuple[str, ...], type | None, object, str], ...] = (
         ("--model", "-m"),
         str,
         "",
-        "a model or judge: NAME or PACKAGE.MODULE:CLASS, then :OPTION=VALUE,...; else the one that"
-        " the operations want",
+        "a model or judge: NAME or PACKAGE.MODULE:CLASS, then :OPTION=VALUE,...; else what fits",
     ),
     (("--load",), list, [], "a module whose models may be named; may be given again"),
     (("--models",), None, False, "list the models and judges"),

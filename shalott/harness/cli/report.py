@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from shalott.checkers.reading.jepsen_store import is_store
 from shalott.core.errors import UsageError
 from shalott.harness.fleet.page_builder import page_writer
+from shalott.harness.run.foreign_run import report_of_store
 from shalott.spark_analysis.engine_choice import is_elsewhere
 from shalott.spark_analysis.findings import Wanted, settings_of
 from shalott.spark_analysis.report import run_report
@@ -54,7 +56,8 @@ def report(
     """Read any number of stored runs: what was lost, doubled, out of order, away, and for how long.
 
     Writes tables, report.json, and a page: index.html. What was judged once is not judged again.
-    By worker processes, which need no Java, or on Spark.
+    By worker processes, which need no Java, or on Spark. Of a test in a store of Jepsen's or
+    Maelstrom's it writes report.html.
     """
     if not is_elsewhere(store) and not store.startswith("file:") and not Path(store).is_dir():
         raise UsageError(f"there is no store {store}: run `shalott test` first, or name its place")
@@ -62,6 +65,12 @@ def report(
         engine=engine, master=master, conf=settings_of(conf or ()),
         packages=tuple(filter(None, packages.split(","))),
     )  # fmt: skip
+    if is_store(Path(store)):
+        page = (out or Path(store)) / "report.html"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(report_of_store(Path(store)), encoding="utf-8")
+        typer.echo(f"{page} is written")
+        return
     draw = page_writer(rows)
     if follow:
         follow_store(store, out, Console(), wanted, draw=draw)

@@ -147,7 +147,9 @@ def _services(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _parameters(plan: Plan) -> list[tuple[str, str]]:
-    """The system's own, as its command line has them."""
+    """The system's own, as its command line has them; none of a system that is not ours."""
+    if not SYSTEMS.has(plan.system.name):
+        return []
     flags = flags_of(SYSTEMS.find(plan.system.name).parameters)
     values = plan.system.parameters
     return [
@@ -166,7 +168,7 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
         ("known bugs switched on", ", ".join(plan.system.bugs) or "none"),
         ("cluster", f"{plan.cluster.backend}: {', '.join(plan.cluster.nodes)}"),
         *_services(plan),
-        ("workload", _with_words(workload.name, WORKLOADS.find(workload.name).describe(plan))),
+        ("workload", _with_words(workload.name, _described(plan))),
         ("rate", f"{workload.rate_hz:g} Hz"),
         ("clients", f"{workload.concurrency}, timeout {workload.op_timeout_ms:,} ms"),
         ("time limit", draw.seconds_label(plan.time_limit_ms)),
@@ -174,6 +176,11 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
         ("delivery promised", gates.delivery),
         ("longest outage allowed", f"{gates.max_rto_ms:,} ms" if gates.max_rto_ms else "any"),
     ]
+
+
+def _described(plan: Plan) -> str:
+    known = WORKLOADS.has(plan.workload.name)
+    return WORKLOADS.find(plan.workload.name).describe(plan) if known else ""
 
 
 def _with_words(name: str, words: str) -> str:

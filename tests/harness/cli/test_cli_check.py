@@ -407,7 +407,10 @@ def test_export_of_another_dialect(shalott: Shalott) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["good.edn", "--format", "csv"], "--format csv: there is edn"),
+        (["good.edn", "--format", "csv"],
+         "--format csv: there are edn, porcupine-kv, json, log, openchaos, jepsen, shalott"),
+        (["good.edn", "--format", "jepsen"],
+         "--format jepsen is a directory: say which, --out DIRECTORY"),
         (["good.edn", "--nemesis"],
          "good.edn is no run of ours: what its nemesis did is not known"),
         (["good.edn", "-o", "no/where.edn"],

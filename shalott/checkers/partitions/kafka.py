@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 TOLD_MAX: Final = 8  # cases of a kind that are told one by one
 _AUTO: Final = "auto"
 
+_DATA: Final = 3  # so many of FS, the first ones, send and poll
 _ALWAYS_TOLD: Final = ("lost-write", "unseen", "duplicate")
 
 # Why what is found is no error.
@@ -132,14 +133,18 @@ def _permission(name: str, count: int, why: str, first: Anomaly) -> str:
 
 def _counts(history: PartitionHistory, found: dict[str, int]) -> dict[str, int | float]:
     facts = history.facts
+    by_type = [sum(facts.by_f[f][type_] for f in range(_DATA)) for type_ in range(len(TYPES))]
     counts: dict[str, int | float] = {
         "operation-count": facts.ops,
+        "acknowledged-count": by_type[TYPES.index("ok")],
+        "failed-count": by_type[TYPES.index("fail")],
+        "unknown-count": by_type[TYPES.index("info")],
         "message-count": facts.messages,
         "key-count": facts.keys,
     }
     for f, numbers in zip(FS, facts.by_f, strict=True):
-        by_type = zip(TYPES, numbers, strict=True)
-        counts |= {f"{f}-{type_}-count": number for type_, number in by_type if number}
+        if sum(numbers):
+            counts[f"{f}-count"] = sum(numbers)
     counts |= {
         f"{name}-count": number for name, number in found.items() if number or name in _ALWAYS_TOLD
     }
@@ -166,7 +171,7 @@ def _doubts(history: PartitionHistory, stopped: list[str]) -> list[str]:
     """Why it is not known to be valid."""
     facts = history.facts
     doubts = []
-    if not sum(facts.by_f[FS.index(f)][TYPES.index("ok")] for f in ("poll", "send", "txn")):
+    if not sum(facts.by_f[f][TYPES.index("ok")] for f in range(_DATA)):
         doubts.append("No send and no poll was acknowledged: there is nothing to judge.")
     if facts.odd:
         doubts.append(

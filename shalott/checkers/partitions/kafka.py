@@ -66,9 +66,9 @@ class Kafka:
             )
         except LimitReached as reached:
             return Result(checker=self.name, valid="unknown", notes=(str(reached),))
-        return self._conclude(history, cycles)
+        return self._conclude(history, cycles, source.cut)
 
-    def _permitted(self, history: PartitionHistory) -> dict[str, str]:
+    def _permitted(self, history: PartitionHistory, cut: str) -> dict[str, str]:
         """The kinds that are no errors, and why."""
         permitted = dict.fromkeys(("int-send-skip", *_of_cycles("G0")), _INTERLEAVED)
         if self.ww_deps:
@@ -76,15 +76,19 @@ class Kafka:
         subscribes = sum(history.facts.by_f[FS.index("subscribe")])
         if self.sub_via == "subscribe" or (self.sub_via == _AUTO and subscribes):
             permitted |= dict.fromkeys(("poll-skip", "nonmonotonic-poll"), _REBALANCED)
+        if cut:
+            permitted["unseen"] = f"the history is cut off at {cut}"
         return permitted
 
-    def _conclude(self, history: PartitionHistory, cycles: Cycles) -> Result:
-        permitted = self._permitted(history)
+    def _conclude(self, history: PartitionHistory, cycles: Cycles, cut: str) -> Result:
+        permitted = self._permitted(history, cut)
         counts = {kind.name: history.facts.counts[kind.code] for kind in KINDS} | cycles.counts
         found = [name for name, count in counts.items() if count]
         broken = [name for name in found if name not in permitted]
         told = {name: _cases(history, cycles, name) for name in found}
         doubts = _doubts(history, [name for name in cycles.stopped if name not in permitted])
+        if cut and "unseen" in found:
+            doubts.append("The history is cut off: whether all was polled is not known.")
         return Result(
             checker=self.name,
             valid=False if broken else "unknown" if doubts else True,

@@ -153,6 +153,14 @@ def test_what_a_subscriber_polls_twice_is_counted() -> None:
     assert judged(lines[2:]).counts["consumed-again-count"] == 0
 
 
+def test_in_a_history_that_is_cut_off_what_was_not_polled_is_no_error() -> None:
+    text = text_of([*sent(0, ":x [0 1]"), *polled(0, ":x [[0 1]]"), *sent(0, ":x [1 2]")])
+    assert of_text(text).detail["broken"] == ["unseen"]
+    cut = of_text(text + b"{:index 6 :time 6 :process 0 :type :inv")
+    assert cut.valid == "unknown" and "cut off" in cut.notes[0]
+    assert cut.detail["permitted"] == ["unseen"]
+
+
 def test_limits_end_in_unknown() -> None:
     text = text_of_operations(right_history(1))
     little = of_text(text, limits=Limits(memory_limit_bytes=100_000))

@@ -226,8 +226,8 @@ def _number(count: int, one: str, several: str) -> str:
 def _headline(history: PartitionHistory) -> str:
     facts = history.facts
     return (
-        f"{_number(facts.messages, 'message', 'messages')} in"
-        f" {_number(facts.keys, 'partition', 'partitions')} were kept as Kafka promises"
+        f"{_number(facts.placed, 'message', 'messages')} in"
+        f" {_number(facts.keys, 'partition', 'partitions')} as Kafka promises"
     )
 
 

@@ -45,7 +45,6 @@ from shalott.core.partitions import (
 from shalott.core.plan import Plan, nodes_hosting
 from shalott.core.rng import Draw, stream_key
 from shalott.workloads.log import PORTS, REMOTING, log_client, port_at, queue_keys
-from shalott.workloads.queue import Share
 from shalott.workloads.record import SeveralPorts, Values, Workload, WorkloadRecord
 from shalott.workloads.shared_checkers import run_checkers
 
@@ -56,10 +55,10 @@ FS = (SEND, POLL, TXN, ASSIGN, CRASH)
 
 class TopicParameters(msgspec.Struct, frozen=True, kw_only=True):
     keys: Annotated[int, msgspec.Meta(ge=1, le=30, description="Partitions.")] = 4
-    send_share: Share = 0.5
-    crash_share: Annotated[
-        float, msgspec.Meta(ge=0, le=1, description="Share of operations that crash a client.")
-    ] = 0.01
+    send_share: Annotated[float, msgspec.Meta(ge=0, le=1, description="Sends.")] = 0.5
+    crash_share: Annotated[float, msgspec.Meta(ge=0, le=1, description="Crashes of clients.")] = (
+        0.01
+    )
 
 
 class PartitionParameters(TopicParameters, frozen=True, kw_only=True):

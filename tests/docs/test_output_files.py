@@ -31,7 +31,10 @@ BY_NIGHT = [
     (system, workload, nemesis)
     for system, workloads in {
         "mirrored": ("queue", "consume", "lock", "fifo", "metadata"),
-        **dict.fromkeys(("master-slave", "dledger", "controller"), ("log", "group", "elections")),
+        **dict.fromkeys(
+            ("master-slave", "dledger", "controller"),
+            ("log", "group", "elections", "topic-partitions"),
+        ),
     }.items()
     for workload in workloads
     for nemesis in ("kill", "partition-isolate-master", "power-all")

@@ -123,6 +123,7 @@ typedef struct {
     int64_t uncalled;           /* completions without an invocation */
     int64_t open;               /* invocations without a completion */
     int64_t untimed;      /* entries without a time */
+    int64_t placed;             /* messages whose place is known */
     int64_t unseen;             /* acknowledged messages that no client polled */
     int64_t processless;        /* no entry says its process */
     int32_t causes[16];         /* texts of errors that left an outcome unknown */

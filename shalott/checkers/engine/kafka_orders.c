@@ -184,5 +184,6 @@ int shl_kafka_make_orders(shl_kafka *k)
         return 0;
     for (int32_t key = 0; key < k->by_key.count; key++)
         order_key(k, key);
+    k->facts.placed = k->order_length;
     return 1;
 }

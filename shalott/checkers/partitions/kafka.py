@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 TOLD_MAX: Final = 8  # cases of a kind that are told one by one
 _AUTO: Final = "auto"
 
+_DATA: Final = 3  # so many of FS, the first ones, send and poll
 _ALWAYS_TOLD: Final = ("lost-write", "unseen", "duplicate")
 
 # Why what is found is no error.
@@ -65,9 +66,9 @@ class Kafka:
             )
         except LimitReached as reached:
             return Result(checker=self.name, valid="unknown", notes=(str(reached),))
-        return self._conclude(history, cycles)
+        return self._conclude(history, cycles, source.cut)
 
-    def _permitted(self, history: PartitionHistory) -> dict[str, str]:
+    def _permitted(self, history: PartitionHistory, cut: str) -> dict[str, str]:
         """The kinds that are no errors, and why."""
         permitted = dict.fromkeys(("int-send-skip", *_of_cycles("G0")), _INTERLEAVED)
         if self.ww_deps:
@@ -75,15 +76,19 @@ class Kafka:
         subscribes = sum(history.facts.by_f[FS.index("subscribe")])
         if self.sub_via == "subscribe" or (self.sub_via == _AUTO and subscribes):
             permitted |= dict.fromkeys(("poll-skip", "nonmonotonic-poll"), _REBALANCED)
+        if cut:
+            permitted["unseen"] = f"the history is cut off at {cut}"
         return permitted
 
-    def _conclude(self, history: PartitionHistory, cycles: Cycles) -> Result:
-        permitted = self._permitted(history)
+    def _conclude(self, history: PartitionHistory, cycles: Cycles, cut: str) -> Result:
+        permitted = self._permitted(history, cut)
         counts = {kind.name: history.facts.counts[kind.code] for kind in KINDS} | cycles.counts
         found = [name for name, count in counts.items() if count]
         broken = [name for name in found if name not in permitted]
         told = {name: _cases(history, cycles, name) for name in found}
         doubts = _doubts(history, [name for name in cycles.stopped if name not in permitted])
+        if cut and "unseen" in found:
+            doubts.append("The history is cut off: whether all was polled is not known.")
         return Result(
             checker=self.name,
             valid=False if broken else "unknown" if doubts else True,
@@ -132,14 +137,18 @@ def _permission(name: str, count: int, why: str, first: Anomaly) -> str:
 
 def _counts(history: PartitionHistory, found: dict[str, int]) -> dict[str, int | float]:
     facts = history.facts
+    by_type = [sum(facts.by_f[f][type_] for f in range(_DATA)) for type_ in range(len(TYPES))]
     counts: dict[str, int | float] = {
         "operation-count": facts.ops,
+        "acknowledged-count": by_type[TYPES.index("ok")],
+        "failed-count": by_type[TYPES.index("fail")],
+        "unknown-count": by_type[TYPES.index("info")],
         "message-count": facts.messages,
         "key-count": facts.keys,
     }
     for f, numbers in zip(FS, facts.by_f, strict=True):
-        by_type = zip(TYPES, numbers, strict=True)
-        counts |= {f"{f}-{type_}-count": number for type_, number in by_type if number}
+        if sum(numbers):
+            counts[f"{f}-count"] = sum(numbers)
     counts |= {
         f"{name}-count": number for name, number in found.items() if number or name in _ALWAYS_TOLD
     }
@@ -166,7 +175,7 @@ def _doubts(history: PartitionHistory, stopped: list[str]) -> list[str]:
     """Why it is not known to be valid."""
     facts = history.facts
     doubts = []
-    if not sum(facts.by_f[FS.index(f)][TYPES.index("ok")] for f in ("poll", "send", "txn")):
+    if not sum(facts.by_f[f][TYPES.index("ok")] for f in range(_DATA)):
         doubts.append("No send and no poll was acknowledged: there is nothing to judge.")
     if facts.odd:
         doubts.append(
@@ -217,8 +226,8 @@ def _number(count: int, one: str, several: str) -> str:
 def _headline(history: PartitionHistory) -> str:
     facts = history.facts
     return (
-        f"{_number(facts.messages, 'message', 'messages')} in"
-        f" {_number(facts.keys, 'partition', 'partitions')} were kept as Kafka promises"
+        f"{_number(facts.placed, 'message', 'messages')} in"
+        f" {_number(facts.keys, 'partition', 'partitions')} as Kafka promises"
     )
 
 

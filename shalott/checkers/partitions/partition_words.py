@@ -210,7 +210,7 @@ def _unexpected(history: PartitionHistory, case: CData) -> str:
 KINDS: Final = (
     Kind("lost-write", lib.SHL_KAFKA_LOST, _lost, ("a write was lost", "{n} writes were lost")),
     Kind("unseen", lib.SHL_KAFKA_UNSEEN, _unseen,
-         ("messages of one key were never polled", "messages of {n} keys were never polled")),
+         ("a message was never polled", "{n} messages were never polled")),
     Kind("duplicate", lib.SHL_KAFKA_DUPLICATE, _duplicate,
          ("a message stands at several offsets", "{n} messages stand at several offsets")),
     Kind("unexpected", lib.SHL_KAFKA_UNWRITTEN, _unexpected,

@@ -20,6 +20,7 @@ import msgspec
 
 from shalott.checkers.checker import Result, merge_valid
 from shalott.checkers.models.model import make_with
+from shalott.checkers.reading.run_entries import sources_by_key
 from shalott.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,9 +56,10 @@ class Judge(Protocol):
 class JudgeRecord:
     """One judge. ``make``: a dataclass whose fields are the options, as those of models are.
 
-    ``fs``: the operations that it reads. ``wants``: whether a history of this shape seems to be
-    one of its own. ``promise``: what must hold; ``source``: who says so (a paper, a namespace of
-    Jepsen's).
+    ``fs``: the operations that it reads. ``by_key``: whether it tells the keys of keyed histories
+    apart itself; another one is given each key's history alone. ``wants``: whether a history of
+    this shape seems to be one of its own. ``promise``: what must hold; ``source``: who says so (a
+    paper, a namespace of Jepsen's).
     """
 
     name: str
@@ -66,6 +68,7 @@ class JudgeRecord:
     promise: str
     source: str
     fs: tuple[str, ...]
+    by_key: bool = False
     wants: Callable[[Shape], bool] = lambda shape: False
 
 
@@ -75,7 +78,7 @@ _TRANSACTIONS: Final = "shalott.checkers.transactions.judges"
 JUDGES: Final[dict[str, str]] = {
     "bank": f"{_JUDGES}accounts:BANK",
     "final-set": f"{_JUDGES}sets:FINAL_SET",
-    "set-full": f"{_JUDGES}sets:SET_FULL",
+    "set-full": f"{_JUDGES}set_timelines:SET_FULL",
     "unique-ids": f"{_JUDGES}counters:UNIQUE_IDS",
     "list-append": f"{_TRANSACTIONS}:LIST_APPEND",
     "rw-register": f"{_TRANSACTIONS}:RW_REGISTER",
@@ -143,8 +146,6 @@ class JudgeOfRuns:
 
     def check(self, history: History) -> Result:
         """Raises UsageError: there is no such judge."""
-        from shalott.checkers.judges.run_entries import sources_by_key
-
         judge = make_judge(self.judge) if isinstance(self.judge, str) else self.judge
         found = {
             key: judge.judge(source, self.limits)
@@ -154,10 +155,10 @@ class JudgeOfRuns:
             return Result(
                 checker=self.name, valid="unknown", notes=("There was no operation to judge.",)
             )
-        return _merged(self.name, found)
+        return merged(self.name, found)
 
 
-def _merged(name: str, found: dict[str, Result]) -> Result:
+def merged(name: str, found: dict[str, Result]) -> Result:
     """One result of those of several keys: counts add up, sentences name the key."""
     if len(found) == 1:
         return msgspec.structs.replace(next(iter(found.values())), checker=name)

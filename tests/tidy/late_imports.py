@@ -73,11 +73,12 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
         "shalott.checkers.linearizability.explain": "23 ms",
         "shalott.checkers.judge": "9 ms",
         "shalott.checkers.reading.entries": "6 ms",
+        "shalott.checkers.reading.keyed_entries": "1 ms",
         "shalott.checkers.wanted": "17 ms",
     },
     "harness/cli/check_lines.py": {
         "shalott.checkers.judge": "9 ms",
-        "shalott.checkers.linearizability.timeline": "17 ms",
+        "shalott.harness.cli.check_page": "21 ms",
         "shalott.checkers.models.outside": "3 ms",
         "shalott.core.doors": "2 ms",
     },

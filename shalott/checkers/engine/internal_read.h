@@ -117,6 +117,10 @@ int64_t shl_distance_in_line(const shl_reader *reader, const char *at);
 int shl_complain(shl_reader *reader, int code, int64_t line, const char *at);
 void shl_complain_of(shl_reader *reader, shl_slice word);
 
+/* Keeps the error of an operation that failed; 0: no memory. */
+int shl_keep_error(shl_reader *reader, const shl_entry *entry, int64_t row);
+/* Notes one of SHL_ODD_..., and the line where it was met first. */
+void shl_note_odd(shl_reader *reader, int what, int64_t line);
 /* Notes what is odd about an entry's time and index. */
 void shl_note_disorder(shl_reader *reader, const shl_entry *entry);
 

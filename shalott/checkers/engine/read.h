@@ -82,7 +82,7 @@ enum {
     SHL_READ_TABLES = 4,
 };
 
-/* What is odd about a history, and yet may be meant: how often, and the line where it was met first. */
+/* What is odd about a history, and yet may be meant. */
 enum {
     SHL_ODD_REUSED = 0,      /* a process went on after an operation of it had crashed */
     SHL_ODD_TIME_BACK = 1,   /* an entry's time is before that of the one in front of it */
@@ -95,7 +95,7 @@ enum {
 typedef struct {
     int64_t oddities; /* in all */
     int64_t odd[SHL_ODDITIES];
-    int64_t odd_line[SHL_ODDITIES];
+    int64_t odd_line[SHL_ODDITIES]; /* where each was met first */
     int64_t operations;
     int64_t ranks;
     int64_t entries; /* invocations and completions, those of the nemesis too */

@@ -121,41 +121,6 @@ static int clash(shl_reader *reader, int code, const shl_entry *entry, int64_t r
     return shl_complain(reader, code, entry->line, at);
 }
 
-static void note_odd(shl_reader *reader, int what, int64_t line)
-{
-    reader->state.oddities++;
-    if (!reader->state.odd[what]++)
-        reader->state.odd_line[what] = line;
-}
-
-/* What went back in time, or by its index; an index that was given twice is told as that alone. As
- * long as none was left out, every index between the first and the last was given. */
-void shl_note_disorder(shl_reader *reader, const shl_entry *entry)
-{
-    if (entry->has_time) {
-        if (reader->state.entries && entry->time < reader->last_time)
-            note_odd(reader, SHL_ODD_TIME_BACK, entry->line);
-        reader->last_time = entry->time;
-    }
-    if (!entry->has_index)
-        return;
-    int64_t index = entry->index, last = reader->last_index;
-    if (!reader->has_index) {
-        reader->first_index = index;
-        reader->gapless = reader->has_index = 1;
-    } else if (index == last || (reader->gapless && index < last && index >= reader->first_index)) {
-        note_odd(reader, SHL_ODD_INDEX_TWICE, entry->line);
-        return;
-    } else if (index < last) {
-        note_odd(reader, SHL_ODD_INDEX_BACK, entry->line);
-        reader->gapless = 0;
-        return;
-    } else {
-        reader->gapless &= index == last + 1;
-    }
-    reader->last_index = index;
-}
-
 /* Some of Jepsen's queues tell each dequeue of a drain by itself, while the drain is open: then it
  * took nothing but those, and is left out. */
 static int begins_within_drain(shl_reader *reader, const shl_entry *entry, int64_t *place)
@@ -189,7 +154,7 @@ static int end_of_drain(shl_reader *reader, const shl_entry *entry)
 static void note_reused(shl_reader *reader, const shl_entry *entry, int64_t row)
 {
     if (column8(reader, SHL_READ_TYPE)[row] == SHL_INFO)
-        note_odd(reader, SHL_ODD_REUSED, entry->line);
+        shl_note_odd(reader, SHL_ODD_REUSED, entry->line);
 }
 
 static int begin(shl_reader *reader, const shl_entry *entry, int64_t *place, const char *at)
@@ -294,41 +259,6 @@ static int set_result(shl_reader *reader, const shl_entry *entry, int64_t row)
     return 1;
 }
 
-static int more_told(shl_reader *reader)
-{
-    int64_t pair = 2 * (int64_t)sizeof *reader->told, room = reader->told_room * 2 + 64;
-    int32_t *told = reader->told ? shl_resize(reader->budget, reader->told,
-                                              reader->told_room * pair, room * pair)
-                                 : shl_alloc(reader->budget, room * pair);
-    if (!told)
-        return 0;
-    reader->told = told;
-    reader->told_room = room;
-    return 1;
-}
-
-void shl_reader_errors(const shl_reader *reader, int32_t *rows, int32_t *errors)
-{
-    for (int64_t i = 0; i < reader->state.errors; i++) {
-        rows[i] = reader->told[2 * i];
-        errors[i] = reader->told[2 * i + 1];
-    }
-}
-
-static int keep_error(shl_reader *reader, const shl_entry *entry, int64_t row)
-{
-    if (!entry->error.length || entry->type != SHL_FAIL)
-        return 1;
-    int32_t error =
-        shl_name(&reader->names[SHL_READ_ERRORS], entry->error, entry->line, reader->budget);
-    if (error < 0 || (reader->state.errors == reader->told_room && !more_told(reader)))
-        return 0;
-    int32_t *told = reader->told + 2 * reader->state.errors++;
-    told[0] = (int32_t)row;
-    told[1] = error;
-    return 1;
-}
-
 static int end(shl_reader *reader, const shl_entry *entry, int64_t *place, const char *at)
 {
     if (end_of_drain(reader, entry))
@@ -343,7 +273,7 @@ static int end(shl_reader *reader, const shl_entry *entry, int64_t *place, const
     }
     *place = -*place;
     column64(reader, SHL_READ_RET_NS)[row] = entry->has_time ? entry->time : -1;
-    if (!keep_error(reader, entry, row))
+    if (!shl_keep_error(reader, entry, row))
         return shl_complain(reader, SHL_READ_STOPPED, entry->line, at);
     if (entry->type == SHL_INFO)
         return SHL_READ_FINE;

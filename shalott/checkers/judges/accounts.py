@@ -20,12 +20,13 @@ from shalott.checkers.judges.passes import (
     Case,
     Operation,
     conclude,
+    counted,
     fields_of,
     judge_objects,
     same,
 )
 from shalott.checkers.reading.entries import EntrySource
-from shalott.checkers.reading.shape import LIST, MAP, Shape
+from shalott.checkers.reading.shape import LIST, MAP, PAIR, Shape
 
 Number = int | float
 _BROKEN: Final = ("wrong-total", "nil-balance", "negative-value", "unexpected-key")
@@ -68,7 +69,7 @@ class Bank:
         return conclude(
             self.name,
             case,
-            headline=f"{reads:,} reads of the accounts all showed the same total",
+            headline=f"the same total in {counted(reads, 'read')} of the accounts",
             words={
                 "wrong-total": (
                     "1 read of the accounts showed another total: {summary}",
@@ -155,7 +156,7 @@ class _Accounts:
     def end(self) -> None:
         self.case.counts["read-count"] += self.reads
         if unreadable := self.case.counts.pop("unreadable-read-count", 0):
-            self.case.notes.append(f"{unreadable:,} reads returned no accounts and were left out.")
+            self.case.notes.append(f"Left out: {counted(unreadable, 'read')} without accounts.")
         self._judge_totals()
         self._judge_keys()
 
@@ -164,8 +165,8 @@ class _Accounts:
         if total is None and self.totals:
             total, most = max(self.totals.items(), key=lambda each: each[1].reads)  # type: ignore[assignment]
             case.notes.append(
-                f"{case.of_key}The total was not told: {total}, which {most.reads:,} of"
-                f" {self.reads:,} reads show, is taken for it."
+                f"{case.of_key}The total was not told: {total}, as {most.reads:,} of"
+                f" {counted(self.reads, 'read')} have it, is taken for it."
             )
         wrong = {sum_: kept for sum_, kept in self.totals.items() if sum_ != total}
         for sum_, kept in sorted(wrong.items(), key=lambda each: each[1].first[0][0]):
@@ -179,7 +180,7 @@ class _Accounts:
                         place,
                         total=sum_,
                     )
-        if wrong:
+        if len(wrong) > 1:
             case.notes.append(f"{case.of_key}Totals from {min(wrong)} to {max(wrong)} were read.")
 
     def _judge_keys(self) -> None:
@@ -196,7 +197,7 @@ class _Accounts:
             if case.found("unexpected-key") or len(case.kept) < 64:
                 why = "is none of the accounts"
                 if expected is None:
-                    why = f"is in {times:,} of {self.reads:,} reads and in no transfer"
+                    why = f"is in {times:,} of {counted(self.reads, 'read')} and in no transfer"
                 case.tell(
                     "unexpected-key",
                     f"the read at {case.at(op.place)} shows account {case.shown(account)}, which"
@@ -221,7 +222,7 @@ def balances_of(value: Hashable) -> dict[Hashable, Hashable] | None:
 
 
 def _wants(shape: Shape) -> bool:
-    return shape.has("transfer", "read") and bool(shape.result("read") & {MAP, LIST})
+    return shape.has("transfer", "read") and bool(shape.result("read") & {MAP, LIST, PAIR})
 
 
 BANK = JudgeRecord(
@@ -232,5 +233,6 @@ BANK = JudgeRecord(
     " overdrawn, or unknown.",
     source="jepsen.tests.bank; Berenson et al., A Critique of ANSI SQL Isolation Levels, 1995",
     fs=("transfer", "read"),
+    by_key=True,
     wants=_wants,
 )

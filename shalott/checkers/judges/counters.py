@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from shalott.checkers.checker import Result
 from shalott.checkers.judge import JudgeRecord, Limits
-from shalott.checkers.judges.passes import Case, Operation, conclude, judge_objects, same
+from shalott.checkers.judges.passes import Case, Operation, conclude, counted, judge_objects, same
 from shalott.checkers.reading.entries import EntrySource
 from shalott.checkers.reading.shape import INTEGER, NIL, Shape
 
@@ -39,7 +39,7 @@ class UniqueIds:
         return conclude(
             self.name,
             case,
-            headline=f"{case.counts['acknowledged-count']:,} ids were all different",
+            headline=f"no id twice among {case.counts['acknowledged-count']:,}",
             words={
                 "duplicated": ("1 id was given out twice", "{n} ids were given out more than once")
             },
@@ -84,6 +84,7 @@ UNIQUE_IDS = JudgeRecord(
     promise="Every generate that is acknowledged returns an id that no other one returned.",
     source="jepsen.checker/unique-ids",
     fs=("generate",),
+    by_key=True,
     wants=lambda shape: shape.within("generate"),
 )
 
@@ -112,12 +113,13 @@ class CounterBounds:
         )  # fmt: skip
 
     def _conclude(self, case: Case) -> Result:
-        if not case.counts["read-count"]:
+        reads = case.counts["read-count"]
+        if not reads:
             case.doubts.append("The counter was never read.")
         return conclude(
             self.name,
             case,
-            headline=f"{case.counts['read-count']:,} reads of the counter were within its bounds",
+            headline=f"{counted(reads, 'read')} of the counter within its bounds",
             words={
                 "too-low": ("1 read missed what was added", "{n} reads missed what was added"),
                 "too-high": (
@@ -143,12 +145,16 @@ class _Bounds:
     begun: list[int] = field(default_factory=list)  # calls of adds that did not fail
     done: list[int] = field(default_factory=list)  # their ends; _MOST if they crashed
     reads: list[tuple[int, int, int, int]] = field(default_factory=list)  # call, ret, value, place
+    final: list[tuple[int, int, int, int]] = field(default_factory=list)  # those marked :final?
     unreadable: int = 0
 
     def take(self, op: Operation) -> None:
         if op.f == "read":
             if op.type == "ok" and type(op.result) is int and op.ret is not None:
-                self.reads.append((op.call, op.ret, op.result, op.place))
+                read = (op.call, op.ret, op.result, op.place)
+                self.reads.append(read)
+                if op.extra.get("final?") is True:
+                    self.final.append(read)
             elif op.type == "ok":
                 self.unreadable += 1
             return
@@ -162,10 +168,18 @@ class _Bounds:
 
     def end(self) -> None:
         case = self.case
+        if self.final:
+            case.notes.append(
+                f"Judged are those marked :final? true, as Maelstrom has it: {len(self.final):,} of"
+                f" {counted(len(self.reads), 'read')}."
+            )
+            self.reads = self.final
         case.counts["read-count"] += len(self.reads)
         case.counts["add-count"] += len(self.amounts)
         if self.unreadable:
-            case.notes.append(f"{self.unreadable:,} operations have no number and were left out.")
+            case.notes.append(
+                f"Left out: {counted(self.unreadable, 'operation')} without a number."
+            )
         if not self.reads:
             return
         reads = np.array(self.reads, dtype=np.int64)
@@ -205,6 +219,9 @@ class _Bounds:
 
 def _wants_counter(shape: Shape) -> bool:
     adds = set().union(*(shape.argument(f) for f in (*_UP, *_DOWN)))
+    told = set().union(*(shape.result(f) for f in (*_UP, *_DOWN)))
+    if adds <= {NIL} and told != {NIL}:
+        return False  # it says what it came to: checkers/judges/orders.py
     return (
         shape.has("read")
         and shape.within("read", *_UP, *_DOWN)
@@ -223,5 +240,6 @@ COUNTER_BOUNDS = JudgeRecord(
     " may have been when it ended.",
     source="jepsen.checker/counter",
     fs=("read", *_UP, *_DOWN),
+    by_key=True,
     wants=_wants_counter,
 )

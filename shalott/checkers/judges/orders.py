@@ -28,13 +28,14 @@ from shalott.checkers.judges.passes import (
     Case,
     Operation,
     conclude,
+    counted,
     fields_of,
     judge_objects,
     same,
 )
 from shalott.checkers.models.model import one_of
 from shalott.checkers.reading.entries import EntrySource
-from shalott.checkers.reading.shape import INTEGER, KEYED, MAP, PAIR, Shape
+from shalott.checkers.reading.shape import INTEGER, KEYED, MAP, NIL, PAIR, Shape
 
 _GROW: Final = ("inc", "add", "increment", "write")
 _READ: Final = ("read", "read-at")
@@ -72,7 +73,7 @@ class Monotonic:
         return conclude(
             self.name,
             case,
-            headline=f"{seen:,} observations only grew",
+            headline=f"{counted(seen, 'observation')} in growing order",
             words={
                 "went-back": ("a value went back", "values went back, {n} times"),
                 "time-went-back": ("the system's time went back", "its time went back, {n} times"),
@@ -341,7 +342,7 @@ class Sequential:
         return conclude(
             self.name,
             case,
-            headline=f"{reads:,} reads saw the parts of their keys in order",
+            headline=f"{counted(reads, 'read')} of keys whose parts are in order",
             words={
                 "bad": (
                     "1 read saw a later part without an earlier one",
@@ -384,10 +385,12 @@ class _Parts:
 def _wants_monotonic(shape: Shape) -> bool:
     if not shape.has_any("inc", "add", "increment") or not shape.within(*_GROW, *_READ):
         return False
-    seen = shape.result("inc") | shape.result("increment")
-    if shape.has("read-at"):
+    if shape.has("read-at") or "val" in shape.map_keys.get("add", ()):
         return True
-    return bool(shape.has_any("inc", "increment")) and bool(seen & {INTEGER, MAP, PAIR, KEYED})
+    asked = shape.argument("inc") | shape.argument("increment")
+    seen = shape.result("inc") | shape.result("increment")
+    tells = bool(seen & {MAP, PAIR, KEYED}) or (INTEGER in seen and asked <= {NIL})
+    return tells and shape.has_any("inc", "increment")
 
 
 def _wants_sequential(shape: Shape) -> bool:
@@ -408,6 +411,7 @@ MONOTONIC = JudgeRecord(
     " system's own time values only rise.",
     source="Jepsen's suites of CockroachDB, FaunaDB, TiDB and Dgraph",
     fs=(*_GROW, *_READ),
+    by_key=True,
     wants=_wants_monotonic,
 )
 
@@ -418,5 +422,6 @@ SEQUENTIAL = JudgeRecord(
     promise="A read that sees a part of a key sees what was written before it, too.",
     source="Jepsen's suites of CockroachDB and TiDB",
     fs=("write", "read"),
+    by_key=True,
     wants=_wants_sequential,
 )

@@ -179,9 +179,10 @@ def _take_all(
         state.take(op)
     case.keys = len(objects) if is_keyed else 0
     if keyless:
-        case.notes.append(f"{keyless:,} operations tell no key and were left out.")
+        case.notes.append(f"Left out: {counted(keyless, 'operation')} without a key.")
     for f, count in sorted(others.items()):
-        case.notes.append(f"{count:,} operations {case.shown(f)} were left out: not judged here.")
+        said = counted(count, "operation")
+        case.notes.append(f"Left out, since this is not about them: {said} {case.shown(f)}.")
     return objects
 
 
@@ -302,10 +303,10 @@ def _clients(source: EntrySource, limits: Limits, case: Case) -> Iterator[tuple[
 
 def _look(limits: Limits, began: float, held: int, number: int) -> None:
     if limits.time_limit_s is not None and time.monotonic() - began > limits.time_limit_s:
-        raise LimitReached(f"The time limit was reached after {number:,} entries")
+        raise LimitReached(f"The time limit was reached after entry {number:,}")
     most = limits.memory_limit_bytes
     if most is not None and _resident_bytes() - held > most:
-        raise LimitReached(f"The memory limit was reached after {number:,} entries")
+        raise LimitReached(f"The memory limit was reached after entry {number:,}")
 
 
 def _resident_bytes() -> int:
@@ -316,12 +317,17 @@ def place_of(entry: Entry) -> int:
     return entry.index if entry.index >= 0 else entry.line
 
 
+def counted(number: int, noun: str) -> str:
+    """ "1 read", "2 reads"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 # --- values ---------------------------------------------------------------------------------------
 
 
 def same(value: Hashable) -> Hashable:
-    """``value`` such that Python's equality is EDN's (history/column_values.py), but for keywords
-    and strings, which JSON does not tell apart."""
+    """``value`` such that Python's equality is EDN's (checkers/history/column_values.py), but for
+    keywords and strings, which JSON does not tell apart."""
     kind = type(value)
     if kind is int or kind is str or value is None:
         return value
@@ -364,13 +370,14 @@ def conclude(
     found = [kind for kind in broken if case.counts[f"{kind}-count"]]
     if case.keys:
         case.counts["key-count"] = case.keys
+    valid: bool | str = False if found else ("unknown" if case.doubts else True)
     return Result(
         checker=name,
-        valid=False if found else ("unknown" if case.doubts else True),
+        valid=valid,
         counts=dict(case.counts),
         anomalies=tuple(case.kept),
         notes=(*(() if found else case.doubts), *case.notes),
         detail={"broken": found, **case.detail},
-        headline=headline,
+        headline=headline if valid is True else "",
         words=words,
     )

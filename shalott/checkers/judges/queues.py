@@ -21,6 +21,7 @@ from shalott.checkers.judges.passes import (
     Case,
     Operation,
     conclude,
+    counted,
     elements_of,
     judge_objects,
     same,
@@ -73,7 +74,7 @@ class Queue:
         return conclude(
             self.name,
             case,
-            headline=f"all {taken:,} elements that came out had been put in",
+            headline=f"nothing from nowhere among {counted(taken, 'dequeued element')}",
             words=_WORDS,
             broken=("unexpected", "duplicated"),
         )
@@ -155,8 +156,8 @@ class TotalQueue:
         return conclude(
             self.name,
             case,
-            headline=f"none of {case.counts['acknowledged-count']:,} acknowledged elements was"
-            " lost",
+            headline=f"none of {counted(case.counts['acknowledged-count'], 'acknowledged element')}"
+            " was lost",
             words=_WORDS,
             broken=("lost", "unexpected", *refused),
         )
@@ -232,12 +233,12 @@ class _Totals:
             return False
         if self.crashed_drains:
             case.doubts.append(
-                f"{case.of_key}{lost:,} acknowledged elements did not come out, but"
-                f" {self.crashed_drains:,} drains crashed, and may have taken them."
+                f"{case.of_key}{counted(lost, 'acknowledged element')} did not come out, but"
+                f" {counted(self.crashed_drains, 'drain')} crashed, and may have taken that."
             )
             return True
         if self.doubtful:
-            said = f"{self.doubtful:,} dequeues crashed: each may have taken one element"
+            said = f"{counted(self.doubtful, 'dequeue')} crashed: each may have taken one element"
             if self.crashed == "may-have-taken" and lost <= self.doubtful:
                 case.doubts.append(f"{case.of_key}{said}.")
                 return True
@@ -269,6 +270,7 @@ QUEUE = JudgeRecord(
     promise="Every element comes out at most as often as enqueues had begun to bring it by then.",
     source="jepsen.checker/queue",
     fs=_FS,
+    by_key=True,
 )
 
 TOTAL_QUEUE = JudgeRecord(
@@ -278,5 +280,6 @@ TOTAL_QUEUE = JudgeRecord(
     promise="Every element that was acknowledged comes out, and none that was never put in.",
     source="jepsen.checker/total-queue",
     fs=_FS,
+    by_key=True,
     wants=_wants_total,
 )

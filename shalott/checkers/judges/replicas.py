@@ -25,6 +25,7 @@ from shalott.checkers.judges.passes import (
     Case,
     Operation,
     conclude,
+    counted,
     elements_of,
     fields_of,
     judge_objects,
@@ -32,7 +33,7 @@ from shalott.checkers.judges.passes import (
 )
 from shalott.checkers.models.model import one_of
 from shalott.checkers.reading.entries import EntrySource
-from shalott.checkers.reading.shape import EMPTY, KEYED, LIST, MAP, PAIR, Shape
+from shalott.checkers.reading.shape import EMPTY, KEYED, LIST, MAP, NIL, PAIR, Shape
 
 _APPEND: Final = ("append", "send", "add", "write", "publish", "produce")
 _READ: Final = ("read", "read-log", "log")
@@ -74,7 +75,7 @@ class ReplicaLogs:
         return conclude(
             self.name,
             case,
-            headline=f"{reads:,} reads of {replicas} replicas were beginnings of one log",
+            headline=f"one log in {counted(reads, 'read')} of {counted(replicas, 'replica')}",
             words={
                 "diverged": (
                     "two replicas' logs went apart",
@@ -148,7 +149,7 @@ class _Log:
             self.shown_by.append((len(self.log), op.place, replica))
 
     def _judge_alone(self, op: Operation, values: list[Hashable], begin: int) -> None:
-        """What is wrong with one read, whatever others show; each value is told once."""
+        """What is wrong with one read by itself; each value is told once."""
         case = self.case
         if len(set(values)) < len(values):
             for value, times in Counter(values).items():
@@ -173,8 +174,8 @@ class _Log:
             longest, place = known.longest[before - 1]
             case.tell(
                 "shrunk",
-                f"replica {case.shown(replica)} had {longest:,} values ({case.at(place)}), then"
-                f" {length:,} ({case.at(op.place)})",
+                f"replica {case.shown(replica)} had {counted(longest, 'value')}"
+                f" ({case.at(place)}), then {length:,} ({case.at(op.place)})",
                 place,
                 op.place,
             )
@@ -213,7 +214,7 @@ class _Log:
         self._judge_order()
         behind = sum(value not in self.position for value in self.ended)
         if behind and not case.counts["lost-count"]:
-            case.notes.append(f"{behind:,} acknowledged values are in no read.")
+            case.notes.append(f"In no read: {counted(behind, 'acknowledged value')}.")
 
     def _judge_order(self) -> None:
         """What had been acknowledged before another append was invoked stands before that: of all
@@ -272,7 +273,15 @@ def _replica_and_values(op: Operation) -> tuple[Hashable, list[Hashable] | None]
 
 
 def _in_order(value: Hashable) -> list[Hashable] | None:
-    return elements_of(value) if isinstance(value, tuple) else None
+    """A vector's values; of [offset value] pairs from 0 on the second ones."""
+    if not isinstance(value, tuple):
+        return None
+    values = elements_of(value)
+    if values and all(isinstance(each, tuple) and len(each) == 2 for each in values):
+        pairs = [each for each in values if isinstance(each, tuple)]
+        if [offset for offset, _ in pairs] == list(range(len(pairs))):
+            return [each for _, each in pairs]
+    return values
 
 
 def _wants(shape: Shape) -> bool:
@@ -283,6 +292,7 @@ def _wants(shape: Shape) -> bool:
         and shape.within(*_APPEND, *_READ)
         and bool(reads)
         and reads <= {LIST, PAIR, KEYED, EMPTY, MAP}
+        and shape.argument("read") <= {NIL}
     )
 
 
@@ -294,5 +304,6 @@ REPLICA_LOGS = JudgeRecord(
     " before another append was invoked stands before it.",
     source="Jepsen's analyses of logs; Raft's log matching (Ongaro and Ousterhout, 2014)",
     fs=(*_APPEND, *_READ),
+    by_key=True,
     wants=_wants,
 )

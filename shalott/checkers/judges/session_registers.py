@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Final
 
-from shalott.checkers.judges.passes import Case, Operation, same
+from shalott.checkers.judges.passes import Case, Operation, counted, same
 from shalott.checkers.judges.session_sets import CAUSE_MISSING, OVERTAKEN, UNREAD_WRITE, WENT_BACK
 
 _NO: Final = -1
@@ -202,6 +202,6 @@ class Registers:
         again = sum(write.times > 1 for write in self.written.values())
         if again:
             self.case.notes.append(
-                f"{self.case.of_key}{again:,} values were written more than once: what reads of"
-                " them cover is not known."
+                f"{self.case.of_key}Written more than once: {counted(again, 'value')}, whose"
+                " reads may cover either write."
             )

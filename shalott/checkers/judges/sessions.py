@@ -6,9 +6,9 @@
 - ``writes-follow-reads``: where a write is, there is what its session had read before it.
 
 Of sets and logs a read shows which writes it is based on, so all four are decided
-(judges/session_sets.py); in a log what is earlier also stands before. Of a register a read shows
-one write, and which others it covers depends on their order (judges/session_registers.py): there
-``order`` says what is taken for older.
+(checkers/judges/session_sets.py); in a log what is earlier also stands before. Of a register a read
+shows one write, and which others it covers depends on their order
+(checkers/judges/session_registers.py): there ``order`` says what is taken for older.
 
 A write that crashed or failed is not demanded, and a judge that found no pair of operations that
 its guarantee is about says unknown.
@@ -21,7 +21,14 @@ from typing import Final
 
 from shalott.checkers.checker import Result
 from shalott.checkers.judge import JudgeRecord, Limits
-from shalott.checkers.judges.passes import Case, Operation, conclude, elements_of, judge_objects
+from shalott.checkers.judges.passes import (
+    Case,
+    Operation,
+    conclude,
+    counted,
+    elements_of,
+    judge_objects,
+)
 from shalott.checkers.judges.session_registers import Registers
 from shalott.checkers.judges.session_sets import (
     CAUSE_MISSING,
@@ -80,7 +87,7 @@ class SessionGuarantee:
         return conclude(
             self.name,
             case,
-            headline=f"{self.name.replace('-', ' ')} held {judged:,} times",
+            headline=f"{self.name.replace('-', ' ')} in {counted(judged, 'read')}",
             words=_WORDS,
             broken=() if case.counts["removal-count"] else (self.kind,),
         )
@@ -164,6 +171,7 @@ READ_YOUR_WRITES = JudgeRecord(
     promise="What a process wrote and was acknowledged is in all that it reads afterwards.",
     source=_SOURCE,
     fs=_FS,
+    by_key=True,
 )
 
 MONOTONIC_READS = JudgeRecord(
@@ -173,6 +181,7 @@ MONOTONIC_READS = JudgeRecord(
     promise="What a process has read is in all that it reads afterwards.",
     source=_SOURCE,
     fs=_FS,
+    by_key=True,
 )
 
 MONOTONIC_WRITES = JudgeRecord(
@@ -182,6 +191,7 @@ MONOTONIC_WRITES = JudgeRecord(
     promise="A read that covers a write covers what its process had written before it.",
     source=_SOURCE,
     fs=_FS,
+    by_key=True,
 )
 
 WRITES_FOLLOW_READS = JudgeRecord(
@@ -191,4 +201,5 @@ WRITES_FOLLOW_READS = JudgeRecord(
     promise="A read that covers a write covers what its process had read before it.",
     source=_SOURCE,
     fs=_FS,
+    by_key=True,
 )

@@ -22,12 +22,23 @@ from shalott.checkers.judges.passes import (
     Case,
     Operation,
     conclude,
+    counted,
     elements_of,
     judge_objects,
     same,
 )
 from shalott.checkers.reading.entries import EntrySource
-from shalott.checkers.reading.shape import EMPTY, INTEGER, KEYED, LIST, MOPS, PAIR, SET, Shape
+from shalott.checkers.reading.shape import (
+    EMPTY,
+    INTEGER,
+    KEYED,
+    LIST,
+    MOPS,
+    NIL,
+    PAIR,
+    SET,
+    Shape,
+)
 
 # --- what was acknowledged before is seen, too ----------------------------------------------------
 
@@ -52,7 +63,7 @@ class CausalReverse:
         return conclude(
             self.name,
             case,
-            headline=f"{reads:,} reads saw what had been written before",
+            headline=f"{counted(reads, 'read')} with all that had been written before",
             words={
                 "missing-write": (
                     "1 read saw a write without an earlier one",
@@ -161,7 +172,7 @@ class Causal:
         return conclude(
             self.name,
             case,
-            headline=f"{count:,} operations were in causal order",
+            headline=f"{counted(count, 'operation')} in causal order",
             words={
                 "broken-link": (
                     "1 operation missed its cause",
@@ -246,7 +257,7 @@ class LongFork:
         return conclude(
             self.name,
             case,
-            headline=f"{reads:,} reads saw the writes in one order",
+            headline=f"{counted(reads, 'read')} with one order of the writes",
             words={
                 "long-fork": (
                     "two reads saw two writes in opposite orders",
@@ -373,7 +384,7 @@ class G2:
         return conclude(
             self.name,
             case,
-            headline=f"of each of {legal:,} keys one insert at most succeeded",
+            headline=f"at most one insert of each of {counted(legal, 'key')}",
             words={
                 "illegal": (
                     "both inserts of 1 key succeeded",
@@ -414,13 +425,14 @@ class _Inserts:
 
 
 def _wants_writes(shape: Shape) -> bool:
-    """Each write brings one value, and a read shows several."""
+    """Each write brings one number, and a read shows several."""
     reads = shape.result("read")
     return (
         shape.within("write", "read")
-        and bool(reads & {LIST, SET, EMPTY})
+        and bool(reads)
         and reads <= {LIST, SET, EMPTY, PAIR, KEYED}
-        and shape.argument("write") <= {INTEGER, PAIR}
+        and shape.argument("write") <= {INTEGER}
+        and shape.argument("read") <= {NIL}
     )
 
 
@@ -440,10 +452,12 @@ CAUSAL_REVERSE = JudgeRecord(
     promise="A read that shows a write shows all that had been acknowledged before it was invoked.",
     source="jepsen.tests.causal-reverse; comments in Jepsen's suite of CockroachDB",
     fs=("write", "read"),
+    by_key=True,
     wants=_wants_writes,
 )
 
-COMMENTS = replace(CAUSAL_REVERSE, name="comments")  # as CockroachDB's suite calls it
+# As CockroachDB's suite calls it.
+COMMENTS = replace(CAUSAL_REVERSE, name="comments", wants=lambda shape: False)
 
 CAUSAL = JudgeRecord(
     name="causal",
@@ -452,6 +466,7 @@ CAUSAL = JudgeRecord(
     promise="Each operation sees what the one saw and did that it is linked to.",
     source="jepsen.tests.causal",
     fs=("read-init", "write", "read"),
+    by_key=True,
     wants=lambda shape: shape.has("read-init") and shape.within("read-init", "write", "read"),
 )
 
@@ -463,6 +478,7 @@ LONG_FORK = JudgeRecord(
     " forbids what parallel snapshot isolation allows.",
     source="jepsen.tests.long-fork",
     fs=("write", "read", "txn"),
+    by_key=True,
     wants=_wants_forks,
 )
 
@@ -473,5 +489,6 @@ ADYA_G2 = JudgeRecord(
     promise="At most one insert of each key succeeds: no cycle of anti-dependencies (G2).",
     source="jepsen.tests.adya; Adya, Weak Consistency, MIT 1999",
     fs=("insert",),
+    by_key=True,
     wants=lambda shape: shape.within("insert"),
 )

@@ -15,7 +15,7 @@ each has its time, so what is valid then is valid.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -51,7 +51,6 @@ _TAKES: Final = {
 _EMPTIED: Final = ("exhausted", "empty", "emptied", "drained")
 
 Floats = npt.NDArray[np.float64]
-Timing = Callable[["list[Drain]"], "dict[int, list[tuple[float, float]]]"]
 
 
 @dataclass(slots=True)

@@ -466,7 +466,10 @@ _SENTENCES: Final[dict[int, str]] = {
     lib.SHL_READ_BAD_TYPE: "a type is {types}, not {word}",
     lib.SHL_READ_BAD_F: "an f is a word, not {word}",
     lib.SHL_READ_BAD_TIME: "a time is a number of nanoseconds, not {word}",
-    lib.SHL_READ_NOT_KEYED: "the history is keyed, but a value is no [key value]: {word}",
+    lib.SHL_READ_NOT_KEYED: (
+        "the history is keyed, but a value is no [key value]: {word}; without --keyed it is one"
+        " object"
+    ),
     lib.SHL_READ_NO_INDEX: "an operation without an index",
     lib.SHL_READ_BAD_INDEX: "an index is a number from 0, not {word}",
     lib.SHL_READ_NO_VALUE: "this is no value: {word}",

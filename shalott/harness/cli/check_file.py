@@ -10,7 +10,7 @@ import time
 from collections.abc import Hashable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from shalott.checkers.history.concurrent import FORM, ConcurrentHistory
 from shalott.checkers.linearizability.checking import CheckInterrupted, Verdict, check, memory_left
@@ -34,6 +34,7 @@ from shalott.harness.cli.check_request import (
 if TYPE_CHECKING:
     from shalott.checkers.wanted import Wanted
 
+_NOTED_BYTES: Final = 1 << 20
 _KEYED = "values are [key value], as those of jepsen.independent: each key was judged alone"
 
 
@@ -191,8 +192,9 @@ def _as_others(
 
 
 def _judged(request: CheckRequest, file: str, path: Path, specification: str) -> Judged:
-    from shalott.checkers.judge import Limits, make_judge
+    from shalott.checkers.judge import Limits, find_judge, make_judge, merged
     from shalott.checkers.reading.entries import EntrySource
+    from shalott.checkers.reading.keyed_entries import sources_by_key
 
     for option, is_given in (
         ("--monitor", request.monitor != "auto"),
@@ -205,14 +207,30 @@ def _judged(request: CheckRequest, file: str, path: Path, specification: str) ->
     judge = make_judge(specification)
     began, cpu = time.monotonic(), time.process_time()
     source = EntrySource.of_path(path)
-    result = judge.judge(source, Limits(seconds, memory_left(most_bytes)))
+    limits = Limits(seconds, memory_left(most_bytes))
+    if request.keyed and not find_judge(judge.name).by_key:
+        found = {key: judge.judge(each, limits) for key, each in sources_by_key(source).items()}
+        result = merged(judge.name, found)
+    else:
+        result = judge.judge(source, limits)
+    notes = dict.fromkeys((*source.notes, *_notes_on_order(path), *([_KEYED] * request.keyed)))
     return Judged(
         file,
         specification,
         result,
-        tuple(source.notes),
+        tuple(notes),
         source.cut,
         time.monotonic() - began,
         time.process_time() - cpu,
         guessed=not request.model,
     )
+
+
+def _notes_on_order(path: Path) -> tuple[str, ...]:
+    """What is odd about processes, times and indexes; of a large file it is not looked for."""
+    if path.stat().st_size > _NOTED_BYTES:
+        return ()
+    try:
+        return read_history(path).notes
+    except (UnreadableHistory, UsageError):
+        return ()

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from shalott.checkers.checker import Result
 from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
 from shalott.checkers.linearizability.checking import Verdict
 from shalott.checkers.models import BUILT_IN, BUILT_IN_MODELS, meanings_of
@@ -22,6 +21,7 @@ from shalott.checkers.models.model import Option, default_text, options_of
 from shalott.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from shalott.checkers.checker import Result
     from shalott.checkers.linearizability.explanation import Explanation
     from shalott.checkers.models.outside import ModelClass
 
@@ -242,7 +242,7 @@ def judged_lines(judged: Judged) -> Iterator[str]:
     yield f"{judged.file}: {_WORDS[result.valid]}{cut}: {_summary(judged)}"
     for anomaly in result.anomalies[:_SHOWN_MAX]:
         rows = ", ".join(map(str, anomaly.operations[:_SHOWN_MAX]))
-        yield f"    {anomaly.kind}: {anomaly.summary}" + (f" ({rows})" if rows else "")
+        yield f"    {anomaly.kind}: {anomaly.summary}" + (f" (at {rows})" if rows else "")
         if anomaly is result.anomalies[0]:
             yield from (f"        {sentence}" for sentence in anomaly.detail.get("argument", ()))
     if len(result.anomalies) > _SHOWN_MAX:

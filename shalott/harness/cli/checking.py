@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn
 
-from shalott.core.errors import UsageError
+from shalott.core.errors import HarnessError, UsageError
 from shalott.harness.cli.check_batch import histories
 from shalott.harness.cli.check_file import is_judge, judge_file
 from shalott.harness.cli.check_lines import (
@@ -52,6 +52,7 @@ class Told:
     valid: bool | str
     unread: bool = False
     is_last: bool = False
+    failure: HarnessError | None = None  # two engines disagree
     drawn: Checked | Judged | None = None
 
 
@@ -75,6 +76,8 @@ def check_files(request: CheckRequest, echo: Echo) -> int:
     for told in _told(request, files, is_alone):
         for line in told.lines:
             echo(line)
+        if told.failure is not None:
+            raise told.failure
         worst = min(worst, told.valid, key=(False, "unknown", True).index)
         unread += told.unread
         if told.drawn is not None:
@@ -134,7 +137,10 @@ def _tell(request: CheckRequest, file: str, is_alone: bool) -> Told:
     if not isinstance(found, Checked):
         is_drawn = found.result.valid is False and request.report is not None
         return Told(lines, found.result.valid, drawn=found if is_drawn else None)
-    valid = agreed(file, found.verdict, found.second)
+    try:
+        valid = agreed(file, found.verdict, found.second)
+    except HarnessError as failure:
+        return Told(lines, "unknown", failure=failure)
     is_last = found.verdict.cause == "cancelled"
     is_drawn = found.explanation is not None and request.report is not None
     return Told(lines, valid, is_last=is_last, drawn=found if is_drawn else None)
@@ -151,10 +157,9 @@ def _refusal(request: CheckRequest, file: str, error: Exception) -> str:
 STORE = Path("store")
 
 DESCRIPTION = (
-    "Is a history linearizable, or what a judge promises? Exit code 0: yes, 1: no, 2: it could not"
-    " be decided. A FILE is a Parquet history, Jepsen's EDN, our JSON lines, a log of Jepsen's or"
-    " Violin's, any of them compressed by gzip, - for standard input, a run's directory or name, or"
-    " `latest`; or a directory, of which every history is judged, a line each."
+    "Is a history linearizable, or what a judge promises? Exit code 0: yes, 1: no, 2: undecided. A"
+    " FILE is a history (EDN, JSON, Parquet, logs; gzip, too), - for standard input, a run, or a"
+    " directory: a line for each history in it."
 )
 # names, type or None for a switch, default, help
 OPTIONS: tuple[tuple[tuple[str, ...], type | None, object, str], ...] = (
@@ -162,8 +167,7 @@ OPTIONS: tuple[tuple[tuple[str, ...], type | None, object, str], ...] = (
         ("--model", "-m"),
         str,
         "",
-        "a model or judge: NAME or PACKAGE.MODULE:CLASS, then :OPTION=VALUE,...; else the one that"
-        " the operations want",
+        "a model or judge: NAME or PACKAGE.MODULE:CLASS, then :OPTION=VALUE,...; else what fits",
     ),
     (("--load",), list, [], "a module whose models may be named; may be given again"),
     (("--models",), None, False, "list the models and judges"),

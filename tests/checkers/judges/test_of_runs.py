@@ -6,6 +6,7 @@ import pytest
 
 from shalott.api import JudgeOfRuns
 from shalott.checkers.runs.compose import check_safely
+from shalott.harness.report.verdict_words import headline
 from tests.checkers.histories import Story
 from tests.checkers.judges.written import kinds_of
 
@@ -71,3 +72,16 @@ def test_replicas_are_the_nodes_that_were_asked() -> None:
     found = JudgeOfRuns("replica-logs").check(story.history())
     assert (found.valid, kinds_of(found)) == (False, {"gap", "lost"} & kinds_of(found))
     assert '"n2"' in found.anomalies[0].summary
+
+
+def test_the_headline_has_the_judges_own_nouns() -> None:
+    story = Story("accounts")
+    story.row("read", 2, extra={"value": {"0": 5, "1": 15}})
+    sound = JudgeOfRuns("bank:total=20").check(story.history())
+    assert headline([sound]) == "Valid: the same total in 1 read of the accounts."
+    story.row("read", 3, extra={"value": {"0": 5, "1": 10}})
+    wrong = JudgeOfRuns("bank:total=20").check(story.history())
+    assert headline([wrong]).startswith("Invalid: 1 read of the accounts showed another total: the")
+    story = Story().row("add", 1, value=1)
+    unknown = JudgeOfRuns("final-set").check(story.history())
+    assert headline([unknown]) == "Unknown: The set was never read."

@@ -43,6 +43,7 @@ from shalott.core.errors import UnreadableHistory
 
 _HEAD_BYTES: Final = 4 << 20
 _TAIL_BYTES: Final = 256 << 10
+_TRANSACTION: Final = "txn"  # to Elle, what has no f is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +217,9 @@ def _add(making: ShapeOf, source: EntrySource) -> None:
     try:
         for entry in islice(source.entries(), ENTRIES):
             known += 1
-            if entry.process != NEMESIS and entry.f:
-                making.add(entry.type, entry.f, entry.value, has_key="key" in entry.extra)
+            if entry.process != NEMESIS:
+                f = entry.f or _TRANSACTION
+                making.add(entry.type, f, entry.value, has_key="key" in entry.extra)
                 if entry.error is not None:
                     making.add_error(source.show(entry.error))
     except UnreadableHistory:

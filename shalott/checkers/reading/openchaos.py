@@ -23,6 +23,7 @@ from typing import Final
 from shalott.checkers.reading.edn import EdnMap, encode
 from shalott.core.errors import UnreadableHistory
 
+_DELIVERED: Final = ", :delivered true"
 NULL: Final = "null"
 DELIVERIES: Final = 1_000_000  # the process of client 0's deliveries
 _INTEGER: Final = re.compile(r"0|-?[1-9]\d{0,17}")
@@ -87,7 +88,7 @@ class _Reading:
             del self._open[process]
             return _entry(process, kind, operation, value, at_ms, shown)
         asked = value if operation not in _FINDS else NULL
-        shown += ", :delivered true"
+        shown += _DELIVERED
         process += DELIVERIES
         begin = _entry(
             process, "invoke", operation, asked, at_ms, _shown(sharding_key=key) + shown[-17:]

@@ -60,10 +60,7 @@ def export(
     file: Annotated[str, typer.Argument(help="A run, latest, or a history.")] = "latest",
     format: Annotated[
         str,
-        typer.Option(
-            help="edn: Jepsen and Knossos; porcupine-kv: the same with keys beside values; json:"
-            " elle-cli; log: history.txt; openchaos; jepsen: a store's directory; shalott: a run's."
-        ),
+        typer.Option(help="edn, porcupine-kv, json, log, openchaos; jepsen, shalott: a directory."),
     ] = "edn",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Where to; else standard output.")
@@ -77,7 +74,7 @@ def export(
     nemesis: Annotated[bool, typer.Option("--nemesis", help="With a run's faults.")] = False,
     store: StoreOption = STORE,
 ) -> None:
-    """Write a history in the format of other tools, or in ours."""
+    """Write a history in another format."""
     if format not in FORMATS:
         raise UsageError(f"--format {format}: there are {', '.join(FORMATS)}")
     path = file_of(locate(file, store))

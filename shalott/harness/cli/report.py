@@ -56,8 +56,7 @@ def report(
     """Read any number of stored runs: what was lost, doubled, out of order, away, and for how long.
 
     Writes tables, report.json, and a page: index.html. What was judged once is not judged again.
-    By worker processes, which need no Java, or on Spark. Of a test in a store of Jepsen's or
-    Maelstrom's it writes report.html.
+    By worker processes, which need no Java, or on Spark. A test of Jepsen's gets a report.html.
     """
     if not is_elsewhere(store) and not store.startswith("file:") and not Path(store).is_dir():
         raise UsageError(f"there is no store {store}: run `shalott test` first, or name its place")

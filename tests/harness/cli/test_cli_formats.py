@@ -90,3 +90,13 @@ def test_a_damaged_store_is_one_sentence(store: Path, capsys: pytest.CaptureFixt
         assert shalott(command, str(store)) == 254
         said = capsys.readouterr().err
         assert said.startswith("shalott: ") and said.count("\n") == 1, said
+
+
+def test_what_has_no_f_is_a_transaction(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As Elle has it; elle-cli's own histories say no more."""
+    (tmp_path / "x.edn").write_text(
+        "{:index 0 :process 1 :type :invoke :value [[:append 1 1] [:r 1 nil]]}\n"
+        "{:index 1 :process 1 :type :ok :value [[:append 1 1] [:r 1 [1]]]}\n"
+    )
+    assert shalott("check", str(tmp_path / "x.edn")) == 0
+    assert "judged as list-append" in capsys.readouterr().out

@@ -395,7 +395,8 @@ def _wants_monotonic(shape: Shape) -> bool:
 
 def _wants_sequential(shape: Shape) -> bool:
     return (
-        shape.within("write", "read")
+        shape.has("write", "read")
+        and shape.within("write", "read")
         and shape.result("read") <= {PAIR, KEYED}
         and bool(shape.result("read"))
         and shape.argument("read") <= {INTEGER}

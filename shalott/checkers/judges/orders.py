@@ -86,6 +86,7 @@ class Monotonic:
                 "revived": ("a failed write is there", "{n} failed writes are there"),
             },
             broken=_KINDS,
+            by_the_end=("lost",),
         )
 
 

@@ -79,6 +79,7 @@ class Case:
     is_keyed: bool = False
     key: Hashable = None  # of the object that is looked at now
     place: str = "index"
+    cut: str = ""  # where the end of the history is missing
 
     def found(self, kind: str) -> bool:
         """Counts an anomaly; whether it is one of the first, which are told (``tell``): a sentence
@@ -141,6 +142,7 @@ def judge_objects(
         case.is_keyed = _is_keyed(sample, asks)
         ops = operations_of(chain(sample, entries), invocations)
         objects = _take_all(case, ops, fs, begin)
+        case.cut = source.cut
         for case.key, state in objects.items():
             state.end()
     except LimitReached as reached:
@@ -365,9 +367,16 @@ def conclude(
     headline: str,
     words: dict[str, tuple[str, str]],
     broken: tuple[str, ...],
+    by_the_end: tuple[str, ...] = (),
 ) -> Result:
-    """Invalid if anything ``broken`` was found, else unknown if there is a doubt, else valid."""
+    """Invalid if anything ``broken`` was found, else unknown if there is a doubt, else valid.
+
+    ``by_the_end``: kinds that only a whole history proves: behind a cut there may be more.
+    """
     found = [kind for kind in broken if case.counts[f"{kind}-count"]]
+    if case.cut and set(found) & set(by_the_end):
+        found = [kind for kind in found if kind not in by_the_end]
+        case.doubts.append(f"The end is missing ({case.cut}): what was lost may come behind it.")
     if case.keys:
         case.counts["key-count"] = case.keys
     valid: bool | str = False if found else ("unknown" if case.doubts else True)

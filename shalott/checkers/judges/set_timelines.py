@@ -71,6 +71,7 @@ class SetFull:
             headline=f"none of {counted(stable, 'element')} was lost",
             words=SET_WORDS,
             broken=("lost", "duplicated", "unexpected", *stale),
+            by_the_end=("lost",),
         )
 
 

@@ -70,6 +70,7 @@ class FinalSet:
             headline=f"none of {counted(case.counts['acknowledged-count'], 'element')} was lost",
             words=SET_WORDS,
             broken=("lost", "unexpected", *refused),
+            by_the_end=("lost",),
         )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from shalott.checkers.judge import JUDGES, Limits, find_judge, make_judge
+from shalott.checkers.reading.entries import EntrySource
 from shalott.core.errors import UsageError
-from tests.checkers.judges.test_planted import BANK, ONE_KEY, ROWS, THREE, TRANSFER
+from tests.checkers.judges.test_planted import BANK, ONE_KEY, PLANTED, ROWS, THREE, TRANSFER
 from tests.checkers.judges.written import (
     Step,
     add,
@@ -25,6 +26,7 @@ from tests.checkers.judges.written import (
     put,
     read,
     steps,
+    text_of,
     write,
 )
 
@@ -131,6 +133,15 @@ def test_what_a_judge_does_not_read_is_left_out_with_a_note() -> None:
     found = judged("unique-ids", done(0, "generate", 1), done(0, "other", 1))
     assert found.valid is True
     assert found.notes == ('Left out, since this is not about them: 1 operation "other".',)
+
+
+@pytest.mark.parametrize("judge", ["final-set", "set-full", "total-queue", "monotonic"])
+def test_where_the_end_is_missing_nothing_is_lost_for_certain(judge: str) -> None:
+    planted = next(each for each in PLANTED if (each.judge, each.kind) == (judge, "lost"))
+    torn = text_of(planted.wrong) + b"{:type :ok, :f :re"
+    found = make_judge(judge).judge(EntrySource.of_text(torn), Limits())
+    assert found.valid == "unknown"
+    assert "what was lost may come behind it" in found.notes[0]
 
 
 def test_limits_end_in_unknown() -> None:

@@ -80,6 +80,7 @@ class Case:
     key: Hashable = None  # of the object that is looked at now
     place: str = "index"
     cut: str = ""  # where the end of the history is missing
+    left_out: Counter[str] = field(default_factory=Counter)  # operations that are not read, by f
 
     def found(self, kind: str) -> bool:
         """Counts an anomaly; whether it is one of the first, which are told (``tell``): a sentence
@@ -160,11 +161,10 @@ def _take_all(
     """The states by key, with every operation taken; one of key None where there are no keys."""
     is_keyed = case.is_keyed
     objects: dict[Hashable, State] = {} if is_keyed else {None: begin(case)}
-    others: Counter[str] = Counter()
     keyless = 0
     for op in ops:
         if op.f not in fs:
-            others[op.f] += op.type != "invoke"
+            case.left_out[op.f] += op.type != "invoke"
             continue
         key: Hashable = None
         if is_keyed:
@@ -182,7 +182,7 @@ def _take_all(
     case.keys = len(objects) if is_keyed else 0
     if keyless:
         case.notes.append(f"Left out: {counted(keyless, 'operation')} without a key.")
-    for f, count in sorted(others.items()):
+    for f, count in sorted(case.left_out.items()):
         said = counted(count, "operation")
         case.notes.append(f"Left out, since this is not about them: {said} {case.shown(f)}.")
     return objects
@@ -368,15 +368,21 @@ def conclude(
     words: dict[str, tuple[str, str]],
     broken: tuple[str, ...],
     by_the_end: tuple[str, ...] = (),
+    disturbed_by: tuple[str, ...] = (),
 ) -> Result:
     """Invalid if anything ``broken`` was found, else unknown if there is a doubt, else valid.
 
     ``by_the_end``: kinds that only a whole history proves: behind a cut there may be more.
+    ``disturbed_by``: operations that change the object in ways that the judge does not follow.
     """
     found = [kind for kind in broken if case.counts[f"{kind}-count"]]
     if case.cut and set(found) & set(by_the_end):
         found = [kind for kind in found if kind not in by_the_end]
         case.doubts.append(f"The end is missing ({case.cut}): what was lost may come behind it.")
+    if found and (disturbing := [f for f in disturbed_by if case.left_out[f]]):
+        found = []
+        listed = case.listed(list(disturbing), len(disturbing))
+        case.doubts.append(f"What was found may be the work of {listed}, which is not judged here.")
     if case.keys:
         case.counts["key-count"] = case.keys
     valid: bool | str = False if found else ("unknown" if case.doubts else True)

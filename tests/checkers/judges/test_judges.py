@@ -144,6 +144,22 @@ def test_where_the_end_is_missing_nothing_is_lost_for_certain(judge: str) -> Non
     assert "what was lost may come behind it" in found.notes[0]
 
 
+def test_what_a_judge_does_not_follow_accuses_no_one() -> None:
+    for judge in ("final-set", "set-full"):
+        found = judged(judge, add(1), done(0, "remove", 1), read(set()))
+        assert (found.valid, found.counts["lost-count"]) == ("unknown", 1)
+    found = judged("counter-bounds", add(3), done(0, "reset", 0), read(0))
+    assert found.notes[0] == 'What was found may be the work of "reset", which is not judged here.'
+
+
+def test_balances_may_be_fractions() -> None:
+    sound = steps(read({0: 0.1, 1: 0.2}), read({0: 0.3, 1: 0.0}))
+    assert judged("bank", *sound).valid is True
+    assert judged("bank", *sound, read({0: 0.3, 1: 0.1})).valid is False
+    found = judged("bank", *sound, read({0: "x", 1: 0.1}))
+    assert (found.valid, found.notes[0]) == (True, "Left out: 1 read without accounts.")
+
+
 def test_limits_end_in_unknown() -> None:
     history = [step for value in range(5000) for step in add(value)]
     for limits in (Limits(time_limit_s=0.0), Limits(memory_limit_bytes=1)):

@@ -25,6 +25,7 @@ from shalott.checkers.reading.entries import NEMESIS, NO_PROCESS, Entry, EntrySo
 
 SHOWN_MAX: Final = 120  # characters of a value within a sentence
 LISTED_MAX: Final = 8  # values listed in a sentence
+NOTES_MAX: Final = 12
 KEPT_MAX: Final = 16  # anomalies of one kind that are told one by one
 _LOOK_EVERY: Final = 4096  # entries between two looks at clock and memory
 NO_TIME: Final = -1
@@ -319,6 +320,12 @@ def place_of(entry: Entry) -> int:
     return entry.index if entry.index >= 0 else entry.line
 
 
+def _few(sentences: list[str]) -> list[str]:
+    """Not one for each of thousands of keys."""
+    more = len(sentences) - NOTES_MAX
+    return sentences if more <= 0 else [*sentences[:NOTES_MAX], f"And {more:,} more of that kind."]
+
+
 def counted(number: int, noun: str) -> str:
     """ "1 read", "2 reads"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
@@ -391,7 +398,7 @@ def conclude(
         valid=valid,
         counts=dict(case.counts),
         anomalies=tuple(case.kept),
-        notes=(*(() if found else case.doubts), *case.notes),
+        notes=(*(() if found else _few(case.doubts)), *_few(case.notes)),
         detail={"broken": found, **case.detail},
         headline=headline if valid is True else "",
         words=words,

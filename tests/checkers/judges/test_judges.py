@@ -129,6 +129,14 @@ def test_keys_are_told_apart() -> None:
     assert found.anomalies[0].summary.startswith('key "b": 2 was added')
 
 
+def test_notes_are_few_where_keys_are_many() -> None:
+    history = [step for key in range(50) for step in keyed(f"k{key}", None)]
+    found = judged("final-set", *history)
+    assert found.valid == "unknown"
+    assert len(found.notes) == 13
+    assert found.notes[-1] == "And 38 more of that kind."
+
+
 def test_what_a_judge_does_not_read_is_left_out_with_a_note() -> None:
     found = judged("unique-ids", done(0, "generate", 1), done(0, "other", 1))
     assert found.valid is True

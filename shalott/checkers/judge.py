@@ -151,11 +151,21 @@ class JudgeOfRuns:
             key: judge.judge(source, self.limits)
             for key, source in sources_by_key(history, self.fs)
         }
+        if not history.complete:
+            found = {key: _incomplete(result) for key, result in found.items()}
         if not found:
             return Result(
                 checker=self.name, valid="unknown", notes=("There was no operation to judge.",)
             )
         return merged(self.name, found)
+
+
+def _incomplete(result: Result) -> Result:
+    """What a recording that was cut short proves: not that something was lost."""
+    if result.valid is not False or set(result.detail.get("broken", ())) - {"lost"}:
+        return result
+    why = "The recording was cut short: what was lost may come behind its end."
+    return msgspec.structs.replace(result, valid="unknown", notes=(why, *result.notes))
 
 
 def merged(name: str, found: dict[str, Result]) -> Result:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
 from typing import ClassVar, Final
 
 from shalott.checkers.checker import Result
@@ -28,7 +30,8 @@ from shalott.checkers.judges.passes import (
 from shalott.checkers.reading.entries import EntrySource
 from shalott.checkers.reading.shape import LIST, MAP, PAIR, Shape
 
-Number = int | float
+Number = int | float | Decimal | Fraction
+_NUMBERS: Final = (int, float, Decimal, Fraction)
 _BROKEN: Final = ("wrong-total", "nil-balance", "negative-value", "unexpected-key")
 
 
@@ -112,7 +115,9 @@ class _Accounts:
         if op.type != "ok":
             return
         balances = balances_of(op.result)
-        if balances is None:
+        if balances is None or not all(
+            each is None or isinstance(each, _NUMBERS) for each in balances.values()
+        ):
             self.case.counts["unreadable-read-count"] += 1
             return
         self.reads += 1
@@ -123,8 +128,8 @@ class _Accounts:
 
     def _look(self, op: Operation, balances: dict[Hashable, Hashable]) -> None:
         case = self.case
-        numbers = [each for each in balances.values() if isinstance(each, int | float)]
-        if len(numbers) < len(balances):
+        numbers = [each for each in balances.values() if isinstance(each, _NUMBERS)]
+        if None in balances.values():
             if case.found("nil-balance"):
                 without = [key for key, each in balances.items() if each is None]
                 case.tell(
@@ -134,7 +139,10 @@ class _Accounts:
                     op.place,
                 )
             return
-        kept = self.totals.setdefault(sum(numbers), _Total())
+        total: Number = sum(numbers)
+        if isinstance(total, float):
+            total = round(total, 6)  # sums of floats are inexact
+        kept = self.totals.setdefault(total, _Total())
         kept.reads += 1
         if len(kept.first) < 16:
             kept.first.append((op.place, op.result))
@@ -144,7 +152,7 @@ class _Accounts:
             debts = [
                 account
                 for account, each in balances.items()
-                if isinstance(each, int | float) and each < 0
+                if isinstance(each, _NUMBERS) and each < 0
             ]
             case.tell(
                 "negative-value",

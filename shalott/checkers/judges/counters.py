@@ -128,6 +128,7 @@ class CounterBounds:
                 ),
             },
             broken=("too-low", "too-high"),
+            disturbed_by=("write", "set", "reset", "cas"),
         )
 
 

@@ -86,6 +86,7 @@ class Monotonic:
                 "revived": ("a failed write is there", "{n} failed writes are there"),
             },
             broken=_KINDS,
+            by_the_end=("lost",),
         )
 
 
@@ -395,7 +396,8 @@ def _wants_monotonic(shape: Shape) -> bool:
 
 def _wants_sequential(shape: Shape) -> bool:
     return (
-        shape.within("write", "read")
+        shape.has("write", "read")
+        and shape.within("write", "read")
         and shape.result("read") <= {PAIR, KEYED}
         and bool(shape.result("read"))
         and shape.argument("read") <= {INTEGER}

@@ -25,6 +25,7 @@ from shalott.checkers.reading.entries import NEMESIS, NO_PROCESS, Entry, EntrySo
 
 SHOWN_MAX: Final = 120  # characters of a value within a sentence
 LISTED_MAX: Final = 8  # values listed in a sentence
+NOTES_MAX: Final = 12
 KEPT_MAX: Final = 16  # anomalies of one kind that are told one by one
 _LOOK_EVERY: Final = 4096  # entries between two looks at clock and memory
 NO_TIME: Final = -1
@@ -79,6 +80,8 @@ class Case:
     is_keyed: bool = False
     key: Hashable = None  # of the object that is looked at now
     place: str = "index"
+    cut: str = ""  # where the end of the history is missing
+    left_out: Counter[str] = field(default_factory=Counter)  # operations that are not read, by f
 
     def found(self, kind: str) -> bool:
         """Counts an anomaly; whether it is one of the first, which are told (``tell``): a sentence
@@ -141,6 +144,7 @@ def judge_objects(
         case.is_keyed = _is_keyed(sample, asks)
         ops = operations_of(chain(sample, entries), invocations)
         objects = _take_all(case, ops, fs, begin)
+        case.cut = source.cut
         for case.key, state in objects.items():
             state.end()
     except LimitReached as reached:
@@ -158,11 +162,10 @@ def _take_all(
     """The states by key, with every operation taken; one of key None where there are no keys."""
     is_keyed = case.is_keyed
     objects: dict[Hashable, State] = {} if is_keyed else {None: begin(case)}
-    others: Counter[str] = Counter()
     keyless = 0
     for op in ops:
         if op.f not in fs:
-            others[op.f] += op.type != "invoke"
+            case.left_out[op.f] += op.type != "invoke"
             continue
         key: Hashable = None
         if is_keyed:
@@ -180,7 +183,7 @@ def _take_all(
     case.keys = len(objects) if is_keyed else 0
     if keyless:
         case.notes.append(f"Left out: {counted(keyless, 'operation')} without a key.")
-    for f, count in sorted(others.items()):
+    for f, count in sorted(case.left_out.items()):
         said = counted(count, "operation")
         case.notes.append(f"Left out, since this is not about them: {said} {case.shown(f)}.")
     return objects
@@ -317,6 +320,12 @@ def place_of(entry: Entry) -> int:
     return entry.index if entry.index >= 0 else entry.line
 
 
+def _few(sentences: list[str]) -> list[str]:
+    """Not one for each of thousands of keys."""
+    more = len(sentences) - NOTES_MAX
+    return sentences if more <= 0 else [*sentences[:NOTES_MAX], f"And {more:,} more of that kind."]
+
+
 def counted(number: int, noun: str) -> str:
     """ "1 read", "2 reads"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
@@ -365,9 +374,22 @@ def conclude(
     headline: str,
     words: dict[str, tuple[str, str]],
     broken: tuple[str, ...],
+    by_the_end: tuple[str, ...] = (),
+    disturbed_by: tuple[str, ...] = (),
 ) -> Result:
-    """Invalid if anything ``broken`` was found, else unknown if there is a doubt, else valid."""
+    """Invalid if anything ``broken`` was found, else unknown if there is a doubt, else valid.
+
+    ``by_the_end``: kinds that only a whole history proves: behind a cut there may be more.
+    ``disturbed_by``: operations that change the object in ways that the judge does not follow.
+    """
     found = [kind for kind in broken if case.counts[f"{kind}-count"]]
+    if case.cut and set(found) & set(by_the_end):
+        found = [kind for kind in found if kind not in by_the_end]
+        case.doubts.append(f"The end is missing ({case.cut}): what was lost may come behind it.")
+    if found and (disturbing := [f for f in disturbed_by if case.left_out[f]]):
+        found = []
+        listed = case.listed(list(disturbing), len(disturbing))
+        case.doubts.append(f"What was found may be the work of {listed}, which is not judged here.")
     if case.keys:
         case.counts["key-count"] = case.keys
     valid: bool | str = False if found else ("unknown" if case.doubts else True)
@@ -376,7 +398,7 @@ def conclude(
         valid=valid,
         counts=dict(case.counts),
         anomalies=tuple(case.kept),
-        notes=(*(() if found else case.doubts), *case.notes),
+        notes=(*(() if found else _few(case.doubts)), *_few(case.notes)),
         detail={"broken": found, **case.detail},
         headline=headline if valid is True else "",
         words=words,

@@ -160,6 +160,7 @@ class TotalQueue:
             " was lost",
             words=_WORDS,
             broken=("lost", "unexpected", *refused),
+            by_the_end=("lost",),
         )
 
 

@@ -30,7 +30,7 @@ from shalott.checkers.judges.passes import (
     elements_of,
     judge_objects,
 )
-from shalott.checkers.judges.sets import SET_FS, SET_WORDS, Element, note_add, wants_sets
+from shalott.checkers.judges.sets import REMOVALS, SET_FS, SET_WORDS, Element, note_add, wants_sets
 from shalott.checkers.reading.entries import EntrySource
 from shalott.checkers.reading.shape import Shape
 
@@ -71,6 +71,8 @@ class SetFull:
             headline=f"none of {counted(stable, 'element')} was lost",
             words=SET_WORDS,
             broken=("lost", "duplicated", "unexpected", *stale),
+            by_the_end=("lost",),
+            disturbed_by=REMOVALS,
         )
 
 

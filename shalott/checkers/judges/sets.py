@@ -28,6 +28,7 @@ from shalott.checkers.reading.shape import EMPTY, KEYED, LIST, NIL, PAIR, SET, S
 NEVER: Final = 2**62  # no entry has this number
 _ADDS: Final = ("add", "broadcast")  # Maelstrom's broadcast is a set that grows
 SET_FS: Final = (*_ADDS, "read")
+REMOVALS: Final = ("remove", "delete", "discard", "clear")
 
 
 @dataclass(slots=True)
@@ -70,6 +71,8 @@ class FinalSet:
             headline=f"none of {counted(case.counts['acknowledged-count'], 'element')} was lost",
             words=SET_WORDS,
             broken=("lost", "unexpected", *refused),
+            by_the_end=("lost",),
+            disturbed_by=REMOVALS,
         )
 
 

@@ -428,7 +428,8 @@ def _wants_writes(shape: Shape) -> bool:
     """Each write brings one number, and a read shows several."""
     reads = shape.result("read")
     return (
-        shape.within("write", "read")
+        shape.has("write", "read")
+        and shape.within("write", "read")
         and bool(reads)
         and reads <= {LIST, SET, EMPTY, PAIR, KEYED}
         and shape.argument("write") <= {INTEGER}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from shalott.checkers.judge import JUDGES, Limits, find_judge, make_judge
+from shalott.checkers.reading.entries import EntrySource
 from shalott.core.errors import UsageError
-from tests.checkers.judges.test_planted import BANK, ONE_KEY, ROWS, THREE, TRANSFER
+from tests.checkers.judges.test_planted import BANK, ONE_KEY, PLANTED, ROWS, THREE, TRANSFER
 from tests.checkers.judges.written import (
     Step,
     add,
@@ -25,6 +26,7 @@ from tests.checkers.judges.written import (
     put,
     read,
     steps,
+    text_of,
     write,
 )
 
@@ -127,10 +129,43 @@ def test_keys_are_told_apart() -> None:
     assert found.anomalies[0].summary.startswith('key "b": 2 was added')
 
 
+def test_notes_are_few_where_keys_are_many() -> None:
+    history = [step for key in range(50) for step in keyed(f"k{key}", None)]
+    found = judged("final-set", *history)
+    assert found.valid == "unknown"
+    assert len(found.notes) == 13
+    assert found.notes[-1] == "And 38 more of that kind."
+
+
 def test_what_a_judge_does_not_read_is_left_out_with_a_note() -> None:
     found = judged("unique-ids", done(0, "generate", 1), done(0, "other", 1))
     assert found.valid is True
     assert found.notes == ('Left out, since this is not about them: 1 operation "other".',)
+
+
+@pytest.mark.parametrize("judge", ["final-set", "set-full", "total-queue", "monotonic"])
+def test_where_the_end_is_missing_nothing_is_lost_for_certain(judge: str) -> None:
+    planted = next(each for each in PLANTED if (each.judge, each.kind) == (judge, "lost"))
+    torn = text_of(planted.wrong) + b"{:type :ok, :f :re"
+    found = make_judge(judge).judge(EntrySource.of_text(torn), Limits())
+    assert found.valid == "unknown"
+    assert "what was lost may come behind it" in found.notes[0]
+
+
+def test_what_a_judge_does_not_follow_accuses_no_one() -> None:
+    for judge in ("final-set", "set-full"):
+        found = judged(judge, add(1), done(0, "remove", 1), read(set()))
+        assert (found.valid, found.counts["lost-count"]) == ("unknown", 1)
+    found = judged("counter-bounds", add(3), done(0, "reset", 0), read(0))
+    assert found.notes[0] == 'What was found may be the work of "reset", which is not judged here.'
+
+
+def test_balances_may_be_fractions() -> None:
+    sound = steps(read({0: 0.1, 1: 0.2}), read({0: 0.3, 1: 0.0}))
+    assert judged("bank", *sound).valid is True
+    assert judged("bank", *sound, read({0: 0.3, 1: 0.1})).valid is False
+    found = judged("bank", *sound, read({0: "x", 1: 0.1}))
+    assert (found.valid, found.notes[0]) == (True, "Left out: 1 read without accounts.")
 
 
 def test_limits_end_in_unknown() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from shalott.api import JudgeOfRuns
@@ -85,3 +87,11 @@ def test_the_headline_has_the_judges_own_nouns() -> None:
     story = Story().row("add", 1, value=1)
     unknown = JudgeOfRuns("final-set").check(story.history())
     assert headline([unknown]) == "Unknown: The set was never read."
+
+
+def test_a_recording_that_was_cut_short_proves_no_loss() -> None:
+    story = Story().row("add", 1, value=1).row("read", 2, extra={"value": []})
+    whole = story.history()
+    assert JudgeOfRuns("final-set").check(whole).valid is False
+    found = JudgeOfRuns("final-set").check(replace(whole, complete=False))
+    assert (found.valid, found.notes[0][:31]) == ("unknown", "The recording was cut short: wh")

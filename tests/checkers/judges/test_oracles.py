@@ -20,7 +20,7 @@ from tests.checkers.judges.written import judged, kinds_of
 
 pytestmark = pytest.mark.unit
 
-HISTORIES: Final = int(os.environ.get("SHALOTT_ORACLE_HISTORIES", "120"))
+HISTORIES: Final = int(os.environ.get("SHALOTT_ORACLE_HISTORIES", "60"))
 DIFFERS: Final = frozenset({"gap", "reordered", "diverged"})
 
 

@@ -18,7 +18,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from shalott.checkers.engine import Budget, CData, ffi, lib, new_budget
+from shalott.checkers.engine import Budget, CData, ffi, lib, new_budget, owned
 from shalott.checkers.reading.edn import (
     KEYED_COMMENT,EdnError, EdnMap, Keyword, Symbol, decode, encode, json_encode)
 from shalott.checkers.reading.formats import LeftOut, Opened, TextOf, language, opener
@@ -80,7 +80,7 @@ class Stream:
         reader = lib.shl_entries_new(language_, budget)
         if reader == ffi.NULL:
             raise MemoryError(f"no memory to read {name}")
-        self.reader: CData = ffi.gc(reader, lib.shl_entries_free)
+        self.reader: CData = owned(reader, lib.shl_entries_free, budget)
         self._read = self._batches()
 
     def __iter__(self) -> Iterator[CData]:

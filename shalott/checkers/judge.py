@@ -20,6 +20,7 @@ import msgspec
 
 from shalott.checkers.checker import Result, merge_valid
 from shalott.checkers.models.model import make_with
+from shalott.checkers.reading.run_entries import sources_by_key
 from shalott.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ _TRANSACTIONS: Final = "shalott.checkers.transactions.judges"
 JUDGES: Final[dict[str, str]] = {
     "bank": f"{_JUDGES}accounts:BANK",
     "final-set": f"{_JUDGES}sets:FINAL_SET",
-    "set-full": f"{_JUDGES}sets:SET_FULL",
+    "set-full": f"{_JUDGES}set_timelines:SET_FULL",
     "unique-ids": f"{_JUDGES}counters:UNIQUE_IDS",
     "list-append": f"{_TRANSACTIONS}:LIST_APPEND",
     "rw-register": f"{_TRANSACTIONS}:RW_REGISTER",
@@ -143,8 +144,6 @@ class JudgeOfRuns:
 
     def check(self, history: History) -> Result:
         """Raises UsageError: there is no such judge."""
-        from shalott.checkers.judges.run_entries import sources_by_key
-
         judge = make_judge(self.judge) if isinstance(self.judge, str) else self.judge
         found = {
             key: judge.judge(source, self.limits)

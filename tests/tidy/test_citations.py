@@ -8,6 +8,7 @@ from functools import cache
 
 import pytest
 
+from shalott.checkers.judge import JUDGES
 from tests.tidy.citations import (
     CITATION_RULES,
     MEANT,
@@ -90,7 +91,8 @@ def test_no_file_names_the_host_of_a_package_archive() -> None:
 
 def test_every_name_is_used() -> None:
     """Another place uses each name, or the list says why not, and the list has no other names."""
-    named = entry_points((ROOT / "pyproject.toml").read_text())
+    judges = tuple(place.rpartition(":")[2] for place in JUDGES.values())
+    named = (*entry_points((ROOT / "pyproject.toml").read_text()), *judges)
     assert sorted(unused_names(python_sources(), named)) == sorted(NO_USER_HERE)
 
 

@@ -25,7 +25,7 @@ from shalott.checkers.judges.passes import (
     same,
 )
 from shalott.checkers.reading.entries import EntrySource
-from shalott.checkers.reading.shape import LIST, MAP, Shape
+from shalott.checkers.reading.shape import LIST, MAP, PAIR, Shape
 
 Number = int | float
 _BROKEN: Final = ("wrong-total", "nil-balance", "negative-value", "unexpected-key")
@@ -179,7 +179,7 @@ class _Accounts:
                         place,
                         total=sum_,
                     )
-        if wrong:
+        if len(wrong) > 1:
             case.notes.append(f"{case.of_key}Totals from {min(wrong)} to {max(wrong)} were read.")
 
     def _judge_keys(self) -> None:
@@ -221,7 +221,7 @@ def balances_of(value: Hashable) -> dict[Hashable, Hashable] | None:
 
 
 def _wants(shape: Shape) -> bool:
-    return shape.has("transfer", "read") and bool(shape.result("read") & {MAP, LIST})
+    return shape.has("transfer", "read") and bool(shape.result("read") & {MAP, LIST, PAIR})
 
 
 BANK = JudgeRecord(

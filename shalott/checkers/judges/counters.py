@@ -143,12 +143,16 @@ class _Bounds:
     begun: list[int] = field(default_factory=list)  # calls of adds that did not fail
     done: list[int] = field(default_factory=list)  # their ends; _MOST if they crashed
     reads: list[tuple[int, int, int, int]] = field(default_factory=list)  # call, ret, value, place
+    final: list[tuple[int, int, int, int]] = field(default_factory=list)  # those marked :final?
     unreadable: int = 0
 
     def take(self, op: Operation) -> None:
         if op.f == "read":
             if op.type == "ok" and type(op.result) is int and op.ret is not None:
-                self.reads.append((op.call, op.ret, op.result, op.place))
+                read = (op.call, op.ret, op.result, op.place)
+                self.reads.append(read)
+                if op.extra.get("final?") is True:
+                    self.final.append(read)
             elif op.type == "ok":
                 self.unreadable += 1
             return
@@ -162,6 +166,12 @@ class _Bounds:
 
     def end(self) -> None:
         case = self.case
+        if self.final:
+            case.notes.append(
+                f"{len(self.final):,} of {len(self.reads):,} reads are marked :final? true: only"
+                " they are judged, as Maelstrom has it."
+            )
+            self.reads = self.final
         case.counts["read-count"] += len(self.reads)
         case.counts["add-count"] += len(self.amounts)
         if self.unreadable:
@@ -205,6 +215,9 @@ class _Bounds:
 
 def _wants_counter(shape: Shape) -> bool:
     adds = set().union(*(shape.argument(f) for f in (*_UP, *_DOWN)))
+    told = set().union(*(shape.result(f) for f in (*_UP, *_DOWN)))
+    if adds <= {NIL} and told != {NIL}:
+        return False  # it says what it came to: judges/orders.py
     return (
         shape.has("read")
         and shape.within("read", *_UP, *_DOWN)

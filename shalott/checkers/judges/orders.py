@@ -34,7 +34,7 @@ from shalott.checkers.judges.passes import (
 )
 from shalott.checkers.models.model import one_of
 from shalott.checkers.reading.entries import EntrySource
-from shalott.checkers.reading.shape import INTEGER, KEYED, MAP, PAIR, Shape
+from shalott.checkers.reading.shape import INTEGER, KEYED, MAP, NIL, PAIR, Shape
 
 _GROW: Final = ("inc", "add", "increment", "write")
 _READ: Final = ("read", "read-at")
@@ -384,10 +384,12 @@ class _Parts:
 def _wants_monotonic(shape: Shape) -> bool:
     if not shape.has_any("inc", "add", "increment") or not shape.within(*_GROW, *_READ):
         return False
-    seen = shape.result("inc") | shape.result("increment")
-    if shape.has("read-at"):
+    if shape.has("read-at") or "val" in shape.map_keys.get("add", ()):
         return True
-    return bool(shape.has_any("inc", "increment")) and bool(seen & {INTEGER, MAP, PAIR, KEYED})
+    asked = shape.argument("inc") | shape.argument("increment")
+    seen = shape.result("inc") | shape.result("increment")
+    tells = bool(seen & {MAP, PAIR, KEYED}) or (INTEGER in seen and asked <= {NIL})
+    return tells and shape.has_any("inc", "increment")
 
 
 def _wants_sequential(shape: Shape) -> bool:

@@ -364,13 +364,14 @@ def conclude(
     found = [kind for kind in broken if case.counts[f"{kind}-count"]]
     if case.keys:
         case.counts["key-count"] = case.keys
+    valid: bool | str = False if found else ("unknown" if case.doubts else True)
     return Result(
         checker=name,
-        valid=False if found else ("unknown" if case.doubts else True),
+        valid=valid,
         counts=dict(case.counts),
         anomalies=tuple(case.kept),
         notes=(*(() if found else case.doubts), *case.notes),
         detail={"broken": found, **case.detail},
-        headline=headline,
+        headline=headline if valid is True else "",
         words=words,
     )

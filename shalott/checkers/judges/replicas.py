@@ -32,7 +32,7 @@ from shalott.checkers.judges.passes import (
 )
 from shalott.checkers.models.model import one_of
 from shalott.checkers.reading.entries import EntrySource
-from shalott.checkers.reading.shape import EMPTY, KEYED, LIST, MAP, PAIR, Shape
+from shalott.checkers.reading.shape import EMPTY, KEYED, LIST, MAP, NIL, PAIR, Shape
 
 _APPEND: Final = ("append", "send", "add", "write", "publish", "produce")
 _READ: Final = ("read", "read-log", "log")
@@ -148,7 +148,7 @@ class _Log:
             self.shown_by.append((len(self.log), op.place, replica))
 
     def _judge_alone(self, op: Operation, values: list[Hashable], begin: int) -> None:
-        """What is wrong with one read, whatever others show; each value is told once."""
+        """What is wrong with one read by itself; each value is told once."""
         case = self.case
         if len(set(values)) < len(values):
             for value, times in Counter(values).items():
@@ -272,7 +272,15 @@ def _replica_and_values(op: Operation) -> tuple[Hashable, list[Hashable] | None]
 
 
 def _in_order(value: Hashable) -> list[Hashable] | None:
-    return elements_of(value) if isinstance(value, tuple) else None
+    """A vector's values; of [offset value] pairs from 0 on the second ones."""
+    if not isinstance(value, tuple):
+        return None
+    values = elements_of(value)
+    if values and all(isinstance(each, tuple) and len(each) == 2 for each in values):
+        pairs = [each for each in values if isinstance(each, tuple)]
+        if [offset for offset, _ in pairs] == list(range(len(pairs))):
+            return [each for _, each in pairs]
+    return values
 
 
 def _wants(shape: Shape) -> bool:
@@ -283,6 +291,7 @@ def _wants(shape: Shape) -> bool:
         and shape.within(*_APPEND, *_READ)
         and bool(reads)
         and reads <= {LIST, PAIR, KEYED, EMPTY, MAP}
+        and shape.argument("read") <= {NIL}
     )
 
 

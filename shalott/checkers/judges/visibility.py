@@ -27,7 +27,17 @@ from shalott.checkers.judges.passes import (
     same,
 )
 from shalott.checkers.reading.entries import EntrySource
-from shalott.checkers.reading.shape import EMPTY, INTEGER, KEYED, LIST, MOPS, PAIR, SET, Shape
+from shalott.checkers.reading.shape import (
+    EMPTY,
+    INTEGER,
+    KEYED,
+    LIST,
+    MOPS,
+    NIL,
+    PAIR,
+    SET,
+    Shape,
+)
 
 # --- what was acknowledged before is seen, too ----------------------------------------------------
 
@@ -414,13 +424,14 @@ class _Inserts:
 
 
 def _wants_writes(shape: Shape) -> bool:
-    """Each write brings one value, and a read shows several."""
+    """Each write brings one number, and a read shows several."""
     reads = shape.result("read")
     return (
         shape.within("write", "read")
-        and bool(reads & {LIST, SET, EMPTY})
+        and bool(reads)
         and reads <= {LIST, SET, EMPTY, PAIR, KEYED}
-        and shape.argument("write") <= {INTEGER, PAIR}
+        and shape.argument("write") <= {INTEGER}
+        and shape.argument("read") <= {NIL}
     )
 
 
@@ -443,7 +454,8 @@ CAUSAL_REVERSE = JudgeRecord(
     wants=_wants_writes,
 )
 
-COMMENTS = replace(CAUSAL_REVERSE, name="comments")  # as CockroachDB's suite calls it
+# As CockroachDB's suite calls it.
+COMMENTS = replace(CAUSAL_REVERSE, name="comments", wants=lambda shape: False)
 
 CAUSAL = JudgeRecord(
     name="causal",

@@ -2,7 +2,7 @@
 
 A mutex does not ask who releases it (Knossos's). The others know their owner, a process. A process
 whose operation crashed is another one afterwards, as in Jepsen; but where operations return a map
-with an :owner or :client (Hazelcast's tests), that is the owner, whatever its processes are.
+with an :owner or :client (Hazelcast's tests), that is the owner, in all of its processes.
 """
 
 from __future__ import annotations
@@ -232,8 +232,10 @@ class Semaphore:
 
 @dataclass(frozen=True, slots=True)
 class OwnedSemaphore:
-    """``permits`` permits, one acquired at a time, which only who holds one may release. The state:
-    (owner, how many) pairs."""
+    """``permits`` permits, one acquired at a time, which only who holds one may release.
+
+    The state: (owner, how many) pairs.
+    """
 
     name: ClassVar[str] = "owned-semaphore"
     meanings: ClassVar[Meanings] = LOCK

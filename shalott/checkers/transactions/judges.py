@@ -396,6 +396,8 @@ def _wants(*writes: str) -> Callable[[Shape], bool]:
     allowed = {"r", "read", *writes}
 
     def wants(shape: Shape) -> bool:
+        if not shape.has("txn"):
+            return False  # long-fork writes and reads micro-operations as well
         return {*writes} & {*shape.mops} != set() and {*shape.mops} <= allowed
 
     return wants

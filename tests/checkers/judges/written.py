@@ -94,6 +94,58 @@ def kinds_of(result: Result) -> set[str]:
     return {anomaly.kind for anomaly in result.anomalies}
 
 
+# --- single operations ----------------------------------------------------------------------------
+
+
+def read(value: object, process: int = 1) -> list[Step]:
+    return done(process, "read", value)
+
+
+def add(value: object, process: int = 0) -> list[Step]:
+    return done(process, "add", value)
+
+
+def write(value: object, process: int = 0) -> list[Step]:
+    return done(process, "write", value)
+
+
+def append(value: object, process: int = 0) -> list[Step]:
+    return done(process, "append", value)
+
+
+def put(value: object) -> list[Step]:
+    return done(0, "enqueue", value)
+
+
+def failed(f: str, value: object) -> list[Step]:
+    return [invoke(5, f, value), fail(5, f, value)]
+
+
+def crashed(f: str, value: object = None) -> list[Step]:
+    return [invoke(6, f, value), info(6, f, value)]
+
+
+def keyed(key: str, value: object) -> list[Step]:
+    return [invoke(1, "read", [key, None]), ok(1, "read", [key, value])]
+
+
+def linked(f: str, value: object, link: object, position: int) -> list[Step]:
+    told = f":position {position} :link {link}"
+    return [invoke(0, f), ok(0, f, value, told)]
+
+
+def row(value: int, time: int, process: int = 0) -> dict[str, int]:
+    return {":val": value, ":sts": time, ":process": process}
+
+
+def of_node(node: str, log: list[int]) -> dict[str, object]:
+    return {":node": node, ":log": log}
+
+
+def mops(**values: int | None) -> list[list[object]]:
+    return [[":r", key, value] for key, value in values.items()]
+
+
 # --- systems that are right -----------------------------------------------------------------------
 
 

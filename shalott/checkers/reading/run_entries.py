@@ -8,14 +8,16 @@ is of unknown content: it counts as without an answer.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from shalott.checkers.reading.edn import encode
 from shalott.checkers.reading.entries import EntrySource
-from shalott.core.history import History
 from shalott.core.json_value import Json, JsonObject
+
+if TYPE_CHECKING:
+    from shalott.core.history import History
 
 _COLUMNS: Final = (
     *("index", "process", "node", "f", "key", "value", "offset", "type"),

@@ -1,7 +1,7 @@
 """No claim of the judges of transactions is contradicted by the oracle, every planted anomaly is
 found, and no database is accused of what it keeps.
 
-A few hundred histories by default; SHALOTT_ORACLE_HISTORIES asks for more, as .ci/run does at
+A hundred histories of each by default; SHALOTT_ORACLE_HISTORIES asks for more, as .ci/run does at
 night.
 """
 

@@ -15,6 +15,7 @@ from typing import Final
 import pytest
 
 from shalott.checkers.checker import Result
+from tests.checkers.transactions.corruptions import CORRUPTIONS, corrupted
 from tests.checkers.transactions.differential import (
     NEVER_READ,
     Compared,
@@ -119,6 +120,22 @@ def test_of_a_planted_anomaly_no_more_is_said_than_is_true(case: Case) -> None:
     kept = levels_kept(case.transactions(), case.semantics)
     assert not claims & kept
     assert set(LEVELS) - kept - claims <= HELD_BACK
+
+
+@pytest.mark.parametrize("semantics", SEMANTICS)
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_a_corruption_of_sound_traffic_is_found(name: str, semantics: Semantics) -> None:
+    rng = random.Random(f"corrupted {name} {semantics} {SEED}")
+    found = []
+    for _ in range(max(6, HISTORIES // 100)):
+        make, _ = DATABASES[rng.choice(("locks", "optimistic"))]
+        history = corrupted(name, run(make, semantics, rng, TRAFFIC), rng)
+        if history is not None:
+            result = judged(history, semantics)
+            assert set(CORRUPTIONS[name][1]) & set(result.detail["seen"]), edn(history)
+            assert result.valid is False
+            found.append(history)
+    assert found or (semantics == "rw-register" and name in ("repeated", "swapped", "lost"))
 
 
 # -- databases -------------------------------------------------------------------------------------

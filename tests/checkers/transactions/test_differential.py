@@ -26,7 +26,7 @@ from tests.checkers.transactions.differential import (
 )
 from tests.checkers.transactions.histories import SEMANTICS, History, Semantics, edn
 from tests.checkers.transactions.mutations import CASES, Case, planted
-from tests.checkers.transactions.oracle import LEVELS, levels_kept
+from tests.checkers.transactions.oracle import LEVELS, kept_by_states, levels_kept
 from tests.checkers.transactions.sound import DATABASES, Clients, run
 
 pytestmark = [pytest.mark.explore, pytest.mark.timeout(24 * 3600)]
@@ -85,6 +85,23 @@ def test_a_judge_that_is_wrong_is_contradicted() -> None:
 
     found = compare("list-append", 100, 1, hasty)
     assert found.wrong
+
+
+@pytest.mark.parametrize("semantics", SEMANTICS)
+def test_values_that_are_written_again_prove_nothing_false(semantics: Semantics) -> None:
+    """States decide of such histories, too."""
+    verdicts = set()
+    for number in range(HISTORIES):
+        rng = random.Random(f"again {semantics} {SEED} {number}")
+        make, _ = DATABASES[rng.choice(list(DATABASES))]
+        clients = Clients(transactions=rng.randint(2, 5), keys=2, values=3, crash=0.05)
+        history = run(make, semantics, rng, clients)
+        found = judged(history, semantics)
+        kept = kept_by_states(history, semantics)
+        assert not violated(found) & kept, edn(history)
+        assert found.valid is not False or "strict-serializable" not in kept
+        verdicts.add(found.valid)
+    assert "unknown" in verdicts
 
 
 # -- planted anomalies -----------------------------------------------------------------------------

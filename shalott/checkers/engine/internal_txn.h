@@ -107,6 +107,8 @@ struct shl_txns {
 
     shl_graph graph;
     int64_t data_edges;
+    int64_t contested;
+    int32_t contested_version;
     int64_t unwritten;
     int32_t unwritten_txn, unwritten_version;
 

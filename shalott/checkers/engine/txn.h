@@ -154,6 +154,8 @@ typedef struct {
     int64_t skipped;   /* operations that are no transactions of this object */
     int64_t first_skipped_line;
     int64_t malformed; /* of them: with micro-operations that this object does not have */
+    int64_t contested; /* versions that were written more than once */
+    int32_t contested_version; /* the first of them; SHL_NONE */
     int64_t unwritten; /* values read in registers that none wrote */
     int32_t unwritten_txn, unwritten_version;
     int32_t has_calls; /* 0: no invocation at all, so time says nothing */

@@ -27,8 +27,11 @@ static void written(shl_txns *txns, int32_t at, int32_t version_at)
             version->failed = at;
     } else if (version->writer == SHL_NONE) {
         version->writer = at;
-    } else if (version->writer != at || txns->options.object == SHL_TXN_LISTS) {
+    } else if (!version->contested &&
+               (version->writer != at || txns->options.object == SHL_TXN_LISTS)) {
         version->contested = 1;
+        if (!txns->contested++)
+            txns->contested_version = version_at;
     }
 }
 

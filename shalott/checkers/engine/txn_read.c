@@ -15,6 +15,7 @@ shl_txns *shl_txns_new(const shl_txn_options *options, const shl_txn_names *name
     txns->names = *names;
     txns->budget = budget;
     txns->first_skipped_line = txns->unwritten_txn = txns->unwritten_version = SHL_NONE;
+    txns->contested_version = SHL_NONE;
     return txns;
 }
 
@@ -309,6 +310,7 @@ void shl_txns_view(const shl_txns *txns, shl_txn_view *view)
         .branches = txns->branch_count, .keys = txns->key_count, .edges = txns->data_edges,
         .skipped = txns->skipped, .first_skipped_line = txns->first_skipped_line,
         .malformed = txns->malformed, .unwritten = txns->unwritten,
+        .contested = txns->contested, .contested_version = txns->contested_version,
         .unwritten_txn = txns->unwritten_txn, .unwritten_version = txns->unwritten_version,
         .has_calls = txns->has_calls, .searches_stopped = txns->searches_stopped,
         .txn = txns->txns, .mop = txns->mops, .version = txns->versions,

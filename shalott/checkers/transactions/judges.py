@@ -130,6 +130,9 @@ class _Judgement:
             broken = {each.kind for each in told}
             counts |= {name: len([t for t in told if t.kind == name]) for name in broken}
         doubts = self._doubts(found)
+        if broken and found.view.contested and self.assumed.object != "sets":
+            doubts = [*doubts, self._contested(found, broken)]
+            counts, told, broken = {}, [], set[str]()
         valid: bool | str = False if broken else "unknown" if doubts else True
         self._note_what_else(found, counts, broken)
         violated = lattice.violated_by(counts)
@@ -207,6 +210,17 @@ class _Judgement:
         if stopped:
             doubts.append("The search for cycles was stopped: some may be there.")
         return doubts
+
+    def _contested(self, found: Found, broken: set[str]) -> str:
+        """As in Elle, which refuses such histories."""
+        version = found.view.contested_version
+        key = self.source.show(found.key(found.view.version[version].key))
+        value = self.source.show(found.version(version))
+        return (
+            f"{found.view.contested:,} values were written more than once to their key, such as"
+            f" {value} to {key}: what seems to be {', '.join(_in_order(broken))} may be no more"
+            " than that."
+        )
 
     def _note_what_else(self, found: Found, counts: dict[str, int], broken: set[str]) -> None:
         view = found.view

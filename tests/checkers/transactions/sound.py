@@ -340,6 +340,7 @@ class Clients:
     abort: float = 0.1
     writes_a_key: int = 0  # then another key takes its place; 0: never
     read_all: bool = False  # at the end, when all is over
+    values: int = 0  # so many, which are written again and again; 0: no key has a value twice
 
 
 @dataclass(slots=True)
@@ -378,7 +379,9 @@ class Workload:
         if most and self.written.get(key, 0) >= most:
             key = self.keys[place] = str(1 + max(map(int, {*self.keys, *self.written})))
         self.written[key] = self.written.get(key, 0) + 1
-        return "append" if self.semantics == "list-append" else "w", key, self.written[key]
+        many = self.clients.values
+        value = self.rng.randint(1, many) if many else self.written[key]
+        return "append" if self.semantics == "list-append" else "w", key, value
 
 
 def run(

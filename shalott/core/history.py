@@ -157,7 +157,7 @@ def holds_entries(path: Path) -> bool:
     """Whether a file is Parquet, and of rows that were made of another's entries."""
     try:
         return ENTRIES_KEY in (pq.read_schema(path).metadata or {})
-    except (OSError, pa.ArrowException):
+    except (OSError, pa.ArrowException, UnicodeDecodeError):
         return False
 
 

@@ -59,7 +59,8 @@ def dead_modules(sources: Sequence[Source], texts: Mapping[str, str]) -> Iterato
         quoted = (
             f'"{PurePosixPath(source.path).name}"',
             f'"{module}"',
-        )  # a file, or with -m
+            f'"{module}:',
+        )  # a file, with -m, or what is loaded late
         named = any(name in other.text for other in importers for name in quoted)
         if not started and not named:
             yield f"{source.path}: nothing imports it: use it or remove it"

@@ -1,5 +1,5 @@
-/* Reads of lists. All reads of a key are beginnings of each other wherever all is well: so a read is
- * kept as a branch of its key, and a length. A second branch is an incompatible order. */
+/* Reads of lists. All reads of a key are beginnings of each other wherever all is well: so a read
+ * is kept as a branch of its key, and a length. A second branch is an incompatible order. */
 #include "internal_txn.h"
 
 #include <string.h>
@@ -84,7 +84,8 @@ static int32_t branch_that_agrees(const shl_txns *txns, int32_t key, const int64
                                   int64_t count)
 {
     const shl_key_branches *of_key = &txns->key_branches[key];
-    if (of_key->recent != SHL_NONE && shl_txn_branch_begins(&txns->branches[of_key->recent], raws, count))
+    if (of_key->recent != SHL_NONE
+        && shl_txn_branch_begins(&txns->branches[of_key->recent], raws, count))
         return of_key->recent;
     int32_t at = of_key->first;
     for (int32_t tried = 0; at != SHL_NONE && tried < BRANCHES_TRIED; tried++) {

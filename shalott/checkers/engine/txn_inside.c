@@ -35,7 +35,8 @@ static int64_t contradicted(const shl_txns *txns, const own_mops *own, int64_t f
         if (txns->mops[j].f == SHL_MOP_READ)
             continue;
         tail++;
-        if (read->length < tail || version_at(txns, read, read->length - tail) != txns->mops[j].value)
+        if (read->length < tail
+            || version_at(txns, read, read->length - tail) != txns->mops[j].value)
             return j;
     }
     if (j < 0)

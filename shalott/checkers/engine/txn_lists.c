@@ -384,7 +384,8 @@ static int judge_orders(shl_txns *txns)
             continue;
         for (int32_t b = txns->key_branches[key].first; b != SHL_NONE; b = txns->branches[b].next) {
             const shl_txn_list *branch = &txns->branches[b];
-            if (b == longest || shl_txn_branch_begins(&txns->branches[longest], branch->raw, branch->length))
+            if (b == longest
+                || shl_txn_branch_begins(&txns->branches[longest], branch->raw, branch->length))
                 continue;
             if (other == SHL_NONE || branch->length > txns->branches[other].length)
                 other = b;

@@ -1,6 +1,6 @@
 /* Registers: a read shows one version, not those before it. So only part of the order of a key's
  * versions is known: nil comes before all; and if it is assumed so, what a transaction read comes
- * before what it wrote (wfr), and what a process saw, or what was seen in time, comes in that order.
+ * before what it wrote (wfr), and what a process saw, or what was seen in time, comes in order.
  * An assumption that bends the order of a key into a circle is an anomaly (cyclic versions), and is
  * not used for that key.
  *

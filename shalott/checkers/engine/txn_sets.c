@@ -4,7 +4,7 @@
  * What is read of a key is mostly a chain by inclusion. So a key has one order of its elements, in
  * which each read is a beginning: elements that one read added to the next stand in a block, in any
  * order, and a read of a part of a block divides it. A read that does not fit is a branch of its
- * own. Whom a read saw, and whom it missed, are then ranges of that order: trees keep the edges few.
+ * own. Whom a read saw, and whom it missed, are then ranges of that order: trees keep edges few.
  *
  * In the chain of a key, raw[i] is 1 if a read ended with element i. */
 #include "internal_txn.h"

@@ -233,8 +233,8 @@ static int by_states(const void *one, const void *other)
     return (a->to > b->to) - (a->to < b->to);
 }
 
-static int try_source(shl_registers *of, int32_t is_asked, int (*source)(shl_registers *), int32_t name,
-                      int32_t *sources)
+static int try_source(shl_registers *of, int32_t is_asked, int (*source)(shl_registers *),
+                      int32_t name, int32_t *sources)
 {
     if (!is_asked)
         return 1;

@@ -2,8 +2,8 @@
  * AddressSanitizer and UndefinedBehaviorSanitizer; see scripts/fuzz.
  *
  * The first byte says the dialect, the second how long the pieces are. What is checked beyond "no
- * crash": a file read in pieces is the file read at once, with the same complaint at the same place;
- * trees are trees; what is printed is read back as the same; no memory is left. */
+ * crash": a file read in pieces is the file read at once, with the same complaint at the same
+ * place; trees are trees; what is printed is read back as the same; no memory is left. */
 #include "../../shalott/checkers/engine/entries.h"
 
 #include <stdio.h>
@@ -81,7 +81,8 @@ static int64_t feed_piece(shl_entries *entries, const uint8_t *bytes, size_t len
     return used;
 }
 
-static void feed(shl_entries *entries, const uint8_t *bytes, size_t size, size_t step, text *printed)
+static void feed(shl_entries *entries, const uint8_t *bytes, size_t size, size_t step,
+                 text *printed)
 {
     size_t begin = 0, end = 0;
     for (;;) {

@@ -33,7 +33,7 @@ from tests.tidy.unused import (
 
 pytestmark = pytest.mark.lint
 
-BINARY = (".py", ".parquet", ".png", ".gz", ".zst")
+BINARY = (".py", ".parquet", ".png", ".gz", ".zst", ".jepsen", ".fressian")
 SCRIPTS = ("scripts/", ".ci/")
 PLANTED_TREE = tree_of(
     (

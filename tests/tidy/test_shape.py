@@ -29,7 +29,7 @@ def texts() -> Mapping[str, str]:
     """Files that are text but not Python."""
     found = {}
     for name in project_files():
-        if name.endswith((".py", ".parquet", ".png", ".gz", ".zst")):
+        if name.endswith((".py", ".parquet", ".png", ".gz", ".zst", ".jepsen", ".fressian")):
             continue
         found[name] = (ROOT / name).read_text()
     return found

@@ -46,6 +46,7 @@ __all__ = [
     "ffi",
     "lib",
     "new_budget",
+    "owned",
     "ranks",
     "run_all",
 ]
@@ -96,6 +97,16 @@ def new_budget(
     if memory_limit_bytes is not None:
         budget.memory_limit = max(1, memory_limit_bytes)
     return budget
+
+
+def owned(memory: CData, free: Callable[[CData], None], budget: Budget) -> CData:
+    """What the engine made within a budget: ``free`` takes it back when it is no longer used. The
+    budget, which counts its bytes, lives until then."""
+
+    def give_back(gone: CData, budget: Budget = budget) -> None:
+        free(gone)
+
+    return ffi.gc(memory, give_back)
 
 
 def ranks(

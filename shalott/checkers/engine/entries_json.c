@@ -7,7 +7,14 @@
 enum { DEEPEST = 128 };
 
 /* Where the reader stands between entries. */
-enum { AT_BEGIN = 0, IN_LINES = 1, BEHIND_OPENER = 2, BEHIND_ENTRY = 3, BEHIND_COMMA = 4, AT_END = 5 };
+enum {
+    AT_BEGIN = 0,
+    IN_LINES = 1,
+    BEHIND_OPENER = 2,
+    BEHIND_ENTRY = 3,
+    BEHIND_COMMA = 4,
+    AT_END = 5,
+};
 
 static inline void skip_space(shl_cursor *cursor)
 {

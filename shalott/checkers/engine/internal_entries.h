@@ -21,7 +21,6 @@ enum {
 /* Ids that every reader begins with: the types' are their numbers. */
 enum { ID_NEMESIS = 4, FIRST_FIELD = 5 };
 
-/* How a text is kept. */
 enum { MOST_OF_PASSING = 24 }; /* bytes of a short one, which is worth an id */
 
 struct shl_entries {
@@ -65,7 +64,8 @@ char *shl_printed(shl_entries *entries, int64_t length);
 int shl_is_json_number(shl_slice token);
 /* A code point as UTF-8; how many bytes. */
 int64_t shl_put_utf8(char *to, uint32_t point);
-/* uXXXX, or a pair of them that is one code point, as UTF-8; how many bytes of the text, 0: none. */
+/* uXXXX, or a pair of them that is one code point, as UTF-8; how many bytes of the text, 0: it is
+ * none. */
 int64_t shl_put_unit(const char *at, const char *end, char **to);
 
 /* Whether the batch has as many entries as it should. */

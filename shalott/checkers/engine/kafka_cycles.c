@@ -89,7 +89,8 @@ static int draw_ww(drawing *d)
             int32_t writer = writer_of(d, k->order[at]);
             if (writer == SHL_NONE)
                 continue;
-            if (before != SHL_NONE && before != writer &&
+            int is_its_place = k->messages[k->order[at]].index == at - key->begin;
+            if (before != SHL_NONE && before != writer && is_its_place &&
                 !shl_txn_edge(d->txns, before, writer, SHL_EDGE_WW, k->order[at]))
                 return 0;
             before = writer;

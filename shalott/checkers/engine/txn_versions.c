@@ -242,6 +242,8 @@ static int try_source(shl_registers *of, int32_t is_asked, int (*source)(shl_reg
     int64_t before = of->order_count, kept = before;
     if (!source(of))
         return 0;
+    if (of->order_count == before)
+        return 1;
     shl_order *added = of->orders + before;
     qsort(added, (size_t)(of->order_count - before), sizeof(shl_order), by_states);
     for (int64_t i = before; i < of->order_count; i++)

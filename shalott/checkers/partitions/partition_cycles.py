@@ -76,7 +76,7 @@ def _argument(
     if edge == "process":
         return f"process {history.process(one[1])} did {first} before {second}"
     if edge == "realtime":
-        return f"{first} had ended before {second} began ({history.began_at(other[1])})"
+        return f"{first} had ended before {second} began ({history.at(other[1], begun=True)})"
     assert version != NONE, edge
     message = f"{history.with_offset(version)} of key {history.key(history.key_of(version))}"
     if edge == "wr":

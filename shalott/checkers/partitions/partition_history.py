@@ -70,17 +70,13 @@ class PartitionHistory:
         found = self._ops[op]
         return int(found.index if found.index >= 0 else found.line)
 
-    def at(self, op: int) -> str:
+    def at(self, op: int, *, begun: bool = False) -> str:
+        """Where its last entry stands, or where it was begun."""
         found = self._ops[op]
-        if self._source.name != "text" or found.index < 0:
-            return f"line {found.line}"
-        return f"index {found.index}"
-
-    def began_at(self, op: int) -> str:
-        found = self._ops[op]
-        if self._source.name != "text" or found.called_index < 0:
-            return f"line {found.called_line}"
-        return f"index {found.called_index}"
+        index, line = (
+            (found.called_index, found.called_line) if begun else (found.index, found.line)
+        )
+        return f"line {line}" if self._source.name != "text" or index < 0 else f"index {index}"
 
     def type_of(self, op: int) -> str:
         return TYPES[self._ops[op].type]

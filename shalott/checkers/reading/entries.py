@@ -18,7 +18,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from shalott.checkers.engine import Budget, CData, ffi, lib, new_budget
+from shalott.checkers.engine import Budget, CData, ffi, lib, new_budget, owned
 from shalott.checkers.reading.edn import (
     KEYED_COMMENT,EdnError, EdnMap, Keyword, Symbol, decode, encode, json_encode)
 from shalott.checkers.reading.formats import LeftOut, Opened, TextOf, language, opener
@@ -80,7 +80,7 @@ class Stream:
         reader = lib.shl_entries_new(language_, budget)
         if reader == ffi.NULL:
             raise MemoryError(f"no memory to read {name}")
-        self.reader: CData = ffi.gc(reader, lib.shl_entries_free)
+        self.reader: CData = owned(reader, lib.shl_entries_free, budget)
         self._read = self._batches()
 
     def __iter__(self) -> Iterator[CData]:
@@ -200,7 +200,7 @@ class EntrySource:
     def maps(self) -> Iterator[EdnMap]:
         """Each entry as its whole map, as EDN has it: JSON's names and types are keywords then."""
         if language(self.dialect) == lib.SHL_ENTRIES_JSON:
-            with self.as_edn() as text:
+            with self.as_edn() as text:  # which is a reading of this source, too
                 yield from EntrySource(self.name, JEPSEN, lambda _: text).maps()
             return
         stream = self.batches()
@@ -227,7 +227,7 @@ class EntrySource:
             return file.read(len(KEYED_COMMENT)) == KEYED_COMMENT.encode()
 
     def as_edn(self) -> io.RawIOBase | io.BytesIO:
-        """The entries as EDN, whatever they are."""
+        """The entries as EDN, also those of JSON."""
         if language(self.dialect) == lib.SHL_ENTRIES_EDN:
             self._left_out = LeftOut()
             return self._opened(self._left_out)
@@ -236,6 +236,11 @@ class EntrySource:
     def show(self, value: Hashable) -> str:
         """A value as the history would have it."""
         return json_encode(value) if self.dialect == JSON else encode(value)
+
+    @property
+    def count(self) -> int:
+        """How many entries were read last, the nemesis's too."""
+        return int(self._stream.state.entries) if self._stream else 0
 
     @property
     def cut(self) -> str:

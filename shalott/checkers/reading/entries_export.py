@@ -51,11 +51,13 @@ def log_lines(entries: Iterable[EdnMap]) -> Iterator[str]:
 
 
 def write_store(directory: Path, source: EntrySource, test: EdnMap, results: EdnMap | None) -> None:
-    """A directory as Jepsen leaves one: test.jepsen, history.edn, history.txt and results.edn."""
+    """A directory as Jepsen leaves one: test.jepsen, history.edn, history.txt and results.edn.
+    Indexes count the entries from 0, since that is what they are to Jepsen."""
     directory.mkdir(parents=True, exist_ok=True)
     write_jepsen_file(directory / "test.jepsen", test, source.maps(), results)
+    written = EntrySource.of_path(directory / "test.jepsen")
     for name, kind in (("history.edn", "edn"), ("history.txt", "log")):
         with (directory / name).open("wb") as file:
-            file.writelines(TEXTS[kind](source))
+            file.writelines(TEXTS[kind](written))
     if results is not None:
         (directory / "results.edn").write_text(f"{encode(results)}\n")

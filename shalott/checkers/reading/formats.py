@@ -111,7 +111,7 @@ class TextOf(io.RawIOBase):
 
 
 def _of_blocks(path: Path) -> Generator[bytes, None, None]:
-    yield from _encoded(JepsenFile(path).operations())
+    yield from JepsenFile(path).edn()
 
 
 def _of_fressian(path: Path) -> Generator[bytes, None, None]:

@@ -15,6 +15,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
+from shalott.checkers.engine import ffi, lib, new_budget
 from shalott.checkers.history.column_values import Keyword, Symbol
 from shalott.checkers.reading.edn import EdnMap
 
@@ -235,15 +236,7 @@ class Reader:
         length = self._count() if code == _STRING else code - _STRING_0
         whole += self._take(length)
         try:
-            return whole.decode()
-        except UnicodeDecodeError:
-            return self._of_surrogates(whole)
-
-    def _of_surrogates(self, whole: bytes) -> str:
-        """Java's writer makes two units of what is beyond 16 bits, and three bytes of each."""
-        try:
-            units = whole.decode("utf-8", "surrogatepass").encode("utf-16", "surrogatepass")
-            return units.decode("utf-16")
+            return _decoded(whole)
         except UnicodeError as error:
             raise self._wrong("a string is not UTF-8") from error
 
@@ -288,6 +281,41 @@ class Reader:
         if isinstance(more, EdnMap):
             found.update(more)
         return found
+
+
+def _decoded(content: bytes) -> str:
+    """Java's writer makes two units of what is beyond 16 bits, and three bytes of each."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        units = content.decode("utf-8", "surrogatepass").encode("utf-16", "surrogatepass")
+        return units.decode("utf-16")
+
+
+class PrintedValues:
+    """Values as EDN, by the engine: pieces of text with how many values each has, up to the first
+    one that is left to a Reader. ``is_all``: there was none."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self.is_all = False
+
+    def __iter__(self) -> Iterator[tuple[bytes, int]]:
+        budget = new_budget()  # the engine's reader holds both
+        content = ffi.from_buffer(self._data)
+        reader = lib.shl_fressian_new(content, len(self._data), budget)
+        length, count = ffi.new("int64_t *"), ffi.new("int64_t *")
+        try:
+            while True:
+                text = lib.shl_fressian_print(reader, length, count) if reader else ffi.NULL
+                if text == ffi.NULL:
+                    raise MemoryError("no memory to read Fressian")
+                if not count[0]:
+                    break
+                yield bytes(ffi.buffer(text, length[0])), count[0]
+            self.is_all = bool(lib.shl_fressian_ended(reader))
+        finally:
+            lib.shl_fressian_free(reader)
 
 
 Parts = tuple[Hashable, ...]
@@ -383,11 +411,11 @@ class Writer:
         self._structs: dict[str, int] = {}
 
     def operation(self, op: EdnMap, place: int) -> None:
-        """An operation of a history, as Jepsen's record, which always has an index: its place, if
-        it has none."""
+        """An operation of a history, as Jepsen's record. Its index is its place: Jepsen takes one
+        for the other."""
         self._struct(OP_TAG, len(OP_FIELDS) + 1)
         for name in OP_FIELDS:
-            value = op.get(name, place if name == "index" else -1 if name == "time" else None)
+            value = place if name == "index" else op.get(name, -1 if name == "time" else None)
             if name in ("type", "f") and value is not None:
                 self._cache(value)
             else:

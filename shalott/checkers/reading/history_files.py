@@ -41,6 +41,9 @@ DIALECTS: Final = (SHALOTT, JEPSEN, ETCD, KEY_VALUE, VIOLIN, *FOREIGN)
 # Maelstrom's, of what others wrote.
 HISTORIES: Final = ("history.parquet", "history.jsonl", "history.edn", "test.jepsen",
                     "test.fressian", "history.json", "history.txt")  # fmt: skip
+_OURS: Final = HISTORIES[:2]
+_COMPANIONS: Final = ("results.edn", "test.edn", "results.json")
+_MAY_BE_HISTORIES: Final = (".edn", ".json", ".jsonl", ".gz", ".parquet", ".jepsen", ".fressian")
 _OPENCHAOS_FILES: Final = "*chaos-history-file"
 _PARQUET_MAGIC = b"PAR1"
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -114,16 +117,28 @@ def read_history(
 
 
 def file_of(path: Path) -> Path:
-    """The history of a run, or of another's store; a file is itself. Raises UnreadableHistory."""
+    """The history of a run, or of another's store; a file is itself. A directory with other
+    histories beside it is none of these. Raises UnreadableHistory."""
     if not path.is_dir():
         return path
     for name in HISTORIES:
         if (path / name).exists():
-            return path / name
+            if name in _OURS or _is_store(path):
+                return path / name
+            raise UnreadableHistory(f"{path} is not a run: other histories are beside {name}")
     found = sorted(path.glob(_OPENCHAOS_FILES))
-    if len(found) == 1:
+    if len(found) == 1 and _is_store(path):
         return found[0]
     raise UnreadableHistory(f"{path} is not a run: it holds none of {', '.join(HISTORIES)}")
+
+
+def _is_store(path: Path) -> bool:
+    """Whether no file of a directory may be another history than that of the store's test."""
+    return not any(
+        entry.suffix in _MAY_BE_HISTORIES and entry.name not in (*HISTORIES, *_COMPANIONS)
+        for entry in path.iterdir()
+        if entry.is_file()
+    )
 
 
 def dialect_of_file(path: Path) -> str:

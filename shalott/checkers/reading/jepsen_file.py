@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from shalott.checkers.history.column_values import Keyword
-from shalott.checkers.reading.edn import EdnMap
-from shalott.checkers.reading.fressian import BlockRef, FressianError, Reader, Writer
+from shalott.checkers.reading.edn import EdnMap, encode
+from shalott.checkers.reading.fressian import BlockRef, FressianError, PrintedValues, Reader, Writer
 from shalott.core.errors import UnreadableHistory
 
 MAGIC: Final = b"JEPSEN"
@@ -32,6 +32,11 @@ _ID: Final = struct.Struct(">i")
 _COUNT: Final = struct.Struct(">q")
 _OPS_IN_CHUNK: Final = 16_384
 _LARGEST_NESTING: Final = 100
+
+
+_T = TypeVar("_T")
+# What becomes of a block's type and data: items, and of how many operations each is.
+Leaf = Callable[[int, memoryview], Iterator[tuple[_T, int]]]
 
 
 class JepsenFile:
@@ -58,9 +63,16 @@ class JepsenFile:
 
     def operations(self) -> Iterator[Hashable]:
         """The history."""
+        return (each for each, _ in self._history(self._values))
+
+    def edn(self) -> Iterator[bytes]:
+        """The history as EDN, an operation a line."""
+        return (text for text, _ in self._history(self._printed))
+
+    def _history(self, leaf: Leaf[_T]) -> Iterator[tuple[_T, int]]:
         reference = self._map(self._root).get("history")
         if isinstance(reference, BlockRef):
-            yield from self._items(reference.id, 0)
+            yield from self._items(reference.id, 0, leaf)
 
     def _wrong(self, what: str) -> UnreadableHistory:
         return UnreadableHistory(f"{self._path}: {what}")
@@ -124,21 +136,17 @@ class JepsenFile:
         except FressianError as error:
             raise self._wrong(f"block {number} is no Fressian, {error}") from error
 
-    def _items(self, number: int, depth: int) -> Iterator[Hashable]:
+    def _items(self, number: int, depth: int, leaf: Leaf[_T]) -> Iterator[tuple[_T, int]]:
         kind, data = self._block_of(number, (_STREAM, _FRESSIAN, _BIG_VECTOR))
+        if kind == _BIG_VECTOR:
+            yield from self._chunks(data, depth, leaf)
+            return
         try:
-            if kind == _BIG_VECTOR:
-                yield from self._chunks(data, depth)
-            elif kind == _FRESSIAN:
-                yield from Reader(data).items()
-            else:
-                reader = Reader(data)
-                while not reader.is_at_end:
-                    yield reader.value()
+            yield from leaf(kind, data)
         except FressianError as error:
             raise self._wrong(f"block {number} is no Fressian, {error}") from error
 
-    def _chunks(self, data: memoryview, depth: int) -> Iterator[Hashable]:
+    def _chunks(self, data: memoryview, depth: int, leaf: Leaf[_T]) -> Iterator[tuple[_T, int]]:
         if len(data) < _COUNT.size or (len(data) - _COUNT.size) % _CHUNK.size:
             raise self._wrong("a vector of chunks ends within one")
         if depth > _LARGEST_NESTING:
@@ -148,11 +156,34 @@ class JepsenFile:
         for begin, number in _CHUNK.iter_unpack(data[_COUNT.size :]):
             if begin != found:
                 raise self._wrong(f"chunk {number} begins with item {begin}, not {found}")
-            for each in self._items(number, depth + 1):
-                found += 1
-                yield each
+            for each, size in self._items(number, depth + 1, leaf):
+                found += size
+                yield each, size
         if found != count:
             raise self._wrong(f"the history has {found} operations, but says {count}")
+
+    def _values(self, kind: int, data: memoryview) -> Iterator[tuple[Hashable, int]]:
+        reader = Reader(data)
+        if kind == _FRESSIAN:
+            yield from ((each, 1) for each in reader.items())
+            return
+        while not reader.is_at_end:
+            yield reader.value(), 1
+
+    def _printed(self, kind: int, data: memoryview) -> Iterator[tuple[bytes, int]]:
+        """The engine prints the common kinds of values, in a hundredth of the time; from the first
+        one on that is rare or damaged, they are read here."""
+        done = 0
+        if kind == _STREAM:
+            printed = PrintedValues(data)
+            for text, size in printed:
+                done += size
+                yield text, size
+            if printed.is_all:
+                return
+        for number, (each, _) in enumerate(self._values(kind, data)):
+            if number >= done:
+                yield f"{encode(each)}\n".encode("utf-8", "surrogatepass"), 1
 
 
 def _is_reference(value: Hashable) -> bool:

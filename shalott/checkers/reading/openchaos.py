@@ -69,12 +69,14 @@ class _Reading:
         if process in self._open:
             raise ValueError
         self._open[process] = operation
-        return _entry(process, "invoke", operation, value, at_ms, _shown(key=key, info=more))
+        return _entry(
+            process, "invoke", operation, value, at_ms, _shown(sharding_key=key, info=more)
+        )
 
     def _response(self, fields: list[str]) -> str:
         client, operation, _, result, value, key, at_ms, latency, more, end_to_end = fields
         process = int(client)
-        shown = _shown(key=key, info=more)
+        shown = _shown(sharding_key=key, info=more)
         shown += f", :latency-ms {int(latency)}, :end-to-end-ms {int(end_to_end)}"
         kind = _TYPE[result]
         if kind != "ok":
@@ -87,7 +89,9 @@ class _Reading:
         asked = value if operation not in _FINDS else NULL
         shown += ", :delivered true"
         process += DELIVERIES
-        begin = _entry(process, "invoke", operation, asked, at_ms, _shown(key=key) + shown[-17:])
+        begin = _entry(
+            process, "invoke", operation, asked, at_ms, _shown(sharding_key=key) + shown[-17:]
+        )
         return begin + _entry(process, kind, operation, value, at_ms, shown)
 
 
@@ -109,7 +113,11 @@ def _fault(_: str, name: str, operation: str, at_ms: str) -> str:
 
 
 def _shown(**fields: str) -> str:
-    return "".join(f", :{name} {_value(each)}" for name, each in fields.items() if each != NULL)
+    return "".join(
+        f", :{name.replace('_', '-')} {_value(each)}"
+        for name, each in fields.items()
+        if each != NULL
+    )
 
 
 def _value(text: str) -> str:
@@ -140,7 +148,8 @@ def openchaos_lines(entries: Iterable[EdnMap]) -> Iterator[str]:
         is_delivered = entry.get("delivered") is True
         client = process - DELIVERIES if isinstance(process, int) and is_delivered else process
         operation = _OPERATION.get(f, f)
-        value, key = _text(entry.get("value")), _text(entry.get("key"))
+        value = _text(entry.get("value"))
+        key = _text(entry.get("sharding-key", entry.get("key")))
         more = _text(entry.get("info"))
         if entry.get("type") == "invoke":
             begun[process] = at_ms

@@ -25,6 +25,7 @@ _MAGIC: Final = b"PAR1"
 _NEEDED: Final = ("process", "f", "type", "invoke_ns", "complete_ns")
 _COLUMNS: Final = (*_NEEDED, "index", "node", "key", "value", "offset", "error", "redelivered",
                    "extra")  # fmt: skip
+_ABOUT_FAULTS: Final = ("probe", "trigger")  # which name one, and are none
 _ROWS_AT_ONCE: Final = 1 << 14
 _ASKS_NOTHING: Final = frozenset({"read", "generate", "dequeue", "drain", "poll", "get", "remove",
                                   "pop", "deliver"})  # fmt: skip
@@ -89,7 +90,8 @@ def _entry(row: dict[str, object], place: int, is_end: int) -> str:
         return "" if text is None else f"{text}\n"
     value = _shown(row.get("value"), told_more)
     if is_nemesis:
-        kind, value = "info", f'"{"healed" if is_end else "begun"}"'
+        is_fault = isinstance(told_more, dict) and "fault" in told_more and f not in _ABOUT_FAULTS
+        kind, value = "info", (":healed" if is_end else ":begun") if is_fault else "nil"
     elif not is_end and f in _ASKS_NOTHING:
         value = "nil"
     if row.get("error") and is_end:

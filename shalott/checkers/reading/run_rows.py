@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from shalott.checkers.history.column_values import Keyword
 from shalott.checkers.reading.edn import EdnMap, encode, json_encode
 from shalott.core.history import ENTRIES_KEY, HISTORY_SCHEMA
 from shalott.core.op import NEMESIS
@@ -24,6 +25,7 @@ from shalott.core.op import NEMESIS
 _WALL_CLOCK_NS: Final = 10**15  # a test of two weeks is none
 _ENDS: Final = {"start": "stop", "kill": "start", "pause": "resume", "partition": "heal",
                 "bump-clock": "reset-clock", "strobe-clock": "reset-clock"}  # fmt: skip
+_OWN_WORDS: Final = (Keyword("begun"), Keyword("healed"))  # own_entries.py says so of our faults
 _PREFIX: Final = "start-"
 BEGIN, END, DRAWN = "edn", "edn_end", "drawn"  # of ``extra``: a row's entries; it has none
 
@@ -106,12 +108,24 @@ class _Rows:
                 self._name_nodes(self._last[1], entry)
             self._last = None
             return
+        if entry.get("value") in _OWN_WORDS:  # of our own runs: each is told apart
+            self._take_own(entry, f, at_ns)
+            return
         ended = self._faults.pop(f, [])
         for fault in ended:
             fault["complete_ns"] = at_ns
         ends = f"stop-{f.removeprefix(_PREFIX)}" if f.startswith(_PREFIX) else _ENDS.get(f, "")
         begun = self._fault(entry, f, ends, at_ns) if ends and not ended else None
         self._last = f, begun
+
+    def _take_own(self, entry: EdnMap, f: str, at_ns: int) -> None:
+        told = entry.get("extra")
+        fault = encode(told.get("fault")) if isinstance(told, EdnMap) else ""
+        if entry.get("value") == _OWN_WORDS[0]:
+            self._fault(entry, f, f"{f} {fault}", at_ns)
+            return
+        for begun in self._faults.pop(f"{f} {fault}", []):
+            begun["complete_ns"] = at_ns
 
     def _fault(self, entry: EdnMap, f: str, ends: str, at_ns: int) -> Row:
         kind = str(entry.get("fault") or f.removeprefix(_PREFIX))
@@ -125,7 +139,9 @@ class _Rows:
 
     def _name_nodes(self, fault: Row, entry: EdnMap) -> None:
         told = msgspec.json.decode(str(fault["extra"]), type=dict[str, object])
-        if found := sorted(_names(entry.get("value")) & self._nodes):
+        more = entry.get("extra")
+        named = more.get("nodes") if isinstance(more, EdnMap) else entry.get("value")
+        if found := sorted(_names(named) & self._nodes):
             told["nodes"] = found
         fault["extra"] = msgspec.json.encode(told).decode()
 

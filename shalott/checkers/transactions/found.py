@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from shalott.checkers.engine import Budget, CData, ffi, lib
+from shalott.checkers.engine import Budget, CData, ffi, lib, owned
 from shalott.checkers.history.column_values import Keyword, Symbol
 from shalott.checkers.reading.edn import EdnMap, decode
 from shalott.checkers.reading.entries import EntrySource, Stream
@@ -47,6 +47,9 @@ CYCLES: Final = ("G0", "G1c", "G-single-item", "G-nonadjacent-item", "G2-item")
 EDGES: Final = ("ww", "wr", "rw", "process", "realtime")
 TYPES: Final = ("ok", "fail", "info")
 SOURCES: Final = {1: "wfr-keys", 2: "sequential-keys", 4: "linearizable-keys"}
+
+
+_NO_SET: Final[frozenset[Hashable]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,9 +134,7 @@ class Found:
         if self.object == "registers":
             return Mop("r", key, None if mop.value == NONE else self.version(mop.value))
         if mop.value == NONE:
-            return Mop(
-                "r", key, frozenset[Hashable]() if self.object == "sets" else tuple[Hashable, ...]()
-            )
+            return Mop("r", key, _NO_SET if self.object == "sets" else ())
         seen = self.list_of(mop.value, mop.length)
         return Mop("r", key, frozenset(seen) if self.object == "sets" else seen)
 
@@ -241,7 +242,7 @@ def find_anomalies(source: EntrySource, assumed: Assumptions, budget: Budget) ->
     made = lib.shl_txns_new(options, names, budget)
     if made == ffi.NULL:
         raise MemoryError("no memory for the history")
-    txns = ffi.gc(made, lib.shl_txns_free)
+    txns = owned(made, lib.shl_txns_free, budget)
     for batch in stream:
         if not lib.shl_txns_feed(txns, batch):
             _raise(budget)

@@ -23,8 +23,9 @@ from shalott.checkers.models.model import one_of
 from shalott.checkers.reading.shape import Shape
 from shalott.checkers.transactions import lattice
 from shalott.checkers.transactions.drawing import cycle_svg
+from shalott.checkers.transactions.findings import finding, is_contested
 from shalott.checkers.transactions.found import FOUND, Assumptions, Found, find_anomalies
-from shalott.checkers.transactions.story import Teller, Told, is_contested
+from shalott.checkers.transactions.story import Teller, Told
 
 if TYPE_CHECKING:
     from shalott.checkers.reading.entries import EntrySource
@@ -273,7 +274,7 @@ def _told(found: Found, teller: Teller, ruled_out: frozenset[str]) -> Iterable[T
             continue
         of_kind = told.setdefault(FOUND[each.kind], [])
         if len(of_kind) < TOLD_MAX:
-            of_kind.append(teller.finding(FOUND[each.kind], each))
+            of_kind.append(finding(teller, FOUND[each.kind], each))
     for cycle in sorted(found.cycles(), key=lambda cycle: len(cycle.steps)):
         of_kind = told.setdefault(cycle.name, [])
         if cycle.name in ruled_out and len(of_kind) < TOLD_MAX:

@@ -10,14 +10,10 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final
 
-from shalott.checkers.engine import CData
 from shalott.checkers.history.column_values import Keyword
 from shalott.checkers.transactions.found import (
-    CONTESTED,
     NONE,
-    SOURCES,
     TYPES,
-    WRITES,
     Cycle,
     Found,
     Mop,
@@ -61,24 +57,23 @@ class Teller:
 
     def __init__(self, found: Found, show: Callable[[Hashable], str]) -> None:
         self.found = found
-        self._show = show
-        self._write = WRITES[found.object][0]
+        self.show = show
 
     # --- values and transactions ------------------------------------------------------------------
 
     def value(self, value: Hashable) -> str:
         if isinstance(value, tuple) and len(value) > ELEMENTS_MAX:
             ends = ELEMENTS_MAX // 2
-            begin, end = self._show(value[:ends])[:-1], self._show(value[-ends:])[1:]
+            begin, end = self.show(value[:ends])[:-1], self.show(value[-ends:])[1:]
             return f"{begin} ... {end}"
         if isinstance(value, frozenset) and len(value) > ELEMENTS_MAX:
-            some = sorted(map(self._show, value))[:ELEMENTS_MAX]
+            some = sorted(map(self.show, value))[:ELEMENTS_MAX]
             return f"{len(value)} elements, such as {' '.join(some)}"
-        return self._show(value)
+        return self.show(value)
 
     def mop(self, mop: Mop) -> str:
         value = self.value(mop.value) if mop.is_known else "?"
-        return f"[{self._show(Keyword(mop.f))} {self._show(mop.key)} {value}]"
+        return f"[{self.show(Keyword(mop.f))} {self.show(mop.key)} {value}]"
 
     def transaction(self, at: int) -> str:
         mops = self.found.mops(at)
@@ -92,7 +87,7 @@ class Teller:
             return f"index {txn.index}"
         return f"line {txn.line}"
 
-    def _named(self, at: int, name: str) -> str:
+    def named(self, at: int, name: str) -> str:
         kind = TYPES[self.found.txn(at).type]
         ended = {"ok": "", "fail": ", failed", "info": ", crashed"}[kind]
         process = self.found.process(at)
@@ -106,7 +101,7 @@ class Teller:
         claims = [
             self._edge(step, end.txn, names) for step, end in zip(cycle.steps, ends, strict=True)
         ]
-        sentences = [self._named(step.txn, names[step.txn]) for step in cycle.steps]
+        sentences = [self.named(step.txn, names[step.txn]) for step in cycle.steps]
         for at, (step, end, claim) in enumerate(zip(cycle.steps, ends, claims, strict=True)):
             begin = "But " if at == len(claims) - 1 else ""
             order = f"{names[step.txn]} comes before {names[end.txn]}, because {claim}"
@@ -146,7 +141,7 @@ class Teller:
         if step.key == NONE:
             return step.kind
         key, value = self.found.key(step.key), self.found.version(step.version)
-        return f"{step.kind} {self._show(key)} {self._show(value)}"
+        return f"{step.kind} {self.show(key)} {self.show(value)}"
 
     def _edge(self, step: Step, end: int, names: dict[int, str]) -> str:
         a, b = names[step.txn], names[end]
@@ -154,8 +149,8 @@ class Teller:
             return f"process {self.found.process(end)} had completed {a} when it began {b}"
         if step.kind == "realtime":
             return self._edge_of_time(step.txn, end, a, b)
-        key = self._show(self.found.key(step.key))
-        value = self._show(self.found.version(step.version))
+        key = self.show(self.found.key(step.key))
+        value = self.show(self.found.version(step.version))
         if self.found.object == "registers":
             return self._edge_of_register(step, a, b, key, value)
         if step.kind == "ww":
@@ -187,12 +182,10 @@ class Teller:
         if step.kind == "rw":
             read = next((mop.value for mop in mops if mop.f == "r"), None)
             if read is None:
-                return (
-                    f"{a} read {key} as {self._show(None)}, which it was before {b} wrote {value}"
-                )
-            return f"{a} read {key} as {self._show(read)}, which {b} replaced by {value}"
+                return f"{a} read {key} as {self.show(None)}, which it was before {b} wrote {value}"
+            return f"{a} read {key} as {self.show(read)}, which {b} replaced by {value}"
         wrote = [mop.value for mop in mops if mop.f != "r"][-1]
-        return f"{b} replaced the {self._show(wrote)} that {a} wrote to {key} by {value}"
+        return f"{b} replaced the {self.show(wrote)} that {a} wrote to {key} by {value}"
 
     def _edge_of_time(self, before: int, after: int, a: str, b: str) -> str:
         one, other = self.found.txn(before), self.found.txn(after)
@@ -203,109 +196,6 @@ class Teller:
         if 0 <= one.time < other.call_time:
             gap = f" {_duration(other.call_time - one.time)}"
         return f"{a} had completed ({ended}){gap} before {b} was invoked ({began})"
-
-    # --- what needs no cycle ----------------------------------------------------------------------
-
-    def finding(self, kind: str, found: CData) -> Told:
-        transactions = tuple(
-            at for at in (found.txn, *self._other_transactions(kind, found)) if at != NONE
-        )
-        claim = getattr(self, f"_{kind.replace('-', '_').lower()}")(found)
-        sentences = tuple(
-            self._named(at, f"T{number}") for number, at in enumerate(transactions, start=1)
-        )
-        places = tuple(self.found.place(at) for at in transactions)
-        return Told(kind, claim, (*sentences, claim), transactions, places)
-
-    @staticmethod
-    def _other_transactions(kind: str, found: CData) -> tuple[int, ...]:
-        of_two = ("G1a", "G1b", "dirty-update", "lost-update")
-        has_two = kind in of_two or (kind == "incompatible-order" and found.branch != NONE)
-        return (found.other,) if has_two else ()
-
-    def _key_of(self, found: CData) -> str:
-        return self._show(self.found.key(found.key))
-
-    def _version_of(self, version: int) -> str:
-        return self._show(self.found.version(version))
-
-    def _duplicate_elements(self, found: CData) -> str:
-        read = self.mop(self.found.mop(found.mop))
-        element = self._version_of(found.version)
-        return f"T1 read {read}, which holds {element} more than once"
-
-    def _cyclic_versions(self, found: CData) -> str:
-        key = self._key_of(found)
-        one, other = self._version_of(found.version), self._version_of(found.other_version)
-        if self.found.object != "registers":
-            return self._own_order(found, key)
-        sources = ", ".join(name for bit, name in SOURCES.items() if found.place & bit)
-        return (
-            f"versions of {key} come in a circle: {one} before {other}, and {other} before {one},"
-            f" by what is assumed ({sources})"
-        )
-
-    def _own_order(self, found: CData, key: str) -> str:
-        later, earlier = self._version_of(found.version), self._version_of(found.other_version)
-        if self.found.view.version[found.other_version].at == NONE:
-            return (
-                f"T1 appended {earlier} to {key}, and then {later}; a read shows {later}, and none"
-                f" {earlier}"
-            )
-        return f"T1 appended {earlier} to {key}, and then {later}; reads show them the other way"
-
-    def _internal(self, found: CData) -> str:
-        read, earlier = self.found.mop(found.mop), self.found.mop(found.other)
-        did = "read" if earlier.f == "r" else "wrote"
-        return f"T1 {did} {self.mop(earlier)}, and read {self.mop(read)} behind it"
-
-    def _garbage_read(self, found: CData) -> str:
-        read = self.mop(self.found.mop(found.mop))
-        return f"T1 read {read}, where no transaction wrote {self._version_of(found.version)}"
-
-    def _g1a(self, found: CData) -> str:
-        read = self.mop(self.found.mop(found.mop))
-        return f"T1 read {read}, where {self._version_of(found.version)} is of T2, which failed"
-
-    def _g1b(self, found: CData) -> str:
-        read = self.mop(self.found.mop(found.mop))
-        version = self._version_of(found.version)
-        return f"T1 read {read}, where {version} was not the last that T2 wrote to the key"
-
-    def _dirty_update(self, found: CData) -> str:
-        failed, behind = self._version_of(found.version), self._version_of(found.other_version)
-        return (
-            f"{self._key_of(found)} holds the {failed} of T2, which failed, and behind it the"
-            f" {behind} of T1, which was committed on top of it"
-        )
-
-    def _future_read(self, found: CData) -> str:
-        version = self._version_of(found.version)
-        return f"T1 read {version} in {self._key_of(found)}, which only itself wrote, later"
-
-    def _incompatible_order(self, found: CData) -> str:
-        if found.branch == NONE:
-            return self._own_order(found, self._key_of(found))
-        one = self.value(self.found.list_of(found.branch))
-        other = self.value(self.found.list_of(found.other_branch))
-        return (
-            f"T1 read {self._key_of(found)} as {one}, and T2 as {other}: neither is how the other"
-            " one began"
-        )
-
-    def _lost_update(self, found: CData) -> str:
-        version = self._version_of(found.version)
-        what = f"with {version}" if found.version != NONE else "as it was at first"
-        if self.found.object != "registers" and found.version != NONE:
-            what += " at its end"
-        return (
-            f"T1 and T2 both read {self._key_of(found)} {what}, and both wrote it: the update of"
-            " one was made without that of the other"
-        )
-
-
-def is_contested(found: CData) -> bool:
-    return bool(found.kind == CONTESTED)
 
 
 def _duration(ns: int) -> str:

@@ -202,11 +202,14 @@ def _models() -> Mapping[str, Entry]:
         provider = MODELS.provider_of(name)
         summary = explain.first_sentence(made_by.__doc__ or "")
         example = partial(_check_with, name, made_by, provider)
-        found[name] = Entry(summary, partial(explain.model_text, made_by), example, provider)
+        text, more = partial(explain.model_text, made_by), partial(explain.model_more, made_by)
+        found[name] = Entry(summary, text, example, provider, more)
     for name in JUDGES:
         judge = find_judge(name)
         text = partial(explain.judge_text, judge)
-        found[name] = Entry(f"a judge: {judge.summary}", text, partial(_judge_with, judge))
+        more = partial(explain.judge_more, judge)
+        example = partial(_judge_with, judge)
+        found[name] = Entry(f"a judge: {judge.summary}", text, example, more=more)
     return found
 
 

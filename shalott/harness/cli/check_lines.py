@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from shalott.checkers.checker import Result
 from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
 from shalott.checkers.linearizability.checking import Verdict
 from shalott.checkers.models import BUILT_IN, BUILT_IN_MODELS, meanings_of
@@ -22,6 +21,7 @@ from shalott.checkers.models.model import Option, default_text, options_of
 from shalott.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from shalott.checkers.checker import Result
     from shalott.checkers.linearizability.explanation import Explanation
     from shalott.checkers.models.outside import ModelClass
 

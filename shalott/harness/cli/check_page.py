@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
-from shalott.checkers.checker import Anomaly
 from shalott.checkers.linearizability.timeline import page_of, timeline_body, timeline_page
 from shalott.harness.cli.check_lines import Checked, Judged
+
+if TYPE_CHECKING:
+    from shalott.checkers.checker import Anomaly
 
 
 def check_page(drawn: Sequence[Checked | Judged]) -> str:

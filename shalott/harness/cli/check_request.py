@@ -95,9 +95,8 @@ def decided_by(request: CheckRequest, model: Model) -> By:
     if monitor is not None and request.monitor in ("monitor", monitor.name):
         return "monitor"
     own = "" if monitor is None else f", {monitor.name}"
-    raise UsageError(
-        f"no monitor {request.monitor!r} for {model_name(model)}: there are auto, general{own}"
-    )
+    asked = request.model or model_name(model)
+    raise UsageError(f"no monitor {request.monitor!r} for {asked}: there are auto, general{own}")
 
 
 def limits_of(request: CheckRequest) -> tuple[float | None, int]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn
 
-from shalott.core.errors import UsageError
+from shalott.core.errors import HarnessError, UsageError
 from shalott.harness.cli.check_batch import histories
 from shalott.harness.cli.check_file import is_judge, judge_file
 from shalott.harness.cli.check_lines import (
@@ -52,6 +52,7 @@ class Told:
     valid: bool | str
     unread: bool = False
     is_last: bool = False
+    failure: HarnessError | None = None  # two engines disagree
     drawn: Checked | Judged | None = None
 
 
@@ -75,6 +76,8 @@ def check_files(request: CheckRequest, echo: Echo) -> int:
     for told in _told(request, files, is_alone):
         for line in told.lines:
             echo(line)
+        if told.failure is not None:
+            raise told.failure
         worst = min(worst, told.valid, key=(False, "unknown", True).index)
         unread += told.unread
         if told.drawn is not None:
@@ -134,7 +137,10 @@ def _tell(request: CheckRequest, file: str, is_alone: bool) -> Told:
     if not isinstance(found, Checked):
         is_drawn = found.result.valid is False and request.report is not None
         return Told(lines, found.result.valid, drawn=found if is_drawn else None)
-    valid = agreed(file, found.verdict, found.second)
+    try:
+        valid = agreed(file, found.verdict, found.second)
+    except HarnessError as failure:
+        return Told(lines, "unknown", failure=failure)
     is_last = found.verdict.cause == "cancelled"
     is_drawn = found.explanation is not None and request.report is not None
     return Told(lines, valid, is_last=is_last, drawn=found if is_drawn else None)

@@ -27,7 +27,7 @@ from shalott.cluster.system import System
 from shalott.cluster.systems.record import SYSTEMS, SystemRecord
 from shalott.core.doors import OWN, Door, Record, loaded_modules
 from shalott.core.errors import UsageError
-from shalott.core.parameters import Flag, flags_of, to_plan
+from shalott.core.parameters import Flag, NoParameters, flags_of, to_plan
 from shalott.core.plan import Plan
 from shalott.harness.cli.markdown import code, item, sentence, wrapped
 from shalott.harness.run.backends import make_system
@@ -258,14 +258,18 @@ def _systems(known: Known, modules: Sequence[str]) -> Mapping[str, System]:
 # -- workloads, checkers, models -------------------------------------------------------------------
 
 
-def workload_text(record: WorkloadRecord, known: Known = ALL) -> str:
-    """A workload: which systems it fits, what judges it, its parameters."""
+def workload_text(record: WorkloadRecord, known: Known = ALL, like: str = "") -> str:
+    """A workload: which systems it fits, what judges it, its parameters, unless they are those of
+    another one (``like``)."""
     systems = code(each.name for each in known.of(SYSTEMS) if fits(record, each))
     lines = [item(f"Systems: {systems or f'plug-ins that speak {code(record.needs)}'}.")]
     if systems:
         checkers = code(each.name for each in checkers_of(record, known))
         lines.append(item(f"Checkers of its own: {checkers}."))
-    return _section(record.name, record.summary, lines, record.parameters)
+    if like:
+        lines.append(item(f"Parameters: those of `{like}`."))
+    struct = NoParameters if like else record.parameters
+    return _section(record.name, record.summary, lines, struct)
 
 
 def checkers_of(record: WorkloadRecord, known: Known = ALL) -> list[Checker]:
@@ -317,16 +321,10 @@ def own_checkers(known: Known = ALL) -> Mapping[str, Checker]:
     return found
 
 
-def model_text(made_by: ModelClass, *, whole: bool = True) -> str:
-    """A model: what it holds, the operations that it reads, its options."""
-    told = inspect.cleandoc(made_by.__doc__ or "").replace("``", "`")
-    if not whole:
-        told = first_sentence(told)
-    said = f"`{class_name(made_by)}`: {sentence(' '.join(told.split()))}"
-    if whole and (meanings := operations_of(made_by)):
-        said += f" Operations: {code(meanings)}."
-    options = options_of(made_by)
-    if options:
+def model_text(made_by: ModelClass) -> str:
+    """A model in a sentence, with its options."""
+    said = f"`{class_name(made_by)}`: {sentence(first_sentence(made_by.__doc__ or ''))}"
+    if options := options_of(made_by):
         told = code(
             each.name if each.default is REQUIRED else f"{each.name}={default_text(each)}"
             for each in options
@@ -335,14 +333,25 @@ def model_text(made_by: ModelClass, *, whole: bool = True) -> str:
     return item(said)
 
 
-def judge_text(judge: JudgeRecord, *, whole: bool = True) -> str:
-    """A judge: what it promises, who says so, the operations that it reads, its options."""
-    said = f"`{judge.name}`: {sentence(judge.summary)}"
-    if whole:
-        said += f" {sentence(judge.promise)} After {judge.source}. Operations: {code(judge.fs)}."
-    if whole and (options := options_of(judge.make)):
+def model_more(made_by: ModelClass) -> str:
+    """All of what it says of itself, and the operations that it reads."""
+    told = inspect.cleandoc(made_by.__doc__ or "").replace("``", "`")
+    said = sentence(" ".join(told.split()))
+    if meanings := operations_of(made_by):
+        said += f" Operations: {code(meanings)}."
+    return wrapped(said)
+
+
+def judge_text(judge: JudgeRecord) -> str:
+    return item(f"`{judge.name}`: {sentence(judge.summary)}")
+
+
+def judge_more(judge: JudgeRecord) -> str:
+    """What it promises, who says so, the operations that it reads, its options."""
+    said = f"{sentence(judge.promise)} After {judge.source}. Operations: {code(judge.fs)}."
+    if options := options_of(judge.make):
         said += f" Options: {code(f'{each.name}={default_text(each)}' for each in options)}."
-    return item(said)
+    return wrapped(said)
 
 
 def operations_of(made_by: ModelClass) -> Sequence[str]:

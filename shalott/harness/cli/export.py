@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import typer
 
+from shalott.checkers.history.concurrent import ConcurrentHistory
 from shalott.checkers.reading import read_history
 from shalott.checkers.reading.edn import encode
 from shalott.checkers.reading.edn_export import NemesisEntry, edn_lines, keyword
@@ -33,7 +34,7 @@ from shalott.core.history import read_history as read_stored
 from shalott.core.recording import recover
 from shalott.harness.cli.checking import STORE, locate
 from shalott.harness.cli.options import StoreOption
-from shalott.harness.run.foreign_run import test_of, write_run
+from shalott.harness.run.foreign_run import map_and_results, write_run
 
 _OF_COLUMNS, _DIRECTORIES = ("edn", "porcupine-kv"), ("jepsen", "shalott")
 FORMATS = (*_OF_COLUMNS, *(name for name in TEXTS if name != "edn"), *_DIRECTORIES)
@@ -46,6 +47,9 @@ _NO_FAULTS = (
     "operator",
     "stall",
 )  # what else the nemesis records
+
+
+Told = EntrySource | ConcurrentHistory  # what was read, with notes
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -81,17 +85,14 @@ def export(
         _write_directory(path, format, out)
         return
     if format in _OF_COLUMNS:
-        texts, notes = _columns_as_edn(path, format, keyed, nemesis)
+        texts, told = _columns_as_edn(path, format, keyed, nemesis)
     else:
         source = EntrySource.of_path(path)
-        texts, notes = TEXTS[format](source), lambda: source.notes
-    _write(texts, notes, out)
+        texts, told = TEXTS[format](source), source
+    _write(texts, told, out)
 
 
-_Notes = Callable[[], Sequence[str]]
-
-
-def _write(texts: Iterable[bytes], notes: _Notes, out: Path | None) -> None:
+def _write(texts: Iterable[bytes], told: Told, out: Path | None) -> None:
     if out is None:
         sys.stdout.flush()
         sys.stdout.buffer.writelines(texts)
@@ -101,14 +102,20 @@ def _write(texts: Iterable[bytes], notes: _Notes, out: Path | None) -> None:
             target.writelines(texts)
     except OSError as error:
         raise UsageError(f"cannot write {out}: {error.strerror}") from error
-    typer.echo(f"{out} is written")
-    for note in notes():
+    _echo(out, told)
+
+
+def _echo(out: Path, told: Told) -> None:
+    is_source = isinstance(told, EntrySource)
+    count = told.count if isinstance(told, EntrySource) else len(told)
+    typer.echo(f"{out} is written: {count} {'entries' if is_source else 'operations'}")
+    for note in told.notes:
         typer.echo(f"note: {note}")
 
 
 def _columns_as_edn(
     path: Path, format: str, keyed: bool | None, nemesis: bool
-) -> tuple[Iterator[bytes], _Notes]:
+) -> tuple[Iterator[bytes], Told]:
     """Another's entries as they are; of ours, and where it is asked how values are, what each
     operation means."""
     is_plain = format == "edn" and keyed is None and not nemesis
@@ -116,7 +123,7 @@ def _columns_as_edn(
         dialect = dialect_of_file(plain)
         if is_plain and (dialect in (JEPSEN, KEY_VALUE, *FOREIGN) or holds_entries(plain)):
             source = EntrySource.of_path(path)
-            return as_edn_file(source), lambda: source.notes
+            return as_edn_file(source), source
         history = read_history(plain)
         stored = stored_history(plain) if history.dialect == SHALOTT else None
     if nemesis and history.dialect != SHALOTT:
@@ -125,7 +132,7 @@ def _columns_as_edn(
     told = {} if stored is None else told_of(stored)
     keyed = False if format == "porcupine-kv" else keyed
     lines = edn_lines(history, keyed=keyed, nemesis=faults, told=told)
-    return (line.encode() for line in lines), lambda: history.notes
+    return (line.encode() for line in lines), history
 
 
 def _write_directory(path: Path, format: str, out: Path | None) -> None:
@@ -135,15 +142,13 @@ def _write_directory(path: Path, format: str, out: Path | None) -> None:
     source = EntrySource.of_path(path)
     try:
         if format == "jepsen":
-            test, results = test_of(path.parent)
+            test, results = map_and_results(path.parent)
             write_store(out, source, test, results)
         else:
             write_run(out, path.parent, source)
     except OSError as error:
         raise UsageError(f"cannot write {out}: {error.strerror}") from error
-    typer.echo(f"{out} is written")
-    for note in source.notes:
-        typer.echo(f"note: {note}")
+    _echo(out, source)
 
 
 def stored_history(path: Path) -> History | None:

@@ -219,12 +219,21 @@ def faults_page() -> str:
 
 
 def workloads_page() -> str:
+    """Parameters that several have are told once."""
+    records = OURS.of(WORKLOADS)
+    first: dict[object, str] = {}
+    for record in records:
+        first.setdefault(record.parameters, record.name)
+    like = {each.name: first[each.parameters] for each in records}
     return page(
         "Workloads",
         "For users who choose what clients do: `shalott test --workload NAME`. Defaults are in"
         " brackets. [What each workload does and finds](../explanation/workloads.md) is an"
         " explanation.",
-        *(workload_text(record, OURS) for record in OURS.of(WORKLOADS)),
+        *(
+            workload_text(each, OURS, "" if like[each.name] == each.name else like[each.name])
+            for each in records
+        ),
     )
 
 
@@ -242,9 +251,9 @@ def models_page() -> str:
         "Models",
         "For users of `shalott check --model NAME:OPTION=VALUE,...`. `shalott models NAME` tells"
         " more.",
-        "\n".join(model_text(made_by, whole=False) for made_by in OURS.of(MODELS)),
+        "\n".join(model_text(made_by) for made_by in OURS.of(MODELS)),
         "## Judges\n\nWhat decides by other means than linearizability.\n\n"
-        + "\n".join(judge_text(find_judge(name), whole=False) for name in JUDGES),
+        + "\n".join(judge_text(find_judge(name)) for name in JUDGES),
     )
 
 

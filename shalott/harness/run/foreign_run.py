@@ -6,11 +6,13 @@ run again. What the other's checkers said are the results, a result each.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from datetime import UTC, datetime
 from pathlib import Path
 
 from shalott.checkers.checker import Result
-from shalott.checkers.reading.edn import EdnMap, Keyword, encode
+from shalott.checkers.history.column_values import Keyword
+from shalott.checkers.reading.edn import EdnMap, encode
 from shalott.checkers.reading.entries import EntrySource
 from shalott.checkers.reading.history_files import file_of
 from shalott.checkers.reading.jepsen_store import StoredTest, is_store, read_store
@@ -20,7 +22,7 @@ from shalott.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadP
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.report_page import render_report
 from shalott.harness.report.results import render_results
-from shalott.harness.run.store import RunDirectory
+from shalott.harness.run.store import PLAN, RunDirectory
 
 UNKNOWN = "unknown"
 _FORMATS = ("%Y%m%dT%H%M%S.%fZ", "%Y%m%dT%H%M%S.%f%z", "%Y%m%dT%H%M%S%z", "%Y%m%dT%H%M%SZ")
@@ -46,13 +48,23 @@ def write_run(out: Path, directory: Path, source: EntrySource) -> None:
     run.save_text("report.html", render_report(plan, history, results, meta))
 
 
-def test_of(directory: Path) -> tuple[EdnMap, EdnMap | None]:
+def map_and_results(directory: Path) -> tuple[EdnMap, EdnMap | None]:
     """The map and the results of a test, for who writes a store of Jepsen's."""
     if is_store(directory):
-        found = read_store(directory)
-        return found.map, found.results
+        stored = read_store(directory)
+        return stored.map, stored.results
     where = directory.resolve()
-    return EdnMap({Keyword("name"): where.parent.name, Keyword("start-time"): where.name}), None
+    told: dict[str, Hashable] = {"name": where.parent.name, "start-time": where.name}
+    if (where / PLAN).is_file():
+        plan = RunDirectory(where).load_plan()
+        told |= {
+            "name": plan.name,
+            "nodes": plan.cluster.nodes,
+            "workload": plan.workload.name,
+            "concurrency": plan.workload.concurrency,
+            "time-limit": plan.time_limit_ms / 1000,
+        }
+    return EdnMap({Keyword(name): value for name, value in told.items()}), None
 
 
 def _run_of(

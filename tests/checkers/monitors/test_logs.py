@@ -54,13 +54,13 @@ INVALID = {
         [append("a", 0, 0, 1), read(0, "b", 2, 3)],
         (1, 0),
         'one offset holds two values: see the read of offset 0 that found "b", and the append of'
-        " 'a' at offset 0",
+        ' "a" at offset 0',
     ),
     "elsewhere": (
         [append("a", 0, 0, 1), append("b", 1, 2, 3), read(2, "a", 4, 5)],
         (2, 0),
         'one append is at two offsets: see the read of offset 2 that found "a", and the append of'
-        " 'a' at offset 0",
+        ' "a" at offset 0',
     ),
     "elsewhere, crashed": (
         [append("a", None, 0, None), read(0, "a", 1, 2), read(1, "a", 3, 4)],

@@ -49,6 +49,7 @@ class Oracle:
                 if offset is not None:
                     self.log[key][offset].add(value)
         self.index: dict[Message, int] = {}
+        self.order: dict[int, list[Message]] = defaultdict(list)
         for key, log in self.log.items():
             self._order(key, log)
 
@@ -72,6 +73,7 @@ class Oracle:
                 ),
             )
             self.index[key, best] = index
+            self.order[key].append((key, best))
 
     def _first_shown(self, key: int) -> list[int]:
         """The values of a key in the order in which the history names them."""
@@ -173,3 +175,82 @@ def _firsts(elements: list[tuple[Message, int | None]]) -> dict[int, Message]:
     for message, _ in elements:
         firsts.setdefault(message[0], message)
     return firsts
+
+
+Edge = tuple[int, int]
+
+
+class Graph:
+    """The operations that did not fail, with an edge where one comes before another."""
+
+    def __init__(self, oracle: Oracle) -> None:
+        self.oracle = oracle
+        self.ops = [op for op in oracle.data if op.type != "fail" or op.ended is None]
+        self.number = {id(op): number for number, op in enumerate(self.ops)}
+
+    def _writer(self, message: Message) -> int | None:
+        return self.number.get(id(self.oracle.writer.get(message)))
+
+    def wr(self) -> set[Edge]:
+        edges = {
+            (self._writer(message), reader)
+            for reader, op in enumerate(self.ops)
+            for message, _ in _polls(op)
+        }
+        return {(a, b) for a, b in edges if a is not None and a != b}
+
+    def ww(self) -> set[Edge]:
+        """A message that stands at several places is followed from each, and follows at its own."""
+        edges: set[Edge] = set()
+        for messages in self.oracle.order.values():
+            before = None
+            for index, message in enumerate(messages):
+                writer = self._writer(message)
+                if writer is None:
+                    continue
+                if before not in (None, writer) and self.oracle.index[message] == index:
+                    edges.add((before, writer))  # type: ignore[arg-type]
+                before = writer
+        return edges
+
+    def rw(self) -> set[Edge]:
+        edges: set[Edge] = set()
+        for reader, op in enumerate(self.ops):
+            newest: dict[int, int] = {}
+            for message, _ in _polls(op):
+                if message in self.oracle.index:
+                    key = message[0]
+                    newest[key] = max(newest.get(key, -1), self.oracle.index[message])
+            for key, index in newest.items():
+                behind = self.oracle.order[key][index + 1 :]
+                writers = [w for w in map(self._writer, behind) if w not in (None, reader)]
+                edges |= {(reader, w) for w in writers[:1] if w is not None}
+        return edges
+
+    def process(self) -> set[Edge]:
+        return {
+            (a, b)
+            for b, later in enumerate(self.ops)
+            for a, op in enumerate(self.ops)
+            if op.type == "ok" and op.ended and op.process == later.process
+            and op.ended < later.called
+        }  # fmt: skip
+
+    def realtime(self) -> set[Edge]:
+        return {
+            (a, b)
+            for b, later in enumerate(self.ops)
+            for a, op in enumerate(self.ops)
+            if op.type == "ok" and op.ended and op.ended < later.called
+        }
+
+    def has_cycle(self, *kinds: set[Edge]) -> bool:
+        """Whether something is left when all that nothing comes before is taken away."""
+        edges = set().union(*kinds)
+        while edges:
+            ends = {end for _, end in edges}
+            left = {(begin, end) for begin, end in edges if begin in ends}
+            if left == edges:
+                return True
+            edges = left
+        return False

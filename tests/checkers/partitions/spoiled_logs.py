@@ -230,6 +230,42 @@ def turn_sends_between(operations: list[Operation], rng: random.Random) -> bool:
     return True
 
 
+def poll_each_other(operations: list[Operation], rng: random.Random) -> bool:
+    """The writer polls what its reader sends."""
+    by_value = {(s.key, s.value): op for op in _done(operations, "ok") for s in op.sends()}
+    places = [
+        (by_value[key, value], op)
+        for op, key, pairs in _polled_pairs(operations) if op.sends()
+        for _, value in pairs
+        if (key, value) in by_value and by_value[key, value] is not op
+    ]  # fmt: skip
+    if not places:
+        return False
+    writer, reader = rng.choice(places)
+    send = rng.choice(reader.sends())
+    writer.f = "txn"
+    writer.mops.append(Poll({send.key: [(send.offset, send.value)]}))
+    return True
+
+
+def poll_the_future(operations: list[Operation], rng: random.Random) -> bool:
+    """What was polled is sent when the poll has ended."""
+    ends = [
+        (op, send)
+        for op in _done(operations, "ok") for send in op.sends()
+    ]  # fmt: skip
+    polls = [op for op in _done(operations, "ok") if op.f == "poll"]
+    places = [
+        (poll, send) for poll in polls[:40] for op, send in ends
+        if (poll.ended or 0) < op.called and poll.process != op.process
+    ]  # fmt: skip
+    if not places:
+        return False
+    poll, send = rng.choice(places)
+    poll.polls()[-1].by_key.setdefault(send.key, []).append((send.offset, send.value))
+    return True
+
+
 PLANTINGS: dict[str, Planting] = {
     "lost-write": lose,
     "unseen": hide,
@@ -244,6 +280,8 @@ PLANTINGS: dict[str, Planting] = {
     "nonmonotonic-poll": turn_between,
     "int-nonmonotonic-send": turn_sends_within,
     "nonmonotonic-send": turn_sends_between,
+    "G1c": poll_each_other,
+    "G1c-realtime": poll_the_future,
 }
 
 

@@ -132,7 +132,8 @@ def test_keys_of_independent(tmp_path: Path) -> None:
         (2, "read", None, None, "info", 5, None, '"7"'),
     ]
     assert complaint(tmp_path, REGISTER, keyed=True) == (
-        "history.edn, line 1, column 57: the history is keyed, but a value is no [key value]: 3"
+        "history.edn, line 1, column 57: the history is keyed, but a value is no [key value]: 3;"
+        " without --keyed it is one object"
     )
 
 

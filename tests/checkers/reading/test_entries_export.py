@@ -16,8 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shalott.checkers.history.column_values import Keyword, Symbol
 from shalott.checkers.reading import read_history
-from shalott.checkers.reading.edn import EdnMap, Keyword, Symbol, encode
+from shalott.checkers.reading.edn import EdnMap, encode
 from shalott.checkers.reading.entries import Entry, EntrySource
 from shalott.checkers.reading.entries_export import TEXTS, write_store
 from shalott.checkers.reading.own_entries import edn_of_table
@@ -135,13 +136,11 @@ def test_edn_says_everything(entries: list[EdnMap]) -> None:
 def test_a_store_of_jepsens_says_everything(tmp_path: Path, entries: list[EdnMap]) -> None:
     write_store(tmp_path, source_of(entries), EdnMap({Keyword("name"): "x"}), None)
     for name in ("test.jepsen", "history.edn"):
-        assert same(list(EntrySource.of_path(tmp_path / name).maps()), _read_as(name, entries))
+        assert same(list(EntrySource.of_path(tmp_path / name).maps()), _in_order(entries))
 
 
-def _read_as(name: str, entries: list[EdnMap]) -> list[EdnMap]:
-    """Fressian's record has its fields in its own order, and a field of nil for none."""
-    if name != "test.jepsen":
-        return entries
+def _in_order(entries: list[EdnMap]) -> list[EdnMap]:
+    """Jepsen's record has its fields in its own order."""
     order = ("index", "time", "type", "process", "f", "value")
     return [
         EdnMap({Keyword(key): each[key] for key in (*order, *(k for k in each if k not in order))})

@@ -16,6 +16,7 @@ import pytest
 from shalott.checkers.reading import read_history
 from shalott.checkers.reading.edn import EdnMap, encode
 from shalott.checkers.reading.entries import NEMESIS, Entry, EntrySource
+from shalott.checkers.reading.fressian import PrintedValues, Writer
 from shalott.checkers.reading.jepsen_file import JepsenFile, write_jepsen_file
 from shalott.core.errors import UnreadableHistory
 from tests.checkers.reading.test_logs import record
@@ -91,6 +92,41 @@ def test_a_directory_of_jepsens_store(tmp_path: Path, name: str) -> None:
     assert len(read_history(tmp_path)) in (1, 4)
 
 
+def test_a_directory_of_several_histories_is_no_store(tmp_path: Path) -> None:
+    shutil.copy(GOLDEN / "test.jepsen", tmp_path)
+    (tmp_path / "results.edn").write_text("{:valid? true}")
+    (tmp_path / "jepsen.log").write_text("INFO")
+    assert len(entries(tmp_path)) == 10
+    (tmp_path / "another.edn").write_text(OPERATIONS)
+    assert "other histories are beside test.jepsen" in complaint(tmp_path)
+
+
+def test_the_engine_prints_what_python_reads(tmp_path: Path) -> None:
+    rare = ("#inst", "8446")
+    common = [each for each in OPERATIONS.splitlines() if not any(word in each for word in rare)]
+    more = """\
+{:type :ok, :process 1, :f "two words", :value {nil [1.5 -0.25 1e100 ##Inf], #{} ("a\\n\\\"b")}}
+{:type :info, :process 2, :f :f, :value sym, :time -1, :x/y true, :b {}}
+{:type :info, :process 2, :f :f, :value [:a :a :b/c "\u00e9" -9223372036854775808]}"""
+    source = EntrySource.of_text("\n".join([*common, *more.splitlines()]).encode())
+    maps = list(source.maps())
+    write_jepsen_file(tmp_path / "x", EdnMap(), maps)
+    file = JepsenFile(tmp_path / "x")
+    printed = EntrySource.of_text(b"".join(file.edn()))
+    read = EntrySource.of_text(b"".join(f"{encode(each)}\n".encode() for each in file.operations()))
+    assert [encode(each) for each in printed.maps()] == [encode(each) for each in read.maps()]
+    data = memoryview(fressian_of(maps))
+    values = PrintedValues(data)
+    assert sum(size for _, size in values) == len(maps) and values.is_all
+
+
+def fressian_of(maps: list[EdnMap]) -> bytes:
+    writer = Writer()
+    for place, each in enumerate(maps):
+        writer.operation(each, place)
+    return bytes(writer.data)
+
+
 def test_one_damaged_byte_of_a_block_is_found(tmp_path: Path) -> None:
     content = bytearray((GOLDEN / "test.jepsen").read_bytes())
     file = JepsenFile(GOLDEN / "test.jepsen")
@@ -104,7 +140,7 @@ def test_one_damaged_byte_of_a_block_is_found(tmp_path: Path) -> None:
         damaged[at] ^= 1 << rng.randrange(8)
         path.write_bytes(damaged)
         try:
-            read = [encode(each) for each in JepsenFile(path).operations()]
+            read = b"".join(JepsenFile(path).edn()).decode().splitlines()
         except UnreadableHistory:
             refused += 1
         else:
@@ -141,10 +177,10 @@ def test_what_is_written_for_jepsen_is_read_back(tmp_path: Path) -> None:
     file = JepsenFile(GOLDEN / "test.jepsen")
     operations = [each for each in file.operations() if isinstance(each, EdnMap)]
     test, results = file.test(), file.results()
-    many = operations * 4000  # more than a chunk
+    many = [EdnMap({**each, "index": place}) for place, each in enumerate(operations * 1700)]
     write_jepsen_file(tmp_path / "test.jepsen", test, many, results)
     again = JepsenFile(tmp_path / "test.jepsen")
-    assert list(again.operations()) == many
+    assert list(again.operations()) == many  # of more than a chunk
     assert (again.test(), again.results()) == (test, results)
 
 
@@ -198,7 +234,7 @@ def test_openchaos(tmp_path: Path) -> None:
         ("ok", 3, "read", (5, 6)),
     ]
     assert found[0].time_ns == 1_700_000_000_000_000_000
-    assert len(read_history(path)) == 9
+    assert len(read_history(path)) == 9 and read_history(path).key.names == ("",)
 
 
 @pytest.mark.parametrize(

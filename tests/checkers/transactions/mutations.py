@@ -371,7 +371,7 @@ class _Names:
         return self._values[key, value]
 
     def _decoys(self, case: Transaction) -> list[Mop]:
-        """A key that is touched once by this transaction and by no other. What only reads still does."""
+        """A key that no other transaction touches. What only reads still does."""
         if self._rng.random() < 0.7:
             return []
         lists = any(f == "append" or isinstance(value, tuple) for f, _, value in case.mops)

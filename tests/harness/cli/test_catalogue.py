@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from shalott.checkers.checker import CHECKERS
+from shalott.checkers.judge import JUDGES
 from shalott.checkers.models.outside import MODELS
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.harness.cli import catalogue
@@ -45,7 +46,7 @@ def test_a_list_has_every_name_with_a_sentence(capsys: pytest.CaptureFixture[str
         "faults": nemesis_names(),
         "workloads": WORKLOADS.names(),
         "checkers": CHECKERS.names(),
-        "models": MODELS.names(),
+        "models": (*MODELS.names(), *JUDGES),
     }.items():
         lines = told(capsys, command).splitlines()
         for name in names:
@@ -79,7 +80,7 @@ def test_a_system_tells_its_settings_with_types_its_faults_and_promises(
         (("faults", "partition-half"), "did you mean partition-halves"),
         (("workloads", "Queue"), "did you mean queue?"),
         (("checkers", "xyzzy"), "unknown checker xyzzy: nothing has a name like it"),
-        (("models", "cas"), "did you mean cas-register?"),
+        (("models", "cas-registre"), "did you mean cas-register"),
         (("systems", "xyzzy"), "choose one of controller, dledger"),
         (("up", "mirored"), "unknown system mirored: did you mean mirrored?"),
         (("ctl", "list_queue"), "unknown verb list_queue: did you mean list_queues"),

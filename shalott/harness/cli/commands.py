@@ -109,7 +109,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "export": Command(
         "shalott.harness.cli.export",
-        "Write a history as EDN, for Jepsen's and Knossos's own tools.",
+        "Write a history in another format.",
     ),
     "node": Command(
         "shalott.harness.cli.up",

@@ -1,8 +1,8 @@
 """A history as a stream of entries, for what decides about more than the value of one operation.
 
 The engine reads them (engine/entries.h) in batches, so that memory does not grow with the file.
-What judges in C takes the batches; what judges in Python takes each ``Entry`` with its values: None,
-bool, int, float, ``Keyword``, str, tuple (vectors and lists), frozenset, ``EdnMap``, and what is
+What judges in C takes the batches; what judges in Python takes each ``Entry`` with its values:
+None, bool, int, float, ``Keyword``, str, tuple (vectors and lists), frozenset, ``EdnMap``, and what is
 rarer: ``Symbol``, Decimal, Fraction.
 """
 
@@ -20,10 +20,24 @@ import numpy as np
 
 from shalott.checkers.engine import Budget, CData, ffi, lib, new_budget, owned
 from shalott.checkers.reading.edn import (
-    KEYED_COMMENT,EdnError, EdnMap, Keyword, Symbol, decode, encode, json_encode)
+    KEYED_COMMENT,
+    EdnError,
+    EdnMap,
+    Keyword,
+    Symbol,
+    decode,
+    encode,
+    json_encode,
+)
 from shalott.checkers.reading.formats import LeftOut, Opened, TextOf, language, opener
 from shalott.checkers.reading.history_files import (
-    DIALECTS, JEPSEN, JSON, KEY_VALUE, dialect_of_file, file_of, unpacked,
+    DIALECTS,
+    JEPSEN,
+    JSON,
+    KEY_VALUE,
+    dialect_of_file,
+    file_of,
+    unpacked,
 )
 from shalott.checkers.reading.text_history import complaint
 from shalott.core.errors import UnreadableHistory

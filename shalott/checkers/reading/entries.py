@@ -2,8 +2,8 @@
 
 The engine reads them (engine/entries.h) in batches, so that memory does not grow with the file.
 What judges in C takes the batches; what judges in Python takes each ``Entry`` with its values:
-None, bool, int, float, ``Keyword``, str, tuple (vectors and lists), frozenset, ``EdnMap``, and what is
-rarer: ``Symbol``, Decimal, Fraction.
+None, bool, int, float, ``Keyword``, str, tuple (vectors and lists), frozenset, ``EdnMap``, and
+what is rarer: ``Symbol``, Decimal, Fraction.
 """
 
 from __future__ import annotations

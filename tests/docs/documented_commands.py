@@ -35,7 +35,7 @@ SHOWN = "tests/end_to_end/test_shown_output.py::test_a_document_shows_what_is_pr
 CTL = "tests/harness/cli/test_cli_ctl.py"
 UP = "tests/end_to_end/test_up.py"
 SPARK = "tests/spark_analysis/test_clusters.py"
-SSH = "tests/end_to_end/test_ssh.py::test_upstream_loses_what_one_side_of_a_partition_took"
+SSH = "tests/cluster/ssh/test_runs.py::test_upstream_loses_what_one_side_of_a_partition_took"
 SERVE = "tests/harness/cli/test_cli_serve.py"
 REAL_SEARCH = (
     "tests/end_to_end/test_search_docker.py::test_plans_share_machines_and_the_same_command_goes_on"

@@ -181,6 +181,7 @@ static int window(const problem *p, int32_t from, int32_t to, int64_t steps, int
 const searches SIZED(searches) = {
     .depth_new = depth_new,
     .depth_run = depth_run,
+    .depth_foresee = depth_foresee,
     .depth_reached = depth_reached,
     .depth_configurations = depth_configurations,
     .depth_free = depth_free,

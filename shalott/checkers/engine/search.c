@@ -257,8 +257,12 @@ static int turn_of_all(search *s, int64_t *now_ns)
         if (settled_it)
             return settled_it > 0;
     }
-    if (!s->p.state_count && !problem_list_states(&s->p))
-        return stopped(s), 1;
+    if (!s->p.state_count) {
+        if (!problem_list_states(&s->p))
+            return stopped(s), 1;
+        if (s->depth && s->p.seen && !s->by->depth_foresee(s->depth))
+            return stopped(s), 1;
+    }
     if (s->p.state_count < 0)
         s->has_windows = 0; /* there is no starting from every state */
     while (s->has_windows && !s->seen.all && is_due(&s->of_question, &s->of_depth, impatient)) {

@@ -66,6 +66,46 @@ def test_agrees_with_every_order(methods: str) -> None:
     assert min(verdicts.values()) > HISTORIES // 20  # both kinds were asked about
 
 
+@pytest.mark.explore
+@pytest.mark.timeout(24 * 3600)
+def test_all_methods_agree_with_every_order_of_the_same_histories() -> None:
+    """Wider ones, of few values: what is certain of the future (foresight.c) matters there. One
+    table a model serves them all, so that this costs little: SHALOTT_ORACLE_HISTORIES=100000."""
+    rng = random.Random(f"same {os.environ.get('SHALOTT_ORACLE_SEED', '1')}")
+    models = [cas_register(2), cas_register(3), cas_register(4), bag(3)]
+    verdicts = {True: 0, False: 0}
+    with Asked(models[0]) as a, Asked(models[1]) as b, Asked(models[2]) as c, Asked(models[3]) as d:
+        for number in range(HISTORIES):
+            model, table = rng.choice([*zip(models, (a, b, c, d), strict=True)])
+            crash = rng.choice([0, 0, 0.1, 0.4])
+            ops = random_ops(rng, model, count=9, processes=rng.randint(2, 7), crash=crash, wrong=0)
+            if number % 3:
+                ops = stretched(rng, ops, model)
+            expected = is_linearizable(ops, model)
+            verdicts[expected] += 1
+            made, found = columns(ops), ffi.new("shl_found *")
+            for methods in METHODS.values():
+                lib.shl_search(made.operations, table, methods, new_budget(), found)
+                assert found.verdict == expected, (ops, model.kinds, methods)
+    assert min(verdicts.values()) > HISTORIES // 20, verdicts
+
+
+def stretched(rng: random.Random, ops: list[Op], model: Tabled) -> list[Op]:
+    """With other intervals, some very long, and one or two other kinds: mostly just wrong."""
+    moments = rng.sample(range(100), 2 * len(ops))
+    made = []
+    for at, op in enumerate(ops):
+        first = moments[2 * at] if rng.random() < 0.3 else 10 * at + rng.random()
+        lasts = rng.choice([0.5, 5, 15, 40, 90]) * rng.random()
+        made.append((first, None if op.ret is None else first + lasts + 1e-6, op.kind))
+    for _ in range(rng.choice([0, 1, 1, 2])):
+        changed = rng.randrange(len(made))
+        made[changed] = (*made[changed][:2], rng.randrange(len(model.kinds)))
+    times = sorted(t for first, last, _ in made for t in (first, last) if t is not None)
+    rank = {time: place for place, time in enumerate(times)}
+    return sorted(Op(rank[a], None if b is None else rank[b], kind) for a, b, kind in made)
+
+
 def kind(model: Tabled, f: str, a: int, b: int = 0) -> int:
     return model.kinds.index((f, a, b))
 

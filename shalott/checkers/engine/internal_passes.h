@@ -4,8 +4,7 @@
 #ifndef SHL_INTERNAL_PASSES_H
 #define SHL_INTERNAL_PASSES_H
 
-#include "internal_depth.h"
-#include "internal_layers.h"
+#include "internal_leap.h"
 
 /* --- all layers --------------------------------------------------------------------------------*/
 
@@ -182,6 +181,7 @@ const searches SIZED(searches) = {
     .depth_new = depth_new,
     .depth_run = depth_run,
     .depth_foresee = depth_foresee,
+    .depth_leap = depth_leap,
     .depth_reached = depth_reached,
     .depth_configurations = depth_configurations,
     .depth_free = depth_free,

@@ -287,6 +287,7 @@ typedef struct {
     void *(*depth_new)(const problem *p);
     int (*depth_run)(void *depth, int64_t steps);
     int32_t (*depth_foresee)(void *depth); /* what the problem foresees now; 0: no memory */
+    int (*depth_leap)(void *depth, int32_t back, int32_t ahead, int64_t steps);
     int32_t (*depth_reached)(const void *depth);
     int64_t (*depth_configurations)(const void *depth);
     void (*depth_free)(void *depth);

@@ -19,8 +19,6 @@
 
 #include <string.h>
 
-enum { GUESSES = 1 << 24 }; /* elements looked at, for crashed dequeues, at most */
-
 typedef struct {
     queue_check *check;
     const int32_t *turn;
@@ -186,30 +184,50 @@ static void all_leave(by_priority *p, int32_t call)
         p->leaves[i] = call;
 }
 
-/* Gives each crashed dequeue one element: what came first of those that were there at its call;
- * later ones to those that are left over. */
-static void guess(by_priority *p)
+/* By when an element must have been dequeued that was there: of those whose turn comes after it and
+ * that were dequeued later for sure, the first. `behind`: where those begin. */
+static int32_t due_by(const by_priority *p, int64_t behind, int32_t enqueue)
+{
+    const shl_queue_history *h = p->check->history;
+    int32_t by = SHL_NEVER;
+    for (int64_t at = behind; at < p->count; at++) {
+        int32_t dequeue = p->dequeue_of[p->by_turn[at]];
+        if (dequeue != SHL_NONE && h->call[dequeue] > h->ret[enqueue] && h->ret[dequeue] < by)
+            by = h->ret[dequeue];
+    }
+    return by;
+}
+
+/* Gives crashed dequeues to elements that are due, the first first; then to what came first of all
+ * that is left. 0: no memory. */
+static int guess(by_priority *p)
 {
     queue_check *check = p->check;
-    const int32_t *crashed = queue_rows(check, CRASHED);
+    int64_t bytes = check->residual * (int64_t)sizeof(due), count = 0, behind = 0, looks = 0;
+    due *dues = shl_alloc(check->budget, bytes);
+    if (!dues)
+        return 0;
     all_leave(p, SHL_NEVER);
-    for (int late = 0; late < 2; late++) {
-        int64_t tried = 0;
-        for (int64_t i = 0; i < queue_count(check, CRASHED) && tried < GUESSES; i++) {
-            int32_t call = check->history->call[crashed[i]];
-            if (late && p->gone[crashed[i]])
-                continue;
-            for (int64_t at = 0; at < p->count && tried++ < GUESSES; at++) {
-                int32_t row = p->by_turn[at];
-                if (p->dequeue_of[row] != SHL_NONE || p->leaves[row] != SHL_NEVER ||
-                    (!late && queue_ret(check, row) > call))
-                    continue;
-                p->leaves[row] = call;
-                p->gone[crashed[i]] = 1; /* it has one */
-                break;
-            }
-        }
+    for (int64_t at = 0; at < p->count && looks < LOOKS; at++) {
+        int32_t row = p->by_turn[at], by = SHL_NEVER;
+        while (behind < p->count && p->turn[p->by_turn[behind]] <= p->turn[row])
+            behind++;
+        if (p->dequeue_of[row] != SHL_NONE)
+            continue;
+        by = due_by(p, behind, row);
+        looks += p->count - behind;
+        if (by != SHL_NEVER)
+            dues[count++] = (due){by, row};
     }
+    int64_t served = queue_serve(check, dues, count, p->leaves);
+    const int32_t *crashed = queue_rows(check, CRASHED);
+    for (int64_t at = 0; at < p->count && served < queue_count(check, CRASHED); at++) {
+        int32_t row = p->by_turn[at];
+        if (p->dequeue_of[row] == SHL_NONE && p->leaves[row] == SHL_NEVER)
+            p->leaves[row] = check->history->call[crashed[served++]];
+    }
+    shl_free(check->budget, dues, bytes);
+    return 1;
 }
 
 static void decide(by_priority *p)
@@ -220,9 +238,9 @@ static void decide(by_priority *p)
     all_leave(p, crashed ? check->history->call[*first] : SHL_NEVER);
     if (!place_all(p) || !crashed)
         return;
-    memset(p->gone, 0, (size_t)ints(check->n));
-    guess(p);
-    if (!place_all(p) && check->answer->verdict == SHL_INVALID)
+    if (!guess(p))
+        shl_monitor_stops(check->budget, check->answer);
+    else if (!place_all(p) && check->answer->verdict == SHL_INVALID)
         *check->answer = (shl_answer){SHL_UNKNOWN, SHL_NOT_THIS_MONITOR, SHL_QUEUE_CRASHED,
                                       {*first, SHL_NONE, SHL_NONE, SHL_NONE}};
 }

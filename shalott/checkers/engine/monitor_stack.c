@@ -270,18 +270,52 @@ static int set_plates(nesting *s)
     return 1;
 }
 
-/* A crashed pop takes the last value pushed before its call that is left. */
-static void guess(nesting *s, int32_t *left)
+/* By when a value that no pop is known of must have been popped: of those that lay below it for
+ * sure, the first to go. `plates` are those that were popped. */
+static int32_t due_by(const nesting *s, int32_t push)
+{
+    const shl_queue_history *h = s->check->history;
+    int32_t by = BEYOND;
+    for (int32_t at = 0; at < s->count && s->plates[at].push_ret < h->call[push]; at++)
+        if (s->plates[at].pop_call > h->ret[push] && s->plates[at].pop_ret < by)
+            by = s->plates[at].pop_ret;
+    return by;
+}
+
+/* Crashed pops go to what is due first. */
+static int64_t serve_dues(nesting *s)
+{
+    queue_check *check = s->check;
+    const int32_t *rows = queue_rows(check, ENQUEUES);
+    int64_t count = 0, looks = 0, bytes = check->residual * (int64_t)sizeof(due);
+    due *dues = shl_alloc(check->budget, bytes);
+    if (!dues)
+        return -1;
+    for (int64_t i = 0; i < queue_count(check, ENQUEUES) && looks < LOOKS; i++) {
+        if (!queue_is_residual(check, rows[i]))
+            continue;
+        int32_t by = due_by(s, rows[i]);
+        looks += s->count;
+        if (by != BEYOND)
+            dues[count++] = (due){by, rows[i]};
+    }
+    int64_t served = queue_serve(check, dues, count, s->leaves);
+    shl_free(check->budget, dues, bytes);
+    return served;
+}
+
+/* Then each of the others takes the last value pushed before its call that is left. */
+static void guess(nesting *s, int32_t *left, int64_t served)
 {
     queue_check *check = s->check;
     const shl_queue_history *h = check->history;
     const int32_t *rows = queue_rows(check, ENQUEUES), *crashed = queue_rows(check, CRASHED);
     int64_t count = queue_count(check, ENQUEUES), next = 0;
     int32_t held = 0;
-    for (int64_t i = 0; i < queue_count(check, CRASHED); i++) {
+    for (int64_t i = served; i < queue_count(check, CRASHED); i++) {
         int32_t call = h->call[crashed[i]];
         for (; next < count && h->call[rows[next]] < call; next++)
-            if (queue_is_residual(check, rows[next]))
+            if (queue_is_residual(check, rows[next]) && s->leaves[rows[next]] == BEYOND)
                 left[held++] = rows[next];
         for (int32_t at = held; at-- > 0;)
             if (h->ret[left[at]] < call) {
@@ -315,9 +349,11 @@ static void decide(nesting *s, int32_t *core)
     all_leave(s, crashed ? check->history->call[*queue_rows(check, CRASHED)] : BEYOND);
     int found = set_plates(s) ? nests(s) : -1;
     if (found == 1 && crashed) {
-        all_leave(s, BEYOND);
-        guess(s, core);
-        found = set_plates(s) ? nests(s) : -1;
+        all_leave(s, NOBODY); /* none of those is a plate */
+        int64_t served = set_plates(s) ? (all_leave(s, BEYOND), serve_dues(s)) : -1;
+        if (served >= 0)
+            guess(s, core, served);
+        found = served >= 0 && set_plates(s) ? nests(s) : -1;
         if (found == 0) {
             int32_t row = *queue_rows(check, CRASHED);
             *check->answer = (shl_answer){SHL_UNKNOWN, SHL_NOT_THIS_MONITOR, SHL_QUEUE_CRASHED,

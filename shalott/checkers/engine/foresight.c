@@ -1,8 +1,8 @@
 /* What is certain of the future of a history: see internal_search.h.
  *
- * For every state the completed operations that pass it are a list in the order of their calls, with
- * the first return of those from each on; a walker keeps, for every state, the first of its list
- * that is not called yet. */
+ * For every state the completed operations that pass it are a list in the order of their calls,
+ * with the first return of those from each on; a walker keeps, for every state, the first of its
+ * list that is not called yet. */
 #include "internal_search.h"
 
 #include <string.h>

@@ -97,8 +97,8 @@ typedef struct {
 
 enum { LOOKS = 1 << 26 }; /* at what might make a value due, at most: what follows is a guess */
 
-/* Gives the first of them the first crashed dequeue's call, and so on, into leaves[enqueue]. Answers
- * how many got one. */
+/* Gives the first of them the first crashed dequeue's call, and so on, into leaves[enqueue].
+ * Answers how many got one. */
 int64_t queue_serve(const queue_check *check, due *dues, int64_t count, int32_t *leaves);
 
 value_span queue_span(const queue_check *check, int32_t dequeue);

@@ -96,8 +96,8 @@ static inline const shl_list *shl_list_of(const shl_table *table, int32_t next)
  * - one that changes no state can be put where the object is in a state that it allows;
  * - a reset directly before another one, or where the object is in its state anyway.
  * A configuration in which such an operation has not taken effect can do all that one can do in
- * which it has, if what it can be put beside comes certainly, and in time. (Ours. That a write which
- * is overwritten unread may be left out is known to compilers as a dead store.) */
+ * which it has, if what it can be put beside comes certainly, and in time. (Ours. That a write
+ * which is overwritten unread may be left out is known to compilers as a dead store.) */
 enum { NO_STATE = -1, PASSED = 2 };
 
 typedef struct {
@@ -109,7 +109,7 @@ typedef struct {
     int32_t *passes;   /* [kinds][PASSED] places of states; NO_STATE */
     uint64_t *allows;  /* [kinds][words] where one that changes no state can take effect */
     int32_t *soonest;  /* [n + 1] of the resets from an operation on, the first return */
-    int32_t *next;     /* [n][PASSED] the next (operation * PASSED + which) that passes that state */
+    int32_t *next;     /* [n][PASSED] the next operation * PASSED + which that passes that state */
     int32_t *returns;  /* [n][PASSED] of those from there on, the first return */
 } foresight;
 

@@ -27,7 +27,7 @@ typedef struct {
     int64_t count;
     int32_t *dequeue_of; /* [n] by enqueue; SHL_NONE */
     int32_t *leaves;     /* [n] by enqueue that no dequeue is known of: a crashed one's call */
-    int32_t *gone;       /* [n] by enqueue: the gap in which it is dequeued; 0: at once, or not yet */
+    int32_t *gone;       /* [n] by enqueue: the gap in which it leaves; 0: at once, or not yet */
     int32_t *vacant;     /* [gaps + 1] a gap at or behind it in which none of those done is there */
 } by_priority;
 

@@ -2,8 +2,8 @@
  *
  * (Values whose removal preserves linearizability: Lee & Mathur, "Efficient decrease-and-conquer
  * linearizability monitoring", OOPSLA 2025; a stack's history cut where it may be empty: Abdulla,
- * Grahn, Jonsson, Krishna & Mishra, "Efficient linearizability monitoring", PLDI 2025. The trees and
- * crashed operations are ours.) A value is there for sure between its push's return and its pop's
+ * Grahn, Jonsson, Krishna & Mishra, "Efficient linearizability monitoring", PLDI 2025. The trees
+ * and crashed operations are ours.) A value is there for sure between its push's return and its pop's
  * call. One that is never there for sure is pushed and popped at one moment, and hinders nothing.
  * Of the others:
  * - where none is there for sure, the stack may be empty. What lies before and what lies behind are

@@ -101,7 +101,7 @@ void shl_check_priority(const shl_queue_history *history, const int32_t *turn, i
 void shl_check_stack(const shl_queue_history *history, int32_t *core, shl_budget *budget,
                      shl_answer *answer);
 
-/* --- counters -----------------------------------------------------------------------------------*/
+/* --- counters ---------------------------------------------------------------------------------*/
 
 /* Counters that are only ever raised, by one and the same amount. */
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import resource
 import sys
 import time
@@ -126,10 +127,8 @@ def intervals(operations: int, clients: int, rng: Any) -> Iterator[tuple[int, fl
 def draw(
     made: Callable[[Any], Thing], operations: int, clients: int, crashed: float, wrong: bool
 ) -> ConcurrentHistory:
-    import random
-
     rng = random.Random(f"{operations} {clients} {crashed}")
-    thing, names, rows = made(rng), list(range(clients)), list[Row]()
+    thing, names, rows, times = made(rng), list(range(clients)), list[Row](), list[float]()
     for client, call, ret in intervals(operations, clients, np.random.default_rng(clients)):
         process = names[client]
         f, argument = thing.draw(rng, process)
@@ -145,10 +144,19 @@ def draw(
             names[client] += clients
         told = None if crashes else result
         outcome = "info" if crashes else kind
-        ends = None if crashes else int(ret * 1e9)
-        rows.append(Row(process, f, argument, told, int(call * 1e9), ends, outcome))
-    rows.sort(key=lambda row: row.call)
-    return from_rows(spoilt(rows) if wrong else rows)
+        rows.append(Row(process, f, argument, told, len(times), len(times) + 1, outcome))
+        times += [call, np.inf if crashes else ret]
+    rank = np.empty(len(times), dtype=np.int64)
+    rank[np.argsort(times, kind="stable")] = np.arange(len(times))
+    ranked = [
+        row._replace(
+            call=int(rank[row.call]),
+            ret=None if row.type == "info" else int(rank[row.call + 1]),
+        )
+        for row in rows
+    ]
+    ranked.sort(key=lambda row: row.call)
+    return from_rows(spoilt(ranked) if wrong else ranked)
 
 
 def spoilt(rows: list[Row]) -> list[Row]:
@@ -156,9 +164,8 @@ def spoilt(rows: list[Row]) -> list[Row]:
     if len(told) < len(rows) // 10:  # nothing is told but that it was done
         late = [at for at, row in enumerate(rows) if row.f == "release"][len(rows) // 4 :][:6]
         return [row for at, row in enumerate(rows) if at not in late]
-    one = told[len(told) // 2]
-    late = told[len(told) * 9 // 10 :]
-    other = next(at for at in late if _differ(rows[at], rows[one]))
+    early, late = told[len(told) // 2 :], told[len(told) * 9 // 10 :]
+    one, other = next((a, b) for a in early for b in late if _differ(rows[a], rows[b]))
     changed = list(rows)
     changed[one] = rows[one]._replace(result=rows[other].result)
     changed[other] = rows[other]._replace(result=rows[one].result)

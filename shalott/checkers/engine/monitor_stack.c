@@ -3,8 +3,8 @@
  * (Values whose removal preserves linearizability: Lee & Mathur, "Efficient decrease-and-conquer
  * linearizability monitoring", OOPSLA 2025; a stack's history cut where it may be empty: Abdulla,
  * Grahn, Jonsson, Krishna & Mishra, "Efficient linearizability monitoring", PLDI 2025. The trees
- * and crashed operations are ours.) A value is there for sure between its push's return and its pop's
- * call. One that is never there for sure is pushed and popped at one moment, and hinders nothing.
+ * and crashed operations are ours.) A value is there for sure between its push's return and its
+ * pop's call. One that is never there for sure is pushed and popped at one moment, and hinders nothing.
  * Of the others:
  * - where none is there for sure, the stack may be empty. What lies before and what lies behind are
  *   two histories: each value fits into one of them, and one order after the other is an order.
@@ -326,6 +326,33 @@ static void guess(nesting *s, int32_t *left, int64_t served)
     }
 }
 
+/* Does every pop that found nothing have a moment at which no plate is there? Where pops crashed,
+ * queue_check_empties only says that each of them may have one. -1: no memory. */
+static int agrees_with_empties(const nesting *s)
+{
+    const queue_check *check = s->check;
+    const shl_queue_history *h = check->history;
+    const int32_t *rows = queue_rows(check, EMPTIES);
+    int64_t bytes = ints(h->ranks + 1);
+    int32_t *there = shl_alloc_zeroed(check->budget, bytes), present = 0, last = NOBODY, agrees = 1;
+    if (!there)
+        return -1;
+    for (int32_t at = 0; at < s->count; at++) {
+        there[s->plates[at].push_ret]++;
+        there[s->plates[at].pop_call < h->ranks ? s->plates[at].pop_call : h->ranks]--;
+    }
+    /* A moment is named by the rank before it; `there` becomes the last at which it was empty. */
+    for (int32_t rank = 0; rank < h->ranks; rank++) {
+        present += there[rank];
+        last = present ? last : rank;
+        there[rank] = last;
+    }
+    for (int64_t i = 0; i < queue_count(check, EMPTIES) && agrees; i++)
+        agrees = there[h->ret[rows[i]] - 1] >= h->call[rows[i]];
+    shl_free(check->budget, there, bytes);
+    return agrees;
+}
+
 static void refute(nesting *s, int32_t *core)
 {
     int32_t count = 0;
@@ -354,6 +381,7 @@ static void decide(nesting *s, int32_t *core)
         if (served >= 0)
             guess(s, core, served);
         found = served >= 0 && set_plates(s) ? nests(s) : -1;
+        found = found == 1 ? agrees_with_empties(s) : found;
         if (found == 0) {
             int32_t row = *queue_rows(check, CRASHED);
             *check->answer = (shl_answer){SHL_UNKNOWN, SHL_NOT_THIS_MONITOR, SHL_QUEUE_CRASHED,

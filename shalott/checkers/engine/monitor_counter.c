@@ -4,10 +4,10 @@
  * must. Fewer are never worse than more: what is open can still take effect. So a raise takes
  * effect when it returns, or when a read returns that tells of more than have; then those do that
  * would have to return first (deadlines in order: Jackson, 1955), crashed ones last. A read is
- * right if its number was reached at some moment of it: not passed when it was called, and there to be
- * reached when it returned; on the way the counter passes every number. (Ours. Both kinds of reads
- * that are refused are refused in every order, because at every moment as few raises as possible
- * had taken effect, and with the latest deadlines.) */
+ * right if its number was reached at some moment of it: not passed when it was called, and there
+ * to be reached when it returned; on the way the counter passes every number. (Ours. Both kinds of
+ * reads that are refused are refused in every order, because at every moment as few raises as
+ * possible had taken effect, and with the latest deadlines.) */
 #include "internal_monitors.h"
 
 typedef struct {

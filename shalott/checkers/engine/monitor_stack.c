@@ -4,14 +4,15 @@
  * linearizability monitoring", OOPSLA 2025; a stack's history cut where it may be empty: Abdulla,
  * Grahn, Jonsson, Krishna & Mishra, "Efficient linearizability monitoring", PLDI 2025. The trees
  * and crashed operations are ours.) A value is there for sure between its push's return and its
- * pop's call. One that is never there for sure is pushed and popped at one moment, and hinders nothing.
- * Of the others:
- * - where none is there for sure, the stack may be empty. What lies before and what lies behind are
- *   two histories: each value fits into one of them, and one order after the other is an order.
- * - where there is no such moment, one value lies below all the others: it can be pushed before any
- *   other operation returned, and popped after all of them were called. Any that can be will do,
- *   because what it is around does not notice it. If there is none, there is no order.
- * Without the lowest there are new moments at which the rest may be empty, and so on: n log n.
+ * pop's call. One that is never there for sure is pushed and popped at one moment, and hinders
+ * nothing. Of the others:
+ * - where none is there for sure, the stack may be empty. What lies before and what lies behind
+ *   are two histories: each value fits into one of them, and one order after the other is an
+ *   order.
+ * - where there is no such moment, one value lies below all the others: it can be pushed before
+ *   any other operation returned, and popped after all of them were called. Any that can be will
+ *   do, because what it is around does not notice it. If there is none, there is no order. Without
+ *   the lowest there are new moments at which the rest may be empty, and so on: n log n.
  *
  * A pop that crashed may have taken any value that no other pop returned, later than its call, or
  * none. Taken for as many as are wanted, the earliest of them refutes for certain; given each one

@@ -14,7 +14,7 @@
 /* Depth first, in one width: what it holds, and the configurations that are known to lead nowhere.
  *
  * A dead configuration also rules out those that can do no more than it: the same but for fewer
- * reads done, or more crashed operations used up. */
+ * reads done, more crashed operations used up, or what could as well wait (see `needs`). */
 
 typedef struct {
     mask done;
@@ -64,9 +64,16 @@ enum { FIRST_FRAMES = 256, FIRST_DEAD = 256, FIRST_SLOTS = 512, CHAIN_LOOK = 24 
 
 /* All of these expect the view to stand at e: it knows which bits are reads. */
 
-static uint32_t dead_hash(const depth *d, const mask *done, int32_t state, int32_t e)
+/* What is done but for reads and resets. */
+static mask hard_to_have(const depth *d, const mask *done)
 {
     mask hard = mask_minus(*done, &d->now.pure);
+    return mask_minus(hard, &d->now.resets);
+}
+
+static uint32_t dead_hash(const depth *d, const mask *done, int32_t state, int32_t e)
+{
+    mask hard = hard_to_have(d, done);
     uint64_t hash = ((uint64_t)(uint32_t)e << 32 | (uint32_t)state) * 0xd6e8feb86659fd93u;
     return (uint32_t)(mask_hash(&hard, hash ^ hash >> 32) >> 16);
 }
@@ -76,7 +83,7 @@ static int same_key(const depth *d, const dead_end *dead, const mask *done, int3
 {
     if (dead->e != e || dead->state != state)
         return 0;
-    mask a = mask_minus(dead->done, &d->now.pure), b = mask_minus(*done, &d->now.pure);
+    mask a = hard_to_have(d, &dead->done), b = hard_to_have(d, done);
     return mask_equal(&a, &b);
 }
 
@@ -118,9 +125,15 @@ static int is_dead(const depth *d, const mask *done, int32_t state, int32_t used
         return 0;
     uint64_t entry = *find_key(d, dead_hash(d, done, state, e), done, state, e);
     int32_t at = (int32_t)(uint32_t)entry - 1;
+    if (at < 0)
+        return 0;
+    mask left = mask_minus(d->now.live, done);
+    mask needed = needs(&d->now, d->p, done, &left, state);
     for (int look = 0; at >= 0 && look < CHAIN_LOOK; look++, at = d->dead[at].older) {
         const dead_end *dead = &d->dead[at];
-        if (mask_within(done, &dead->done, &d->now.pure) && used_within(&d->used, dead->used, used))
+        if (mask_within(&needed, &dead->done, &needed) &&
+            mask_within(&dead->done, done, &d->now.resets) &&
+            used_within(&d->used, dead->used, used))
             return 1;
     }
     return at >= 0 && *find_same(d, done, state, used, e); /* beyond a few, only the very same */
@@ -522,6 +535,18 @@ static depth *depth_make(const problem *p)
     }
     view_forward(&d->now, p);
     return d;
+}
+
+/* The future is known now. Dead ends are forgotten: they were found by what is no key any more. */
+static int32_t depth_foresee(void *memory)
+{
+    depth *d = memory;
+    if (d->table)
+        memset(d->table, 0, (size_t)d->slots * sizeof *d->table);
+    if (d->same)
+        memset(d->same, 0, (size_t)d->same_slots * sizeof *d->same);
+    d->dead_count = d->keys = d->same_count = 0;
+    return view_foresee(&d->now, d->p);
 }
 
 static void *depth_new(const problem *p)

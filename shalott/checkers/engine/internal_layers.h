@@ -40,6 +40,7 @@ typedef struct {
     int64_t slots;
     int64_t keys;
     uint32_t stamp; /* entries with another stamp are empty: clearing costs nothing */
+    mask may_wait;  /* what need not be done as much as in another, unless that needs it */
 } config_set;
 
 typedef struct {
@@ -93,15 +94,16 @@ static void set_clear(config_set *set)
     }
 }
 
-static mask hard_part(const layers *l, const mask *done)
+static mask hard_part(const layers *l, const config_set *set, const mask *done)
 {
     mask hard = mask_minus(*done, &l->better_done);
+    hard = mask_minus(hard, &set->may_wait);
     return mask_minus(hard, &l->better_open);
 }
 
 static uint64_t *set_find(const layers *l, const config_set *set, const mask *done, int32_t state)
 {
-    mask hard = hard_part(l, done);
+    mask hard = hard_part(l, set, done);
     uint64_t around = (uint64_t)set->slots - 1;
     uint64_t at = mask_hash(&hard, (uint64_t)(uint32_t)state * 0xd6e8feb86659fd93u) & around;
     for (;; at = (at + 1) & around) {
@@ -110,7 +112,7 @@ static uint64_t *set_find(const layers *l, const config_set *set, const mask *do
             return &set->table[at];
         const config *there = &set->configs[(uint32_t)entry - 1];
         if (there->state == state) {
-            mask other = hard_part(l, &there->done);
+            mask other = hard_part(l, set, &there->done);
             if (mask_equal(&hard, &other))
                 return &set->table[at];
         }
@@ -149,11 +151,38 @@ static int set_grow(layers *l, config_set *set)
     return 1;
 }
 
-static int dominates(const layers *l, const config *a, const config *b)
+/* What a configuration must have to do all that b can.
+ *
+ * Of those that are opened within one return it must need no more steps to it than b, or each might
+ * be left out for the other: so what waits there must be able to wait until after it. */
+typedef struct {
+    const config *b;
+    mask needed, more, fewer; /* what it has done; where it has done as much; or as little */
+} demand;
+
+static demand demand_of(const layers *l, const config_set *set, const config *b)
 {
-    return mask_within(&b->done, &a->done, &l->better_done) &&
-           mask_within(&a->done, &b->done, &l->better_open) &&
-           used_within(&l->used, a->used, b->used);
+    demand of = {.b = b};
+    if (l->p->seen && set == &l->next) {
+        int32_t slot = l->p->place[l->p->order[l->now.at.e]];
+        mask left = mask_minus(l->now.live, &b->done);
+        left = mask_minus(left, &l->better_open);
+        mask_clear(&left, slot); /* it is done with */
+        of.needed = needs(&l->now, l->p, &b->done, &left, b->state);
+        of.needed = mask_minus(of.needed, &l->better_open);
+    }
+    of.more = mask_minus(l->better_done, &set->may_wait);
+    of.fewer = mask_or(l->better_open, &set->may_wait);
+    of.fewer = mask_minus(of.fewer, &l->better_done);
+    return of;
+}
+
+static int meets(const layers *l, const demand *of, const config *a)
+{
+    return mask_within(&of->b->done, &a->done, &of->more) &&
+           mask_within(&a->done, &of->b->done, &of->fewer) &&
+           mask_within(&of->needed, &a->done, &of->needed) &&
+           used_within(&l->used, a->used, of->b->used);
 }
 
 /* Adds a configuration unless one is there that can do all that it can. 0: no memory. */
@@ -165,8 +194,9 @@ static int set_add(layers *l, config_set *set, const config *added)
     int32_t newest = -1;
     if (*entry >> 32 == set->stamp) {
         newest = (int32_t)(uint32_t)*entry - 1;
+        demand of = demand_of(l, set, added);
         for (int32_t at = newest; at >= 0; at = set->configs[at].older)
-            if (dominates(l, &set->configs[at], added))
+            if (meets(l, &of, &set->configs[at]))
                 return 1;
     } else {
         set->keys++;
@@ -344,6 +374,21 @@ static int expand(layers *l, const config *c, int32_t returning)
     return GOES_ON;
 }
 
+/* What may wait beyond this return, for one that is called after it. (In the next layer: for any
+ * that is left; see demand_of.) */
+static void find_who_may_wait(layers *l)
+{
+    certain by;
+    int32_t slot;
+    if (!l->p->seen)
+        return;
+    l->next.may_wait = l->open.may_wait = mask_or(l->now.resets, &l->now.pure);
+    foresee_calls(&l->now, l->p, &by);
+    FOR_EACH(slot, l->next.may_wait)
+        if (!may_wait(l->p, l->now.at.slot_op[slot], &by))
+            mask_clear(&l->open.may_wait, slot);
+}
+
 /* What is better done: reads (they change nothing), and what a class without limit can do again. */
 static void weigh_slots(layers *l)
 {
@@ -370,6 +415,7 @@ static int enter_return(layers *l)
     set_clear(&l->next);
     set_clear(&l->open);
     weigh_slots(l);
+    find_who_may_wait(l);
     for (int32_t i = 0; i < l->layer.count && ended == GOES_ON; i++) {
         config c = l->layer.configs[i];
         c.last_kind = NO_STEP;

@@ -90,6 +90,17 @@ void queue_close(queue_check *check);
  * violation. */
 int queue_check_empties(queue_check *check);
 
+/* A value that no dequeue is known to have taken, and must have been taken by then. */
+typedef struct {
+    int32_t by, enqueue;
+} due;
+
+enum { LOOKS = 1 << 26 }; /* at what might make a value due, at most: what follows is a guess */
+
+/* Gives the first of them the first crashed dequeue's call, and so on, into leaves[enqueue].
+ * Answers how many got one. */
+int64_t queue_serve(const queue_check *check, due *dues, int64_t count, int32_t *leaves);
+
 value_span queue_span(const queue_check *check, int32_t dequeue);
 int queue_is_residual(const queue_check *check, int32_t enqueue);
 void queue_violation(queue_check *check, int32_t violation, int32_t a, int32_t b, int32_t c,

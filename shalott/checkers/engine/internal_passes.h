@@ -4,8 +4,7 @@
 #ifndef SHL_INTERNAL_PASSES_H
 #define SHL_INTERNAL_PASSES_H
 
-#include "internal_depth.h"
-#include "internal_layers.h"
+#include "internal_leap.h"
 
 /* --- all layers --------------------------------------------------------------------------------*/
 
@@ -181,6 +180,8 @@ static int window(const problem *p, int32_t from, int32_t to, int64_t steps, int
 const searches SIZED(searches) = {
     .depth_new = depth_new,
     .depth_run = depth_run,
+    .depth_foresee = depth_foresee,
+    .depth_leap = depth_leap,
     .depth_reached = depth_reached,
     .depth_configurations = depth_configurations,
     .depth_free = depth_free,

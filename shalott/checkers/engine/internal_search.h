@@ -86,6 +86,33 @@ static inline const shl_list *shl_list_of(const shl_table *table, int32_t next)
 
 /* --- the history ------------------------------------------------------------------------------*/
 
+/* What is certain of the future: which states the object will be in before a moment, whatever order
+ * is found, because completed operations pass them (foresight.c).
+ *
+ * A kind passes a state if it takes effect in no other, or leads to no other; a read passes what it
+ * returns, a write what it writes, a compare-and-set both of its values. A kind that leads to one
+ * and the same state from every other is a reset: a write does. Then an operation that was called
+ * need not take effect before it is of use to others:
+ * - one that changes no state can be put where the object is in a state that it allows;
+ * - a reset directly before another one, or where the object is in its state anyway.
+ * A configuration in which such an operation has not taken effect can do all that one can do in
+ * which it has, if what it can be put beside comes certainly, and in time. (Ours. That a write
+ * which is overwritten unread may be left out is known to compilers as a dead store.) */
+enum { NO_STATE = -1, PASSED = 2 };
+
+typedef struct {
+    int32_t states;    /* how many; they are told by their places in the problem's list */
+    int32_t words;     /* of a set of states */
+    int32_t kinds;     /* room of the arrays by kind */
+    int64_t n;         /* of the arrays by operation */
+    int32_t *resets;   /* [kinds] the state, as the table numbers it, that a reset leads to */
+    int32_t *passes;   /* [kinds][PASSED] places of states; NO_STATE */
+    uint64_t *allows;  /* [kinds][words] where one that changes no state can take effect */
+    int32_t *soonest;  /* [n + 1] of the resets from an operation on, the first return */
+    int32_t *next;     /* [n][PASSED] the next operation * PASSED + which that passes that state */
+    int32_t *returns;  /* [n][PASSED] of those from there on, the first return */
+} foresight;
+
 /* A history as the searches walk it: return by return, with all that may take effect before
  * each. */
 
@@ -111,6 +138,7 @@ typedef struct {
     int32_t *members;     /* crashed operations by class, in the order of their calls */
     int32_t crashed;
     uint64_t *weaker; /* [classes] see problem_relate_classes; NULL: nothing is known */
+    foresight *seen;     /* NULL: nothing is known */
     int32_t state_count; /* of `states`; 0: not asked yet; -1: too many to list */
     int32_t states[STATES_MOST];
 } problem;
@@ -129,6 +157,7 @@ typedef struct {
     int32_t e;
     int32_t *slot_op;   /* [slots] the operation pending there, or -1 */
     int32_t *available; /* [classes] crashed operations called so far */
+    int32_t *ahead;     /* [states] the first of foresight.next that is not called yet, or -1 */
 } walker;
 
 int32_t walker_init(walker *w, const problem *p);
@@ -144,6 +173,38 @@ void walker_copy(walker *to, const walker *from, const problem *p);
  * other. (Crashed operations may take effect at any later time, or never; so what a weaker one does
  * without changing the state the other one need not be able to do.) */
 int32_t problem_relate_classes(problem *p);
+
+/* Looks ahead, when the states are listed. 0: the model failed or the budget ended. */
+int32_t problem_foresee(problem *p);
+void foresight_free(foresight *seen, shl_budget *budget);
+/* What is ahead of a walker, wherever it stands. 0: no memory. */
+int32_t walker_foresee(walker *w, const problem *p);
+
+static inline int32_t foreseen_reset(const problem *p, int32_t op)
+{
+    return p->seen ? p->seen->resets[p->ops->kind[op]] : NO_STATE;
+}
+
+/* An operation was called: it is not ahead any more. */
+static inline void walker_passes(walker *w, const problem *p, int32_t op)
+{
+    const foresight *seen = p->seen;
+    for (int32_t at = op * PASSED; seen && w->ahead && at < (op + 1) * PASSED; at++) {
+        int32_t state = seen->passes[p->ops->kind[op] * PASSED + at % PASSED];
+        if (state != NO_STATE)
+            w->ahead[state] = seen->next[at];
+    }
+}
+
+static inline void walker_passes_back(walker *w, const problem *p, int32_t op)
+{
+    const foresight *seen = p->seen;
+    for (int32_t at = op * PASSED; seen && w->ahead && at < (op + 1) * PASSED; at++) {
+        int32_t state = seen->passes[p->ops->kind[op] * PASSED + at % PASSED];
+        if (state != NO_STATE)
+            w->ahead[state] = at;
+    }
+}
 
 /* Lists the states that the kinds of this history reach from the initial one, if they are few. 0:
  * the model failed or the budget ended. */
@@ -225,6 +286,8 @@ typedef struct {
     /* Depth first. reached: the first return that no configuration has passed yet. */
     void *(*depth_new)(const problem *p);
     int (*depth_run)(void *depth, int64_t steps);
+    int32_t (*depth_foresee)(void *depth); /* what the problem foresees now; 0: no memory */
+    int (*depth_leap)(void *depth, int32_t back, int32_t ahead, int64_t steps);
     int32_t (*depth_reached)(const void *depth);
     int64_t (*depth_configurations)(const void *depth);
     void (*depth_free)(void *depth);

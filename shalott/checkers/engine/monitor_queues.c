@@ -17,6 +17,7 @@
  * Bad patterns: Henzinger, Sezgin, Vafeiadis (CONCUR 2013); Bouajjani et al. (ICALP 2015). */
 #include "internal_monitors.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { FAILED = 1, INTEGERS = 1, FORMS = 2, BLOCK = 1 << 16, FEWEST = 16, AHEAD = 16 };
@@ -223,6 +224,23 @@ static inline int32_t *enqueue_mark(const queue_check *check, int32_t row)
 int queue_is_residual(const queue_check *check, int32_t enqueue)
 {
     return queue_ret(check, enqueue) != SHL_NEVER && *enqueue_mark(check, enqueue) > 0;
+}
+
+static int compare_dues(const void *a, const void *b)
+{
+    const due *one = a, *other = b;
+    return one->by < other->by ? -1 : one->by > other->by;
+}
+
+int64_t queue_serve(const queue_check *check, due *dues, int64_t count, int32_t *leaves)
+{
+    const int32_t *crashed = queue_rows(check, CRASHED);
+    int64_t served = queue_count(check, CRASHED);
+    served = served < count ? served : count;
+    qsort(dues, (size_t)count, sizeof *dues, compare_dues);
+    for (int64_t i = 0; i < served; i++)
+        leaves[dues[i].enqueue] = check->history->call[crashed[i]];
+    return served;
 }
 
 /* --- pairing, and the timeline -----------------------------------------------------------------*/

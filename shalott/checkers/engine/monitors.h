@@ -60,9 +60,13 @@ enum {
     SHL_QUEUE_LOST = 4,     /* enqueue a, enqueue b, dequeue b: b overtook a, which never came */
     SHL_QUEUE_EMPTY = 5,    /* the empty dequeue; up to three enqueues whose values were there */
 
+    SHL_QUEUE_TURN = 6,     /* a dequeue; up to three enqueues of what came before it meanwhile */
+    SHL_QUEUE_NESTED = 7,   /* none: see shl_check_stack */
+
     SHL_QUEUE_TWICE = 16,   /* two enqueues of one value */
     SHL_QUEUE_NOTHING = 17, /* an enqueue of no value */
     SHL_QUEUE_OTHER = 18,   /* an f that is no queue's */
+    SHL_QUEUE_CRASHED = 19, /* a dequeue that crashed, and may have taken one of several */
 };
 
 /* A history of one queue as ConcurrentHistory has it: n rows in the order of their calls. */
@@ -87,6 +91,37 @@ void shl_check_fifo(const shl_queue_history *history, int32_t until, shl_budget 
                     shl_answer *answer);
 void shl_check_bag(const shl_queue_history *history, int32_t until, shl_budget *budget,
                    shl_answer *answer);
+
+/* Those of priority queues and stacks decide whole histories only. turn[row]: of the element of an
+ * enqueue, in [0, turns); the lowest is dequeued first, and of equal ones any. */
+void shl_check_priority(const shl_queue_history *history, const int32_t *turn, int32_t turns,
+                        shl_budget *budget, shl_answer *answer);
+/* core: room for n. If the answer is SHL_QUEUE_NESTED, the first ops[0] in it are the pushes of
+ * values of which none can have been the lowest. */
+void shl_check_stack(const shl_queue_history *history, int32_t *core, shl_budget *budget,
+                     shl_answer *answer);
+
+/* --- counters ---------------------------------------------------------------------------------*/
+
+/* Counters that are only ever raised, by one and the same amount. */
+
+/* shl_history.f. a: of a read, how many raises it tells of; below 0 or above n for any that can't
+ * be. */
+enum {
+    SHL_COUNTER_RAISE = 0,
+    SHL_COUNTER_READ = 1, /* completed; any number above is an operation that does not count */
+};
+
+/* shl_answer.violation, and what its ops are. */
+enum {
+    SHL_COUNTER_AHEAD = 1, /* a read; what showed before its call that there were more raises, or
+                              SHL_NONE */
+    SHL_COUNTER_BEHIND = 2, /* a read of more raises than can have been */
+};
+
+/* *reached: how many raises there must have been before it, or can have been by its return. */
+void shl_check_counter(const shl_history *history, int32_t *reached, shl_budget *budget,
+                       shl_answer *answer);
 
 /* --- sets -------------------------------------------------------------------------------------*/
 

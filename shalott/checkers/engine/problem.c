@@ -129,6 +129,7 @@ void problem_free(problem *p)
     shl_free(p->budget, p->class_start, ints(p->classes + 1));
     shl_free(p->budget, p->members, ints(p->crashed));
     shl_free(p->budget, p->weaker, weaker_bytes(p));
+    foresight_free(p->seen, p->budget);
 }
 
 int32_t walker_init(walker *w, const problem *p)
@@ -139,13 +140,15 @@ int32_t walker_init(walker *w, const problem *p)
     if (!w->slot_op || !w->available)
         return 0;
     memset(w->slot_op, 0xff, (size_t)ints(p->slots));
-    return 1;
+    return walker_foresee(w, p);
 }
 
 void walker_free(walker *w, const problem *p)
 {
     shl_free(p->budget, w->slot_op, ints(p->slots));
     shl_free(p->budget, w->available, ints(p->classes));
+    if (w->ahead)
+        shl_free(p->budget, w->ahead, ints(p->seen->states));
 }
 
 void walker_copy(walker *to, const walker *from, const problem *p)
@@ -153,6 +156,8 @@ void walker_copy(walker *to, const walker *from, const problem *p)
     to->e = from->e;
     memcpy(to->slot_op, from->slot_op, (size_t)ints(p->slots));
     memcpy(to->available, from->available, (size_t)ints(p->classes));
+    if (to->ahead && from->ahead)
+        memcpy(to->ahead, from->ahead, (size_t)ints(p->seen->states));
 }
 
 /* Adds a state to those known; 0 if that is one too many. */
@@ -205,7 +210,7 @@ int32_t problem_list_states(problem *p)
     if (more == 0)
         p->state_count = -1;
     shl_free(p->budget, occurs, ints(kinds) * 2);
-    return more >= 0 && (p->state_count < 0 || problem_relate_classes(p));
+    return more >= 0 && (p->state_count < 0 || (problem_relate_classes(p) && problem_foresee(p)));
 }
 
 /* Can class b do all that class a can? -1: the model failed. */
@@ -327,7 +332,7 @@ static int begin(abstraction *a, const problem *p)
     a->p.states[0] = 0;
     a->p.states[1] = 1;
     a->p.state_count = 2;
-    return problem_relate_classes(&a->p);
+    return problem_relate_classes(&a->p) && problem_foresee(&a->p);
 }
 
 int abstraction_build(abstraction *a, const problem *p, int32_t op)

@@ -33,7 +33,8 @@ typedef struct shl_searching {
     abstraction about; /* that history */
     int32_t stuck;     /* the first return known to be impassable; -1 */
     int32_t methods;
-    turns of_depth, of_question, of_window, of_layers;
+    turns of_depth, of_leap, of_question, of_window, of_layers;
+    int32_t back;    /* how far it steps back to leap */
     int32_t before;  /* how far depth first had got before its last turn */
     int32_t stalled; /* for how many turns it got no further */
     int has_windows; /* 0: they can't be looked through */
@@ -236,6 +237,26 @@ static int depth_turn(search *s, int64_t *now_ns)
     return 0;
 }
 
+/* Depth first leaps, if it can. A leap that is not long enough is followed by one from further
+ * back. 1: that settled it. */
+static int leap_turn(search *s, int64_t *now_ns)
+{
+    int impatient = (s->methods & SHL_IMPATIENT) != 0;
+    int32_t least = impatient ? 1 : 4 * s->p.slots, before = reached(s);
+    s->back = s->back < least ? least : s->back;
+    int ended = s->by->depth_leap(s->depth, s->back, least, s->of_leap.steps);
+    if (settled(s, ended, SHL_BY_DEPTH, reached(s)))
+        return 1;
+    *now_ns = took(&s->of_leap, *now_ns);
+    if (ended == UNCLEAR)
+        s->of_leap.steps *= 4;
+    else if (reached(s) > before)
+        s->back = s->stalled = 0;
+    else
+        s->back = s->back < s->p.returns ? s->back * 2 : s->p.returns;
+    return 0;
+}
+
 static int layers_turn(search *s, int64_t *now_ns)
 {
     if (!s->layers && !(s->layers = s->by->layers_new(&s->p)))
@@ -257,10 +278,17 @@ static int turn_of_all(search *s, int64_t *now_ns)
         if (settled_it)
             return settled_it > 0;
     }
-    if (!s->p.state_count && !problem_list_states(&s->p))
-        return stopped(s), 1;
+    if (!s->p.state_count) {
+        if (!problem_list_states(&s->p))
+            return stopped(s), 1;
+        if (s->depth && s->p.seen && !s->by->depth_foresee(s->depth))
+            return stopped(s), 1;
+    }
     if (s->p.state_count < 0)
         s->has_windows = 0; /* there is no starting from every state */
+    if (s->depth && s->p.seen && s->of_leap.spent_ns <= s->of_depth.spent_ns &&
+        leap_turn(s, now_ns))
+        return 1;
     while (s->has_windows && !s->seen.all && is_due(&s->of_question, &s->of_depth, impatient)) {
         if (window_turn(s, try_question, &s->of_question, now_ns, s->of_depth.spent_ns))
             return 1;
@@ -304,7 +332,7 @@ static void begin(search *s, const shl_operations *operations, shl_table *table,
     s->found->verdict = SHL_UNKNOWN;
     s->found->stuck = SHL_NONE;
     s->of_depth.steps = first_allowance(s);
-    s->of_question = s->of_window = s->of_layers = s->of_depth;
+    s->of_question = s->of_window = s->of_layers = s->of_leap = s->of_depth;
     s->ended = 1;
     if (!problem_init(&s->p, operations, table, budget))
         stopped(s);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shalott.checkers.models import (
     CasRegister,
+    Counter,
     FencedLock,
     FifoQueue,
     KeyValue,
@@ -20,6 +21,7 @@ from shalott.checkers.models import (
     UnorderedQueue,
     own_name,
 )
+from shalott.checkers.monitors.counter_monitor import CounterMonitor
 from shalott.checkers.monitors.lock_monitor import (
     FENCED_LOCK,
     OWNER_LOCK,
@@ -39,6 +41,7 @@ from shalott.checkers.monitors.queue_monitor import BAG, FIFO
 from shalott.checkers.monitors.register_monitor import RegisterMonitor
 from shalott.checkers.monitors.set_conditions import SetConditions
 from shalott.checkers.monitors.set_monitor import SetMonitor
+from shalott.checkers.monitors.turn_monitor import STACK, PriorityMonitor
 
 
 def choose_monitor(model: Model) -> Monitor | None:
@@ -59,6 +62,10 @@ def choose_monitor(model: Model) -> Monitor | None:
             return reentrant_lock(limit)
         case Semaphore(permits):
             return SemaphoreMonitor(permits)
+        case PriorityQueue(first, ties):
+            return PriorityMonitor(first, ties)
+        case Counter(initial):
+            return CounterMonitor(initial)
     return _WITHOUT_OPTIONS.get(type(model))
 
 
@@ -73,13 +80,16 @@ def choose_conditions(model: Model) -> Monitor | None:
 
 def wants_distinct(model: Model) -> bool:
     """Whether its monitor passes over what writes a value twice."""
-    distinct = Register | CasRegister | KeyValue | FifoQueue | UnorderedQueue
+    distinct = (
+        Register | CasRegister | KeyValue | FifoQueue | UnorderedQueue | Stack | PriorityQueue
+    )
     return bool(own_name(model)) and isinstance(model, distinct)
 
 
 _WITHOUT_OPTIONS: dict[type, Monitor] = {
     FifoQueue: FIFO,
     UnorderedQueue: BAG,
+    Stack: STACK,
     Set: SetMonitor(),
     Log: LogMonitor(),
     Mutex: MutexMonitor(),

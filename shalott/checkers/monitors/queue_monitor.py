@@ -62,11 +62,11 @@ class QueueMonitor:
         if answer.verdict == lib.SHL_VALID:
             return MonitorAnswer(self.name, True)
         if answer.verdict == lib.SHL_UNKNOWN:
-            return MonitorAnswer(self.name, "unknown", why=_why(history, answer))
+            return MonitorAnswer(self.name, "unknown", why=why(history, answer))
         violation = VIOLATIONS[answer.violation]
         rows = tuple(row for row in answer.ops if row != lib.SHL_NONE)
         if violation == "fresh" and len(rows) == 1:
-            rows += _failed_enqueue(history, rows[0])
+            rows += failed_enqueue(history, rows[0])
         reason = REASONS[violation](history, rows)
         return MonitorAnswer(self.name, False, "", violation, rows, reason)
 
@@ -161,7 +161,7 @@ def _settled(history: ConcurrentHistory, ret: npt.NDArray[np.int32], rank: int) 
 # --- what is said about it ------------------------------------------------------------------------
 
 
-def _why(history: ConcurrentHistory, answer: CData) -> str:
+def why(history: ConcurrentHistory, answer: CData) -> str:
     if answer.cause != lib.SHL_NOT_THIS_MONITOR:
         return STOPPED_BY[answer.cause]
     row = answer.ops[0]
@@ -169,10 +169,12 @@ def _why(history: ConcurrentHistory, answer: CData) -> str:
         return f"value {value_text(history.argument.get(row))} was enqueued twice"
     if answer.violation == lib.SHL_QUEUE_NOTHING:
         return "an enqueue had no value"
+    if answer.violation == lib.SHL_QUEUE_CRASHED:
+        return "a dequeue with an unknown result may have taken one of several values"
     return f"{history.f.names[history.f.codes[row]]!r} is not an operation of a queue"
 
 
-def _failed_enqueue(history: ConcurrentHistory, dequeue: int) -> tuple[int, ...]:
+def failed_enqueue(history: ConcurrentHistory, dequeue: int) -> tuple[int, ...]:
     """The enqueue of what a dequeue returned, if there is one and it failed."""
     value = exact(history.result.get(dequeue))
     means = np.array([MEANS.get(name) == lib.SHL_ENQUEUE for name in history.f.names])

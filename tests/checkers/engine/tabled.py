@@ -96,6 +96,42 @@ def bag(values: int) -> Tabled:
     )
 
 
+def _registers_step(state: tuple[int, int], kind: tuple[str, int, int]) -> Any:
+    f, a, b = kind
+    if f == "write one":
+        return (b, state[1]) if a == 0 else (state[0], b)
+    if f == "write both":
+        return (a, b)
+    if f == "read one":
+        return state if state[a] == b else None
+    return state if f == "any" or state == (a, b) else None
+
+
+def two_registers() -> Tabled:
+    """Of two values: a write of both is a reset, a write of one is none."""
+    fs = ("write one", "write both", "read one", "read both")
+    kinds = [(f, a, b) for f in fs for a in range(2) for b in range(2)]
+    return Tabled(
+        [*kinds, ("any", 0, 0)], _registers_step, (0, 0), lambda kind: not kind[0].startswith("w")
+    )
+
+
+def semaphore(permits: int) -> Tabled:
+    """No kind is a reset, and what is taken is given back: states are passed again and again."""
+    return Tabled(
+        [*((f, count) for f in ("take", "give") for count in (1, 2)), ("any", 0)],
+        lambda state, kind: (
+            state
+            if kind[0] == "any"
+            else free
+            if 0 <= (free := state + kind[1] * (1 if kind[0] == "give" else -1)) <= permits
+            else None
+        ),
+        permits,
+        lambda kind: kind[0] == "any",
+    )
+
+
 class Columns(NamedTuple):
     """``shl_operations`` and the arrays that it borrows."""
 

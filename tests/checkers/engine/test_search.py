@@ -6,6 +6,7 @@ import os
 import random
 import threading
 import time
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -23,6 +24,8 @@ from tests.checkers.engine.tabled import (
     prefix,
     random_ops,
     search,
+    semaphore,
+    two_registers,
     widened,
 )
 
@@ -64,6 +67,57 @@ def test_agrees_with_every_order(methods: str) -> None:
         assert found.verdict == expected, (ops, model.kinds)
         verdicts[expected] += 1
     assert min(verdicts.values()) > HISTORIES // 20  # both kinds were asked about
+
+
+SMALL: dict[str, Callable[[], Tabled]] = {
+    "cas-register of 2": lambda: cas_register(2),
+    "cas-register of 3": lambda: cas_register(3),
+    "cas-register of 5": lambda: cas_register(5),
+    "bag": lambda: bag(3),
+    "two registers": two_registers,
+    "semaphore": lambda: semaphore(3),
+}
+
+
+@pytest.mark.explore
+@pytest.mark.timeout(24 * 3600)
+@pytest.mark.parametrize("name", SMALL)
+def test_all_methods_agree_with_every_order_of_the_same_histories(name: str) -> None:
+    """Wide ones, of few values: what is certain of the future (foresight.c) and leaps matter there.
+    One table serves them all, so that this costs little: SHALOTT_ORACLE_HISTORIES=100000."""
+    rng = random.Random(f"same {name} {os.environ.get('SHALOTT_ORACLE_SEED', '1')}")
+    model = SMALL[name]()
+    verdicts = {True: 0, False: 0}
+    with Asked(model) as table:
+        for number in range(HISTORIES // 8 if name == "bag" else HISTORIES):  # a bag's take long
+            crash = rng.choice([0, 0, 0.1, 0.4])
+            ops = random_ops(rng, model, count=9, processes=rng.randint(2, 7), crash=crash, wrong=0)
+            if number % 3:
+                ops = stretched(rng, ops, model)
+            expected = is_linearizable(ops, model)
+            verdicts[expected] += 1
+            made, found = columns(ops), ffi.new("shl_found *")
+            for method, bits in METHODS.items():
+                lib.shl_search(made.operations, table, bits, new_budget(), found)
+                assert found.verdict == expected, (ops, model.kinds, method)
+    print(name, verdicts)  # noqa: T201 -- shown by pytest -s, for a long run's record
+    assert min(verdicts.values()) > HISTORIES // 200, verdicts
+
+
+def stretched(rng: random.Random, ops: list[Op], model: Tabled) -> list[Op]:
+    """With other intervals, some very long, and one or two other kinds: mostly just wrong."""
+    moments = rng.sample(range(100), 2 * len(ops))
+    made = []
+    for at, op in enumerate(ops):
+        first = moments[2 * at] if rng.random() < 0.3 else 10 * at + rng.random()
+        lasts = rng.choice([0.5, 5, 15, 40, 90]) * rng.random()
+        made.append((first, None if op.ret is None else first + lasts + 1e-6, op.kind))
+    for _ in range(rng.choice([0, 1, 1, 2])):
+        changed = rng.randrange(len(made))
+        made[changed] = (*made[changed][:2], rng.randrange(len(model.kinds)))
+    times = sorted(t for first, last, _ in made for t in (first, last) if t is not None)
+    rank = {time: place for place, time in enumerate(times)}
+    return sorted(Op(rank[a], None if b is None else rank[b], kind) for a, b, kind in made)
 
 
 def kind(model: Tabled, f: str, a: int, b: int = 0) -> int:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shalott.checkers.history.concurrent import Row
+from shalott.checkers.history.concurrent import Row, from_rows
+from shalott.checkers.linearizability.checking import check
 from shalott.checkers.monitors.counter_monitor import CounterMonitor
 from shalott.checkers.monitors.monitor import Monitor
 from shalott.checkers.monitors.turn_monitor import STACK, PriorityMonitor
@@ -25,6 +26,7 @@ from tests.checkers.monitors.comparison import (
     only_the_order_of_events_matters,
     prefixes_stay_linearizable,
 )
+from tests.checkers.monitors.object_rows import drawn
 from tests.checkers.monitors.queue_rows import queue_history, ranked
 from tests.checkers.random_histories import APriorityQueue, AQueue, Draw, Thing, Values
 
@@ -158,6 +160,19 @@ def test_only_the_order_of_events_matters(name: str, seed: int, gap: int) -> Non
 @given(seed=seeds)
 def test_more_freedom_keeps_a_history_linearizable(name: str, seed: int) -> None:
     more_freedom_keeps_it_linearizable(SUBJECTS[name], seed)
+
+
+@pytest.mark.explore
+def test_many_waiting_increments_are_taken_by_their_deadlines() -> None:
+    """More than all orders could be tried of: beside the general search."""
+    rng, seen = random.Random(7), {True: 0, False: 0}
+    for _ in range(150):
+        rows = drawn(ARaisedCounter("inc", 1), rng, 24, 12)
+        history = from_rows(rows)
+        expected = check(history, "counter", by="general").valid
+        assert decide(CounterMonitor(), rows).valid is expected, rows
+        seen[bool(expected)] += 1
+    assert min(seen.values()) > 15, seen
 
 
 # --- what is found, and said ----------------------------------------------------------------------
@@ -302,6 +317,14 @@ UNKNOWN: dict[str, tuple[Monitor, list[Row], str]] = {
         STACK,
         [
             take(None, 0, None), put(64, 1, 2), take(None, 3, 5), put(45, 4, 7), put(29, 8, 9),
+            take(45, 10, 11),
+        ],
+        "a dequeue with an unknown result may have taken one of several values",
+    ),
+    "a crashed dequeue that would have to take two": (
+        PriorityMonitor(),
+        [
+            take(None, 0, None), put(64, 1, 2), take(None, 3, 5), put(45, 4, 7), put(70, 8, 9),
             take(45, 10, 11),
         ],
         "a dequeue with an unknown result may have taken one of several values",

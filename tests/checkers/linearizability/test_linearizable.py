@@ -257,8 +257,8 @@ class TestModelsOfOthers:
 
 
 def test_there_is_no_monitor_for_every_model() -> None:
-    with pytest.raises(UsageError, match="no monitor for the model counter"):
-        check(from_rows(sequential(("inc", 1, None))), "counter", by="monitor")
+    with pytest.raises(UsageError, match="no monitor for the model multi-register"):
+        check(from_rows(sequential(("write", (("x", 1),), None))), "multi-register", by="monitor")
 
 
 def test_memory_left() -> None:

@@ -182,7 +182,7 @@ def test_an_f_that_the_model_does_not_know() -> None:
 @pytest.mark.parametrize("memory_limit_bytes", [None, BELOW_THE_KEPT])
 def test_a_value_that_the_model_can_not_read(memory_limit_bytes: int | None) -> None:
     rows = sequential(("write", 1, None), ("write", 1, None), ("cas", 3, None))
-    with pytest.raises(UsageError, match=r"failed on cas, index 2: .* a pair \(from, to\), not 3"):
+    with pytest.raises(UsageError, match=r"read cas, index 2: .* a pair \[from to\], not 3"):
         check(from_rows(rows), "cas-register", by="general", memory_limit_bytes=memory_limit_bytes)
     good = from_rows(sequential(("write", 1, None), ("cas", (1, 3), None)))
     assert check(good, "cas-register", by="general").valid is True, "the failure must not last"
@@ -258,7 +258,7 @@ class TestModelsOfOthers:
 
 def test_there_is_no_monitor_for_every_model() -> None:
     with pytest.raises(UsageError, match="no monitor for the model multi-register"):
-        check(from_rows(sequential(("write", (("x", 1),), None))), "multi-register", by="monitor")
+        check(from_rows(sequential(("read", None, None))), "multi-register", by="monitor")
 
 
 def test_memory_left() -> None:

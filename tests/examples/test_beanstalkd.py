@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,7 @@ def test_it_keeps_every_point(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "shalott.harness.cli.main", *words], cwd=tmp_path, check=False,
         text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=280,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'examples'}"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
     assert "acknowledged jobs was lost" in done.stdout

@@ -177,6 +177,7 @@ def test_an_invocation_that_is_gone_takes_no_other_ones_completion(tmp_path: Pat
     assert set(history.ops["type"].to_pylist()) == {"ok"}
 
 
+@pytest.mark.explore
 def test_no_flipped_bit_of_a_recording_is_read_as_another_history(tmp_path: Path) -> None:
     whole = recorded(tmp_path)
     path = tmp_path / "history.jsonl"

@@ -173,7 +173,7 @@ def _same_fates(told: Told, case: Case) -> None:
             assert FATES[code] == expected, key
 
 
-@pytest.mark.unit
+@pytest.mark.explore
 def test_a_hundred_random_histories() -> None:
     for seed in range(100):
         agree(seed)

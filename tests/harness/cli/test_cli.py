@@ -220,6 +220,7 @@ def test_a_harness_failure_is_255_and_no_verdict(shalott: Shalott) -> None:
     assert done.calls[-2:] == ["collect", "teardown"]
 
 
+@pytest.mark.explore
 def test_count_stops_at_the_first_run_that_is_not_valid(shalott: Shalott, tmp_path: Path) -> None:
     many = [*MEMORY, *SHORT, "--test-count", "2"]
     assert shalott(many).returncode == 0

@@ -23,7 +23,7 @@ from tests.world.harness.memory import Trap
 from tests.world.harness.memory_cli import install
 
 pytest_plugins = "pytester"
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 # Whether the installed entry point is there or not, the plug-in is this tree's.
 OURS = ("-p", "shalott.harness.testing.pytest_plugin", "-p", "no:shalott", "-q")

@@ -19,11 +19,13 @@ pytestmark = pytest.mark.unit
 
 ECHO, HANG, BREAK, PUSH, HUGE = 1, 2, 3, 4, 5
 
+LONG_MS = 60_000  # longer than any test: a busy machine stands still for a second
+
 
 class Service:
     """A server with a handler of each kind, and what it saw."""
 
-    def __init__(self) -> None:
+    def __init__(self, idle_timeout_ms: float) -> None:
         self.hanging = asyncio.Event()
         self.go = asyncio.Event()
         self.done = asyncio.Event()
@@ -41,7 +43,7 @@ class Service:
             host="127.0.0.1",
             port=0,
             on_close=self.on_close,
-            idle_timeout_ms=500,
+            idle_timeout_ms=idle_timeout_ms,
         )
 
     @property
@@ -75,9 +77,11 @@ class Service:
         return response(0, body=bytes(17 << 20))
 
 
-def serving(body: Callable[[Service, RemotingClient], Awaitable[None]]) -> None:
+def serving(
+    body: Callable[[Service, RemotingClient], Awaitable[None]], *, idle_timeout_ms: float = LONG_MS
+) -> None:
     async def run() -> None:
-        service = Service()
+        service = Service(idle_timeout_ms)
         await service.server.start()
         client = RemotingClient(parse_address)
         try:
@@ -199,7 +203,7 @@ def test_a_silent_connection_is_closed() -> None:
                 raise OSError("closed in order")
         writer.close()
 
-    serving(body)
+    serving(body, idle_timeout_ms=500)
 
 
 def test_nothing_listens_is_unreachable_and_sends_nothing() -> None:

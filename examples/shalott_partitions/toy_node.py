@@ -11,30 +11,21 @@ rule is broken: see ``RULES``.
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import msgspec
 
 from shalott.api import (
-    ClientError,
-    Definite,
     Disk,
     Endpoint,
-    ManagementServer,
-    OsDisk,
     Request,
     Response,
     Stream,
     json_response,
 )
-from shalott_etcd.client import ask
+from shalott_toys.node import ABORTED, Journal, pass_on, run_alone, serve
 
-JOURNAL = "journal"
-ASK_TIMEOUT_MS = 1000
-ABORTED = 412  # of the answers that say that certainly nothing was done
 POLLED_MAX = 6  # messages of a key that one poll returns
 INVENTED = 1_000_000_000
 
@@ -86,29 +77,18 @@ class Node:
     """One life of a node, on the disk of its earlier ones."""
 
     def __init__(self, config: NodeConfig, disk: Disk) -> None:
-        self.config, self._disk = config, disk
+        self.config, self._journal = config, Journal(disk)
         self._rule = config.breaks
         self._logs: dict[int, dict[int, int]] = {}  # by key: by offset, ascending
         self._ends: dict[int, int] = {}
-        self._journal_end = 0
         self._lock = asyncio.Lock()
         self._drawn = Stream(config.seed, "toy-partitions", config.name)
         self._late: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        at = self.config.listen
-        self._journal = await self._disk.open(JOURNAL, create=True)
-        await self._disk.sync_dir("")
-        for line in (await self._journal.pread(await self._journal.size(), 0)).splitlines(True):
-            try:
-                self._take(msgspec.json.decode(line, type=list[Send]))
-            except msgspec.DecodeError:
-                break  # it was being written when the node ended: no client was told
-            self._journal_end += len(line)
-        await self._journal.truncate(self._journal_end)
-        server = ManagementServer(self._respond, host=at.host, port=at.port)
-        await server.start()
+        await self._journal.open(self._read)
+        await serve(self.config.listen, self._respond)
         await asyncio.Event().wait()
 
     async def _respond(self, request: Request) -> Response:
@@ -116,20 +96,15 @@ class Node:
             return json_response({"leader": self.config.leader is None})
         body = request.body or b"{}"
         if self.config.leader is not None:
-            return await self._pass_on(self.config.leader, msgspec.json.decode(body))
+            return await pass_on(self.config.leader, msgspec.json.decode(body))
         asked = msgspec.json.decode(body, type=Asked)
         answers = await self._transact(asked.mops, asked.places)
         if self._rule == "lying-abort" and len(answers) > 0 and self._drawn.random() < 0.05:
             return json_response({"error": "aborted"}, ABORTED)
         return json_response(answers)
 
-    async def _pass_on(self, leader: Endpoint, body: Mapping[str, object]) -> Response:
-        try:
-            return json_response(await ask(leader, "/txn", body, ASK_TIMEOUT_MS))
-        except Definite as met:  # it was refused, or there is no way to the leader
-            return json_response({"error": str(met)}, ABORTED)
-        except ClientError as met:
-            return json_response({"error": str(met)}, 503)
+    def _read(self, line: bytes) -> None:
+        self._take(msgspec.json.decode(line, type=list[Send]))
 
     # -- what the leader does ----------------------------------------------------------------------
 
@@ -211,10 +186,7 @@ class Node:
         return offset + (self._rule == "wrong-offset" and self._drawn.random() < 0.1)
 
     async def _write_down(self, sends: list[Send]) -> None:
-        line = msgspec.json.encode(sends) + b"\n"
-        place, self._journal_end = self._journal_end, self._journal_end + len(line)
-        await self._journal.pwrite(line, place)
-        await self._journal.sync()
+        await self._journal.append(sends)
         self._take(sends)
 
     def _take(self, sends: list[Send]) -> None:
@@ -254,5 +226,4 @@ class Node:
 
 
 if __name__ == "__main__":
-    config = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=NodeConfig)
-    asyncio.run(Node(config, OsDisk(Path.cwd())).run())
+    run_alone(NodeConfig, Node)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from shalott.checkers.checker import OPERATIONS_MAX, Anomaly, Result
 from shalott.checkers.engine import Budget, lib, new_budget
@@ -335,75 +335,51 @@ def _words_of(kind: str) -> tuple[str, str]:
 # --- the judges -----------------------------------------------------------------------------------
 
 
-def _judged(
-    name: str, source: EntrySource, limits: Limits, asked: Asked, assumed: Assumptions
-) -> Result:
-    budget = new_budget(
-        time_limit_s=limits.time_limit_s, memory_limit_bytes=limits.memory_limit_bytes
-    )
-    return _Judgement(name, asked, source, assumed, budget).result()
-
-
 @dataclass(frozen=True, slots=True)
-class ListAppend:
-    """[:append k v], [:r k [v ...]]: see the module. Several names have a plus between them."""
-
-    consistency: str = lattice.STRICT
-    anomalies: str = ""
-    name: ClassVar[str] = "list-append"
-
-    def __post_init__(self) -> None:
-        Asked.of(self.consistency, self.anomalies)
+class TransactionJudge:
+    name: str
+    asked: Asked
+    assumed: Assumptions
 
     def judge(self, source: EntrySource, limits: Limits) -> Result:
-        asked = Asked.of(self.consistency, self.anomalies)
-        return _judged(self.name, source, limits, asked, Assumptions(object="lists"))
+        budget = new_budget(
+            time_limit_s=limits.time_limit_s, memory_limit_bytes=limits.memory_limit_bytes
+        )
+        return _Judgement(self.name, self.asked, source, self.assumed, budget).result()
 
 
-@dataclass(frozen=True, slots=True)
-class RwRegister:
+def list_append(consistency: str = lattice.STRICT, anomalies: str = "") -> TransactionJudge:
+    """[:append k v], [:r k [v ...]]: see the module. Several names have a plus between them."""
+    asked = Asked.of(consistency, anomalies)
+    return TransactionJudge("list-append", asked, Assumptions(object="lists"))
+
+
+def rw_register(
+    consistency: str = lattice.STRICT,
+    anomalies: str = "",
+    wfr_keys: bool = False,
+    sequential_keys: bool = False,
+    linearizable_keys: bool = False,
+    initial: str = "nil",
+) -> TransactionJudge:
     """[:w k v], [:r k v]. ``wfr_keys``, ``sequential_keys``, ``linearizable_keys``: what may be
     assumed of the order of a key's versions, as in Elle. ``initial``: "nil", or "unwritten": a
     value that no transaction wrote is what the key held at first."""
-
-    consistency: str = lattice.STRICT
-    anomalies: str = ""
-    wfr_keys: bool = False
-    sequential_keys: bool = False
-    linearizable_keys: bool = False
-    initial: str = "nil"
-    name: ClassVar[str] = "rw-register"
-
-    def __post_init__(self) -> None:
-        one_of("initial", self.initial, "nil", "unwritten")
-        Asked.of(self.consistency, self.anomalies)
-
-    def judge(self, source: EntrySource, limits: Limits) -> Result:
-        assumed = Assumptions(
-            object="registers",
-            wfr_keys=self.wfr_keys,
-            sequential_keys=self.sequential_keys,
-            linearizable_keys=self.linearizable_keys,
-            unwritten_initial=self.initial == "unwritten",
-        )
-        asked = Asked.of(self.consistency, self.anomalies)
-        return _judged(self.name, source, limits, asked, assumed)
+    one_of("initial", initial, "nil", "unwritten")
+    assumed = Assumptions(
+        object="registers",
+        wfr_keys=wfr_keys,
+        sequential_keys=sequential_keys,
+        linearizable_keys=linearizable_keys,
+        unwritten_initial=initial == "unwritten",
+    )
+    return TransactionJudge("rw-register", Asked.of(consistency, anomalies), assumed)
 
 
-@dataclass(frozen=True, slots=True)
-class AddRead:
+def add_read(consistency: str = lattice.STRICT, anomalies: str = "") -> TransactionJudge:
     """[:add k v], [:r k #{v ...}]: sets that grow."""
-
-    consistency: str = lattice.STRICT
-    anomalies: str = ""
-    name: ClassVar[str] = "add-read"
-
-    def __post_init__(self) -> None:
-        Asked.of(self.consistency, self.anomalies)
-
-    def judge(self, source: EntrySource, limits: Limits) -> Result:
-        asked = Asked.of(self.consistency, self.anomalies)
-        return _judged(self.name, source, limits, asked, Assumptions(object="sets"))
+    asked = Asked.of(consistency, anomalies)
+    return TransactionJudge("add-read", asked, Assumptions(object="sets"))
 
 
 def _wants(*writes: str) -> Callable[[Shape], bool]:
@@ -417,30 +393,27 @@ def _wants(*writes: str) -> Callable[[Shape], bool]:
     return wants
 
 
-LIST_APPEND = JudgeRecord(
-    name="list-append",
-    summary="transactions that read lists and append to them keep a consistency model",
-    make=ListAppend,
-    promise="No anomaly among the transactions rules out the consistency models asked for.",
-    source="elle.list-append; Kingsbury and Alvaro, PVLDB 2020; Adya 1999",
-    fs=("txn",),
-    wants=_wants("append"),
+_ELLE: Final = "Kingsbury and Alvaro, PVLDB 2020"
+
+
+def _record(
+    make: Callable[..., TransactionJudge], what: str, source: str, writes: tuple[str, ...]
+) -> JudgeRecord:
+    return JudgeRecord(
+        name=make.__name__.replace("_", "-"),
+        summary=f"transactions that {what} keep a consistency model",
+        make=make,
+        promise="No anomaly among the transactions rules out the consistency models asked for.",
+        source=f"{source}; Adya 1999",
+        fs=("txn",),
+        wants=_wants(*writes),
+    )
+
+
+LIST_APPEND = _record(
+    list_append, "read lists and append to them", f"elle.list-append; {_ELLE}", ("append",)
 )
-RW_REGISTER = JudgeRecord(
-    name="rw-register",
-    summary="transactions that read and write registers keep a consistency model",
-    make=RwRegister,
-    promise="No anomaly among the transactions rules out the consistency models asked for.",
-    source="elle.rw-register; Kingsbury and Alvaro, PVLDB 2020; Adya 1999",
-    fs=("txn",),
-    wants=_wants("w", "write"),
+RW_REGISTER = _record(
+    rw_register, "read and write registers", f"elle.rw-register; {_ELLE}", ("w", "write")
 )
-ADD_READ = JudgeRecord(
-    name="add-read",
-    summary="transactions that read sets and add to them keep a consistency model",
-    make=AddRead,
-    promise="No anomaly among the transactions rules out the consistency models asked for.",
-    source="Kingsbury and Alvaro, PVLDB 2020 (sets); Adya 1999",
-    fs=("txn",),
-    wants=_wants("add"),
-)
+ADD_READ = _record(add_read, "read sets and add to them", f"{_ELLE} (sets)", ("add",))

@@ -121,18 +121,13 @@ class _Judgement:
             )
 
     def _of(self, found: Found) -> Result:
-        counts = found.counts()
-        teller = Teller(found, self.source.show)
-        broken = {name for name in counts if name in self.asked.ruled_out}
-        told = list(_told(found, teller, self.asked.ruled_out))
-        if not broken:
-            told = self._second_look()
-            broken = {each.kind for each in told}
-            counts |= {name: len([t for t in told if t.kind == name]) for name in broken}
+        counts, told, broken = self._broken(found, self.assumed)
         doubts = self._doubts(found)
         if broken and found.view.contested and self.assumed.object != "sets":
-            doubts = [*doubts, self._contested(found, broken)]
-            counts, told, broken = {}, [], set[str]()
+            seeming, assumed = broken, replace(self.assumed, contested_ignored=True)
+            certain = find_anomalies(self.source, assumed, self.budget)
+            counts, told, broken = self._broken(certain, assumed)
+            (self.notes if broken else doubts).append(self._contested(found, seeming - broken))
         valid: bool | str = False if broken else "unknown" if doubts else True
         self._note_what_else(found, counts, broken)
         violated = lattice.violated_by(counts)
@@ -155,14 +150,27 @@ class _Judgement:
             words={kind: _words_of(kind) for kind in broken},
         )
 
-    def _second_look(self) -> list[Told]:
-        if self.assumed.object != "registers":
+    def _broken(
+        self, found: Found, assumed: Assumptions
+    ) -> tuple[dict[str, int], list[Told], set[str]]:
+        """What there is of each kind, what breaks what was asked for, told, and its kinds."""
+        counts = found.counts()
+        told = list(_told(found, Teller(found, self.source.show), self.asked.ruled_out))
+        broken = {name for name in counts if name in self.asked.ruled_out}
+        if not broken:
+            told = self._second_look(assumed)
+            broken = {each.kind for each in told}
+            counts |= {name: len([t for t in told if t.kind == name]) for name in broken}
+        return counts, told, broken
+
+    def _second_look(self, known: Assumptions) -> list[Told]:
+        if known.object != "registers":
             return []
         for model, assumption, name in _SECOND_LOOK:
             if name not in self.asked.ruled_out:
                 continue
             assumed = replace(
-                self.assumed,
+                known,
                 unwritten_ignored=True,
                 wfr_keys=True,
                 no_lost_updates=True,
@@ -211,16 +219,27 @@ class _Judgement:
             doubts.append("The search for cycles was stopped: some may be there.")
         return doubts
 
-    def _contested(self, found: Found, broken: set[str]) -> str:
-        """As in Elle, which refuses such histories."""
+    def _contested(self, found: Found, seeming: set[str]) -> str:
+        """Elle refuses such histories."""
+        keys = self._contested_keys(found)
+        if not seeming:
+            return f"nothing was concluded from {keys}"
         version = found.view.contested_version
         key = self.source.show(found.key(found.view.version[version].key))
         value = self.source.show(found.version(version))
         return (
             f"{found.view.contested:,} values were written more than once to their key, such as"
-            f" {value} to {key}: what seems to be {', '.join(_in_order(broken))} may be no more"
-            " than that."
+            f" {value} to {key}: what seems to be {', '.join(_in_order(seeming))} may be no more"
+            f" than that. Undecided is what concerns {keys}."
         )
+
+    def _contested_keys(self, found: Found) -> str:
+        """All of them, if they are few."""
+        keys = [self.source.show(key) for key in found.contested_keys()]
+        more = found.view.contested_keys - len(keys)
+        named = ", ".join(keys) + (f" and {more:,} more" if more else "")
+        one = found.view.contested_keys == 1
+        return f"{'key' if one else 'keys'} {named}, to which a value was written more than once"
 
     def _note_what_else(self, found: Found, counts: dict[str, int], broken: set[str]) -> None:
         view = found.view

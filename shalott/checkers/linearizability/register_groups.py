@@ -46,7 +46,7 @@ def by_group(history: ConcurrentHistory) -> ConcurrentHistory:
         group = kind[0] if node is None else groups.find(node)
         if group not in codes:
             codes[group] = len(names)
-            own = () if node is None else groups.names_with(node)
+            own = () if node is None or groups.count(kind[0]) == 1 else groups.names_with(node)
             names.append(_label(history.key.names[kind[0]], own))
         of_kind[at] = codes[group]
     return replace(history, key=Words(of_kind[kind_of], tuple(names)))
@@ -111,8 +111,10 @@ class _Groups:
             if are_joined:
                 self.nodes[self.find(node)] = self.find(nodes[0])
 
-    def count(self) -> int:
-        return sum(node == parent for node, parent in self.nodes.items())
+    def count(self, key: int | None = None) -> int:
+        """Of a key, or of all."""
+        tops = [node for node, parent in self.nodes.items() if node == parent]
+        return sum(key is None or node[0] == key for node in tops)
 
     def names_with(self, node: Node) -> list[Hashable]:
         group = self.find(node)

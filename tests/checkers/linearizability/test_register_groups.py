@@ -68,7 +68,7 @@ def test_keys_of_the_history_are_told_apart_before_names() -> None:
         Row(0, "write", (("x", 2),), None, 2, 3, key="b"),
         Row(0, "write", (("y", 2),), None, 4, 5, key="b"),
     ]
-    assert groups_of(from_rows(rows)) == ["a x", "b x", "b y"]
+    assert groups_of(from_rows(rows)) == ["a", "b x", "b y"]
 
 
 def test_values_that_are_none_of_registers_are_left_to_the_model() -> None:

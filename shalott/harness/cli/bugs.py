@@ -64,14 +64,12 @@ class BugsOptions:
     original: Annotated[
         bool, Option("Run RocketMQ's own releases; write docs/evidence/originals.md.")
     ] = False
-    published: Annotated[
-        bool, Option("Run what is published of systems; write docs/evidence/published.md.")
-    ] = False
-    newest: Annotated[bool, Option("Of --published: on the newest release alone.")] = False
+    published: Annotated[bool, Option("Run what is published of systems, and write it down.")] = (
+        False
+    )
+    newest: Annotated[bool, Option("On the newest release alone.")] = False
     row: Annotated[str | None, Option("Of --original: this row only.", ("--bug",))] = None
-    repeat: Annotated[
-        int | None, Option("Runs of each side of a row; else 1, of --published 5.")
-    ] = None
+    repeat: Annotated[int | None, Option("Runs of each side of a row.")] = None
     version: Annotated[str, Option("On this release instead of the row's.")] = ""
     every: Annotated[bool, Option("Of --original: make runs that can't change the answer.")] = False
     load: LoadField = ()

@@ -44,7 +44,7 @@ the first find, CPU seconds those of the whole machine for one run (the median).
 
 This page is generated: `shalott bugs --published` runs what is missing and writes it; a name runs
 one row or one system's, `--repeat 5` so many times, `--version` on one release. Every run stands in
-`published.json`. A run that showed it has a report, `upstream.md`, beside it in the store.
+`published.json`. A run that showed it has a report to send upstream beside it in the store.
 """
 _COLUMNS: Final = (
     *("finding", "on", "found", "after min", "CPU s", "seen", "published", "newest", "found there"),

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from shalott.api import Plan, Profile, SystemRecord, make_parameters
-from shalott_etcd.client import read_request
+from shalott.api import Plan, Profile, Registers, SystemRecord, make_parameters
+from shalott_etcd.client import EtcdClient, read_request
 from shalott_etcd.toy_node import Node, NodeConfig
 from shalott_toys.system import WORLDS, ToySystem, program_of, search_of
 
@@ -30,7 +30,8 @@ SYSTEM = SystemRecord(
     name="toy-register",
     summary="one node keeps registers, the others copy them: to try workloads without containers",
     make=make,
-    speaks=("etcd-v3",),
+    speaks=("registers",),
+    registers=lambda plan: Registers(port="client", make_client=EtcdClient),
     workload="register",
     profiles=PROFILES,
     parameters=ToyParameters,

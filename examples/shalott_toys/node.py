@@ -7,7 +7,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -69,15 +69,17 @@ async def serve(at: Endpoint, respond: Callable[[Request], Awaitable[Response]])
 async def pass_on(
     leader: Endpoint,
     body: Mapping[str, object],
+    path: str = "/txn",
     *,
     tries: int = 1,
     timeout_ms: int = ASK_TIMEOUT_MS,
+    show: Callable[[Any], object] = lambda answer: answer,
 ) -> Response:
-    """A transaction, to the leader; 412 only if certainly nothing was done."""
+    """A request, to the leader, and its answer shown so; 412 only if nothing was done."""
     error, is_certain = "", True
     for _ in range(tries):
         try:
-            return json_response(await ask(leader, "/txn", body, timeout_ms))
+            return json_response(show(await ask(leader, path, body, timeout_ms)))
         except Definite as met:  # it was refused, or there is no way to the leader
             error = str(met)
             break

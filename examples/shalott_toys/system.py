@@ -60,11 +60,12 @@ class ToySystem:
         return [self._spec(topology, node) for node in topology.listen]
 
     def _spec(self, topology: Topology, node: str) -> NodeSpec:
-        first = next(iter(topology.listen))
+        first, *_, last = topology.listen
         config = {
             "name": node,
             "listen": topology.listen[node]["client"],
             "leader": None if node == first else topology.dial[node][first]["client"],
+            "is_last": node == last,
             **self._own,
         }
         return NodeSpec(

@@ -3,6 +3,7 @@ broken rule is found within a few seeds of a search, as the anomaly that it make
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -35,6 +36,9 @@ BROKEN: Mapping[str, str] = {
     "late-sends": "nonmonotonic-send",
     "turned-sends": "int-nonmonotonic-send",
     "invented": "unexpected",
+    "commits-ahead": "skipped",
+    "node-behind": "lost-on-node",
+    "node-differs": "diverged",
 }
 # What draws are narrowed to, where a breach needs much that goes on at once.
 KNOBS: Mapping[str, Mapping[str, Any]] = {
@@ -79,6 +83,15 @@ def test_what_is_unknown_of_right_logs_is_by_design() -> None:
             and [each.checker for each in doubts] == ["stats"]
             and doubts[0].notes[0].startswith("Every fault of the plan was skipped")
         ), (seed, outcome.error, doubts)
+
+
+def test_a_group_that_is_right_is_not_accused() -> None:
+    seen = Counter[str]()
+    for seed in range(1, 4):
+        outcome = simulate(drawn(seed, "groups"))
+        assert outcome.valid is True, (seed, outcome.error, outcome.results)
+        seen.update(outcome.history.ops["f"].to_pylist())
+    assert min(seen["subscribe"], seen["assign"], seen["commit"]) > 10
 
 
 @pytest.mark.parametrize("rule", BROKEN)

@@ -178,6 +178,37 @@ class ReadsDataFiles(Protocol):
 
 
 @runtime_checkable
+class ChangesDataFiles(Protocol):
+    """Files that can be changed behind their node's back, whether it runs or is down.
+
+    Paths lie below the data directory. What is collected at the end is never found: it is evidence.
+    All raise HarnessError.
+    """
+
+    async def find(self, node: str, pattern: str) -> Mapping[str, int]:
+        """The files that a pattern means (``**`` passes slashes), and how many bytes of each have
+        content: zeros at its end have none."""
+        ...
+
+    async def read_places(
+        self, node: str, path: str, places: Sequence[tuple[int, int]]
+    ) -> Sequence[bytes]:
+        """What stands there now, (offset, size) each; less where the file ends, b"" if there is
+        none."""
+        ...
+
+    async def flip_bits(
+        self, node: str, path: str, places: Sequence[tuple[int, int]]
+    ) -> Sequence[tuple[int, int]]:
+        """Flip bits of bytes, (offset, bits) each, as another program may: (before, after)."""
+        ...
+
+    async def cut_file(self, node: str, path: str, size: int) -> None:
+        """What lies behind so many bytes is gone."""
+        ...
+
+
+@runtime_checkable
 class TellsEventsAtOnce(Protocol):
     """Files of a world that hears of a node's event when it is written."""
 

@@ -77,7 +77,7 @@ def make_schedule(
                 seed=stream_key(seed, *key, "firing") >> 1,
                 settle=settle and record.takes_one,
             )
-            atlas = targets if targets in nodes else draw_atlas(seed, nodes)
+            atlas = (targets,) if targets in nodes else draw_atlas(seed, nodes)
             drawn.append(aim(draft, record, nodes, rng, atlas=atlas))
     if wanted and not drawn:
         raise UsageError(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -157,6 +157,23 @@ class SimDisk:
         self.transfers.faults = wanted
         if rot_bytes > 0:
             self.rot.spread(rot_bytes)
+
+    def flip_bits(self, path: str, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """What another program does to a file at once; (before, after) of each. Raises OSError."""
+        inode = self._tree.find_file(path)
+        changed = []
+        for offset, bits in places:
+            old = inode.cached[offset]
+            inode.overwrite(bytes([old ^ bits]), offset)
+            changed.append((old, old ^ bits))
+        return changed
+
+    def cut_file(self, path: str, size: int) -> None:
+        """The same: what lies behind so many bytes is gone. Raises OSError."""
+        inode = self._tree.find_file(path)
+        before = len(inode.cached)
+        inode.cut(size)
+        self._space.used_bytes += len(inode.cached) - before
 
     def wipe(self) -> None:
         """Remove everything, durably. No program may be using the disk."""

@@ -84,6 +84,20 @@ class Inode:
         self.durable[position] ^= 1 << bit
         self.rotten_bytes += 1
 
+    def overwrite(self, data: bytes, offset: int) -> None:
+        """As another program may, which syncs what it wrote and nothing else."""
+        self.write(data, offset)
+        kept = data[: max(0, len(self.durable) - offset)]
+        self.durable[offset : offset + len(kept)] = kept
+        self.rotten_bytes += len(data)
+
+    def cut(self, size: int) -> None:
+        """The same of a truncation; it grows nothing."""
+        if size < len(self.cached):
+            self.rotten_bytes += len(self.cached) - size
+            self.truncate(size)
+        del self.durable[size:]
+
     def lose_power(self, loss: PowerLoss, fate: Stream) -> None:
         """What is durable is all there is from now on, and some of the rest, as ``fate`` draws."""
         if self.unsynced:

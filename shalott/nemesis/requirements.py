@@ -14,7 +14,7 @@ from shalott.core.parameters import make_parameters
 from shalott.core.plan import FaultAction
 from shalott.nemesis.record import FAULTS, FaultRecord
 from shalott.nemesis.targets import is_named, is_single, minority_of
-from shalott.nemesis.trigger_words import check_told, check_trigger, needs_of
+from shalott.nemesis.trigger_words import check_order, check_told, check_triggers, needs_of
 
 
 def required_capabilities(actions: Iterable[FaultAction]) -> frozenset[Capability]:
@@ -74,13 +74,14 @@ def check_actions(actions: Sequence[FaultAction], nodes: Sequence[str]) -> None:
         _check_targets(action, record, nodes)
         _check_amount(action, record)
         make_parameters(record.parameters, action.parameters)
-        check_trigger(action, nodes)
+        check_triggers(action, nodes, [each.id for each in actions])
         for name, flag in record.must_tell.items():
             if not action.parameters.get(name):
                 raise UsageError(
                     f"fault {action.id} is {action.kind}, which must be told more: give {flag}, or"
                     f" the parameter {name} in a plan"
                 )
+    check_order(actions)
     _check_lasting(actions, nodes)
 
 

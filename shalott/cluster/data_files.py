@@ -116,6 +116,11 @@ def flip_bits(root: Path, path: str, places: Sequence[Place]) -> list[tuple[int,
     return changed
 
 
+def leave_file(root: Path, path: str, data: bytes) -> None:
+    """Make a file there, and sync nothing. Raises OSError."""
+    (root / path).write_bytes(data)
+
+
 def cut_file(root: Path, path: str, size: int) -> None:
     """What lies behind so many bytes is gone. Raises OSError."""
     with _open(root, path, os.O_RDWR) as descriptor:

@@ -68,6 +68,9 @@ class DirectoriesHere:
     async def cut_file(self, node: str, path: str, size: int) -> None:
         await _in_thread(data_files.cut_file, await self.place_of(node), path, size)
 
+    async def leave_file(self, node: str, path: str, data: bytes) -> None:
+        await _in_thread(data_files.leave_file, await self.place_of(node), path, data)
+
 
 async def _in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     try:

@@ -207,6 +207,10 @@ class ChangesDataFiles(Protocol):
         """What lies behind so many bytes is gone."""
         ...
 
+    async def leave_file(self, node: str, path: str, data: bytes) -> None:
+        """Make a file, as another program may that syncs nothing."""
+        ...
+
 
 @runtime_checkable
 class TellsEventsAtOnce(Protocol):
@@ -231,6 +235,11 @@ class Disks(Part, Protocol):
     async def faults(self, node: str) -> DiskFaults:
         """What is in force on the node's disk now, read from the disk: the probe that proves disk
         faults."""
+        ...
+
+    async def lose_unsynced(self, node: str) -> Mapping[str, int]:
+        """All that a node, which is down, has not synced is gone: how many ``files`` and ``bytes``
+        that was, and how many operations on ``names``. A loss of power may leave some."""
         ...
 
     async def await_syncs(self, node: str, count: int, timeout_ms: int) -> bool:

@@ -119,7 +119,7 @@ class SshPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     set_time: bool = False
 
 
-PowerLoss = Literal["keep", "drop", "torn"]
+PowerLoss = Literal["keep", "drop", "torn", "all"]
 
 
 class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -186,7 +186,8 @@ class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class DiskPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     call_us: tuple[int, int] = (5, 60)  # reads and writes, which the page cache answers: range
     sync_us: tuple[int, int] = (200, 3000)
-    # What a power loss does to unsynced writes: nothing, some are lost whole, or sectors of them.
+    # What a power loss does to unsynced writes: nothing, some are lost whole, or sectors of them,
+    # or all are.
     power_loss: PowerLoss = "torn"
 
 

@@ -50,6 +50,10 @@ class SimFiles(SimPart):
         self._sim.tell(f"cut {path} of {node} to {size} B")
         self._sim.machines[node].disk.cut_file(path, size)
 
+    async def leave_file(self, node: str, path: str, data: bytes) -> None:
+        self._sim.tell(f"leave {path} on {node}")
+        self._sim.machines[node].disk.leave_file(path, data)
+
     def watch_events(self, tell: TellEvent) -> Callable[[], None]:
         own: dict[str, Callable[[Event], None]] = {}
         for node, machine in self._sim.machines.items():

@@ -70,6 +70,9 @@ class HostFiles(StatelessPart):
     async def cut_file(self, node: str, path: str, size: int) -> None:
         await self._run.agent(node).call("cut_file", path=path, size=size)
 
+    async def leave_file(self, node: str, path: str, data: bytes) -> None:
+        await self._run.agent(node).call("leave_file", path=path, data=data.hex())
+
     async def output(self, node: str, lines: int = 20) -> str:
         return str(await self._run.agent(node).call("output", lines=lines))
 

@@ -35,7 +35,7 @@ from shalott.nemesis.trigger_words import parse_trigger
 STORE = Path("store")  # where runs are kept by default
 RUN, BROKER, FAULTS_PANEL, JUDGE = "The run", "The broker", "The faults", "The verdict"
 Delivery = Literal["at-least-once", "at-most-once", "exactly-once"]
-POWER_LOSSES: tuple[PowerLoss, ...] = ("keep", "drop", "torn")
+POWER_LOSSES: tuple[PowerLoss, ...] = ("keep", "drop", "torn", "all")
 DELIVERIES = ("at-least-once", "at-most-once", "exactly-once")
 
 
@@ -115,7 +115,7 @@ class Request:
         ),
     ] = "20"
     power_loss: Annotated[
-        str, Option("What becomes of unsynced data: torn, drop, keep.", panel=FAULTS_PANEL)
+        str, Option("What becomes of unsynced data: torn, drop, all, keep.", panel=FAULTS_PANEL)
     ] = ""
     given: Mapping[str, str | bool] = field(default_factory=dict)
     scenario: Annotated[  # harness/run/startup_race.py

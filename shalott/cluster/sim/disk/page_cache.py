@@ -29,7 +29,8 @@ PAGE_BYTES = 4096
 # "keep": all survive, as if the kernel had just written them back.
 # "drop": the first few survive whole, in order; the rest never happened.
 # "torn": anything that a disk may do.
-PowerLoss = Literal["keep", "drop", "torn"]
+# "all": none survives.
+PowerLoss = Literal["keep", "drop", "torn", "all"]
 
 Write = tuple[int, bytes]
 Truncation = int  # to this size
@@ -103,6 +104,8 @@ class Inode:
         if self.unsynced:
             if loss == "keep":
                 self.sync()
+            elif loss == "all":
+                pass
             elif loss == "drop":
                 apply(self.durable, self.unsynced[: fate.below(len(self.unsynced) + 1)])
             else:

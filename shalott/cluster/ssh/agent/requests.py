@@ -112,6 +112,10 @@ class FileRequests:
         path, places = request["path"], request["places"]
         return await self._in_thread(lambda root: data_files.flip_bits(root, path, places))
 
+    async def do_leave_file(self, request: Request) -> None:
+        path, data = request["path"], bytes.fromhex(request["data"])
+        await self._in_thread(lambda root: data_files.leave_file(root, path, data))
+
     async def do_cut_file(self, request: Request) -> None:
         path, size = request["path"], request["size"]
         await self._in_thread(lambda root: data_files.cut_file(root, path, size))

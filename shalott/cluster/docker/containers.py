@@ -201,13 +201,14 @@ def execute_alone(api: docker.APIClient, name: str, words: Sequence[str]) -> Com
 def _read_until(stream: socket.SocketIO, mark: bytes) -> tuple[bytes, int | None]:
     """What was said before the mark, and the number behind it; None if that never came."""
     said = bytearray()
-    with contextlib.closing(stream):
+    connection: socket.socket = stream._sock  # type: ignore[attr-defined]
+    with contextlib.closing(connection), contextlib.closing(stream):
         for _, chunk in frames_iter(stream, tty=False):
             said += chunk
             tail = bytes(said[-len(chunk) - MARK_MAX :])
             found = re.search(rb"\n" + mark + rb" (\d+)\n", tail)
             if found is not None:
-                stream._sock.sendall(b"\n")  # type: ignore[attr-defined]
+                connection.sendall(b"\n")
                 return bytes(said[: len(said) - len(tail) + found.start()]), int(found[1])
     return bytes(said), None
 

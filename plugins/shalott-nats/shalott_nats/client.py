@@ -239,7 +239,8 @@ class LogClient:
         return {}
 
     async def _fetch(self, name: str) -> tuple[list[tuple[int, int, int]], bool]:
-        """What is there, as offset, key and value; and whether there is more."""
+        """What is there, as offset, key and value; and whether there is more. The server says when
+        it has come to the end: until then it may still send what would be lost unheard."""
         connection = await self._link.up()
         async with reading("poll"):
             inbox = connection.new_inbox()
@@ -260,8 +261,6 @@ class LogClient:
                     about = message.metadata
                     key = int(message.subject.rpartition(".")[2])
                     found.append((about.sequence.stream, key, int(message.data)))
-                    if not about.num_pending:
-                        return found, False
                 return found, True
             finally:
                 await answers.unsubscribe()

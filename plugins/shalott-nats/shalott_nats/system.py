@@ -147,15 +147,14 @@ class NatsSystem:
         at = api.Management(cluster.endpoint(node, "monitor"), timeout_ms=ASK_TIMEOUT_MS)
         told, system, own = await asyncio.gather(
             at.get("/jsz?accounts=true&streams=true&raft=true"),
-            at.get("/raftz"),
-            at.get(f"/raftz?acc={ACCOUNT}"),
+            _groups(at, "/raftz"),
+            _groups(at, f"/raftz?acc={ACCOUNT}"),
         )
         try:
             state = msgspec.convert(told, JetStreamState)
-            groups = msgspec.convert({**system, **own}, dict[str, dict[str, Group]])
         except msgspec.ValidationError as error:
             raise api.Definite(f"{node} answered with something else: {error}") from error
-        known = {name: group for each in groups.values() for name, group in each.items()}
+        known = {**system, **own}
         claims = [_claim(META, node, state.meta_cluster, known.get("_meta_"), State())]
         for account in state.account_details:
             for stream in account.stream_detail:
@@ -268,6 +267,18 @@ class NatsSystem:
 
     def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[api.EventRow]:
         return ()
+
+
+async def _groups(at: api.Management, path: str) -> dict[str, Group]:
+    """By name, of one account. Before there is a first, a server says that there is none."""
+    answer = await at.request("GET", path)
+    if answer.status == 404:
+        return {}
+    try:
+        told = msgspec.json.decode(answer.body, type=dict[str, dict[str, Group]])
+    except msgspec.DecodeError as error:
+        raise api.Definite(f"{path}: {error}") from error
+    return {name: group for each in told.values() for name, group in each.items()}
 
 
 def _claim(

@@ -40,9 +40,7 @@ class NatsParameters(msgspec.Struct, frozen=True, kw_only=True):
     """The server's own settings."""
 
     version: Release = "2.15.3"
-    replicas: Annotated[
-        Literal[1, 3, 5], msgspec.Meta(description="Copies of each stream.")
-    ] = 3
+    replicas: Annotated[Literal[1, 3, 5], msgspec.Meta(description="Copies of each stream.")] = 3
     sync_interval: Annotated[
         str,
         msgspec.Meta(
@@ -188,7 +186,10 @@ class NatsSystem:
                     try:
                         await self._make(at, wanted[0], consumer=bool(queues))
                         wanted.pop(0)
-                    except (nats.errors.Error, api.ClientError) as error:  # who leads is not settled
+                    except (
+                        nats.errors.Error,
+                        api.ClientError,
+                    ) as error:  # who leads is not settled
                         why = str(error)
                         await asyncio.sleep(0.2)
         except TimeoutError as error:

@@ -198,7 +198,8 @@ class EtcdSystem:
         members = api.members_of(cluster, self)
 
         async def why_not(node: str) -> str:
-            return self.why_unsettled(await self._look(cluster, members), queues)
+            before = await self._look(cluster, members)  # clients may be at work meanwhile
+            return _why_unsettled(before, await self._look(cluster, members))
 
         try:
             await api.await_nodes(cluster, members[:1], why_not, timeout_ms)
@@ -220,17 +221,7 @@ class EtcdSystem:
     def why_unsettled(
         self, seen: Mapping[str, api.Observation | None], queues: Sequence[str]
     ) -> str:
-        """Settled: all follow one leader in one term, and have applied as much as it has. Revisions
-        may differ nevertheless: that is for checkers to find."""
-        claims = {node: answer["claims"][0] for node, answer in seen.items() if answer is not None}
-        silent = sorted(set(seen) - set(claims))
-        if silent:
-            return f"{', '.join(silent)} did not answer"
-        for what in ("master", "epoch", "applied"):
-            told = {node: claim[what] for node, claim in claims.items()}
-            if len(set(told.values())) > 1 or not all(told.values()):
-                return f"{what}: " + ", ".join(f"{node} says {each}" for node, each in told.items())
-        return ""
+        return _why_unsettled(seen, seen)
 
     def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[api.EventRow]:
         return ()
@@ -239,6 +230,25 @@ class EtcdSystem:
         self, cluster: api.Cluster, node: str, path: str, body: object, kind: type[T]
     ) -> T:
         return await ask(cluster.endpoint(node, "client"), path, body, ASK_TIMEOUT_MS, kind)
+
+
+def _why_unsettled(
+    before: Mapping[str, api.Observation | None], seen: Mapping[str, api.Observation | None]
+) -> str:
+    """Settled: all follow one leader in one term, and have applied what it had ``before``. What
+    they made of it may differ nevertheless: that is for checkers to find."""
+    claims = {node: answer["claims"][0] for node, answer in seen.items() if answer is not None}
+    silent = sorted(set(seen) - set(claims))
+    if silent:
+        return f"{', '.join(silent)} did not answer"
+    for what in ("master", "epoch"):
+        told = {node: claim[what] for node, claim in claims.items()}
+        if len(set(told.values())) > 1 or not all(told.values()):
+            return f"{what}: " + ", ".join(f"{node} says {each}" for node, each in told.items())
+    led = [claim for answer in before.values() if answer for claim in answer["claims"]]
+    end = max((claim["applied"] for claim in led if claim["role"] == "master"), default=0)
+    behind = sorted(node for node, claim in claims.items() if claim["applied"] < end)
+    return f"{', '.join(behind)} has not applied {end}" if behind else ""
 
 
 def parameters_of(plan: api.Plan) -> EtcdParameters:

@@ -9,10 +9,11 @@ nor sends again by itself: a second copy of a message would be the client's, not
     Indefinite    no answer in time, a connection that ended, and every other error: the leader
                   answers some after it has proposed, when others may have stored the message
 
-A queue is a stream with the work-queue policy and one durable pull consumer. A log is one stream, in
-which a partition is a subject and a message's sequence its offset. It is read at the client's own
+A queue is a stream with the work-queue policy and one durable pull consumer. A log is one stream;
+a partition is a subject in it, and a message's sequence its offset. It is read at the client's own
 node, from that node's copy: by a consumer without replicas, which reads the store of the node on
-which it lies. The servers lay it where they like, so it is made again until it lies there.
+which it lies. The servers lay it where they like, so it is made again until it lies there. Where
+the meta group's leader knows no such stream any more, there is nothing in it.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ import shalott.api as api
 
 LOG, CONSUMER = "log", "shared"
 BATCH = 256  # messages of a poll, at most
+NO_STREAM = 10059  # an error's code
 PLACINGS = 40  # of a consumer: in a cluster of five, one in 7,500 is never where it should be
 NO_MESSAGES = ("404", "408")
 IDLE_S = 30.0  # after which the server forgets a reader
@@ -113,6 +115,16 @@ class Link:
     async def stream(self) -> JetStreamContext:
         return (await self.up()).jetstream(timeout=self.timeout_s)
 
+    async def lacks(self, name: str) -> bool:
+        """Whether the meta group's leader says that there is no such stream. Raises ClientError."""
+        stream = await self.stream()
+        async with reading("stream info"):
+            try:
+                await stream.stream_info(name)
+            except nats.js.errors.NotFoundError as error:
+                return error.err_code == NO_STREAM
+        return False
+
     async def ask_for_message(self, subject: str, body: object) -> Msg:
         """A stream's message comes under its own subject: the library finds the request of an
         answer by that, unless the request has a subscription of its own, as in the old style."""
@@ -152,10 +164,15 @@ class QueueClient:
     async def receive(self, queue: str) -> api.Received | None:
         name = f"{stream_of(queue)}.{CONSUMER}"
         await self._link.up()
-        async with told("fetch"):
-            message = await self._link.ask_for_message(
-                f"{API_PREFIX}.CONSUMER.MSG.NEXT.{name}", {"batch": 1, "no_wait": True}
-            )
+        try:
+            async with told("fetch"):
+                message = await self._link.ask_for_message(
+                    f"{API_PREFIX}.CONSUMER.MSG.NEXT.{name}", {"batch": 1, "no_wait": True}
+                )
+        except api.Definite:  # no leader listens, or there is none to be had
+            if await self._link.lacks(stream_of(queue)):
+                return None
+            raise
         status = status_of(message)
         if not status:
             again = message.metadata.num_delivered
@@ -224,6 +241,8 @@ class LogClient:
     async def _poll(self, places: Mapping[int, int]) -> Mapping[int, Sequence[tuple[int, int]]]:
         """Until there is something, or certainly nothing more."""
         reader = self._reader
+        if reader is None and await self._link.lacks(LOG):
+            return {}
         if reader is None or reader.places != dict(places) or self._link.connection is None:
             reader = self._reader = await self._make_reader(places)
         pending = True

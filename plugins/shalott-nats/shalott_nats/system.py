@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 import nats.errors
@@ -40,7 +40,7 @@ class NatsParameters(msgspec.Struct, frozen=True, kw_only=True):
     """The server's own settings."""
 
     version: Release = "2.15.3"
-    replicas: Annotated[Literal[1, 3, 5], msgspec.Meta(description="Copies of each stream.")] = 3
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=5, description="Copies of each stream.")] = 3
     sync_interval: Annotated[
         str,
         msgspec.Meta(
@@ -64,8 +64,6 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    current: bool = False
-    offline: bool = False
 
 
 class Members(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,10 +184,7 @@ class NatsSystem:
                     try:
                         await self._make(at, wanted[0], consumer=bool(queues))
                         wanted.pop(0)
-                    except (
-                        nats.errors.Error,
-                        api.ClientError,
-                    ) as error:  # who leads is not settled
+                    except (nats.errors.Error, api.ClientError) as error:  # no leader yet
                         why = str(error)
                         await asyncio.sleep(0.2)
         except TimeoutError as error:
@@ -223,7 +218,8 @@ class NatsSystem:
         self, cluster: api.Cluster, queues: Sequence[str], timeout_ms: int
     ) -> bool:
         async def why_not(node: str) -> str:
-            return self.why_unsettled(await self._look(cluster), queues)
+            before = await self._look(cluster)  # clients may be at work: a log grows meanwhile
+            return self._why_unsettled(before, await self._look(cluster), queues)
 
         try:
             await api.await_nodes(cluster, cluster.nodes[:1], why_not, timeout_ms)
@@ -244,30 +240,48 @@ class NatsSystem:
     def why_unsettled(
         self, seen: Mapping[str, api.Observation | None], queues: Sequence[str]
     ) -> str:
-        """Settled: each group has one leader, whom its members follow in one term with as many
-        messages as it has."""
+        return self._why_unsettled(seen, seen, queues)
+
+    def _why_unsettled(
+        self,
+        before: Mapping[str, api.Observation | None],
+        seen: Mapping[str, api.Observation | None],
+        queues: Sequence[str],
+    ) -> str:
+        """Settled: each group has one leader, whom its members follow in one term, and they have
+        what it had ``before``."""
         silent = sorted(node for node, answer in seen.items() if answer is None)
         if silent:
             return f"{', '.join(silent)} did not answer"
         for group in (META, *(queues or (LOG,))):
-            claims = {
-                node: claim
-                for node, answer in seen.items()
-                for claim in (answer or {})["claims"]
-                if claim["group"] == group
-            }
+            claims = _claims(seen, group)
             wanted = len(seen) if group == META else min(self._parameters.replicas, len(seen))
             if len(claims) < wanted:
                 return f"{group}: {len(claims)} of {wanted} copies"
-            for what in ("master", "epoch", "messages", "last_offset"):
+            for what in ("master", "epoch"):
                 told = {node: claim[what] for node, claim in claims.items()}
-                if len(set(told.values())) > 1 or not claims[next(iter(claims))]["master"]:
+                if len(set(told.values())) > 1 or not all(told.values()):
                     said = ", ".join(f"{node} says {each}" for node, each in told.items())
                     return f"{group}: {what}: {said}"
+            leaders = [c for c in _claims(before, group).values() if c["role"] == "master"]
+            end = max((claim["last_offset"] for claim in leaders), default=0)
+            behind = sorted(node for node, claim in claims.items() if claim["last_offset"] < end)
+            if behind:
+                return f"{group}: {', '.join(behind)} has not come to {end}"
         return ""
 
     def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[api.EventRow]:
         return ()
+
+
+def _claims(seen: Mapping[str, api.Observation | None], group: str) -> dict[str, Mapping[str, Any]]:
+    """What each node that answered says of the group."""
+    return {
+        node: claim
+        for node, answer in seen.items()
+        for claim in (answer or {"claims": ()})["claims"]
+        if claim["group"] == group
+    }
 
 
 async def _groups(at: api.Management, path: str) -> dict[str, Group]:
@@ -286,15 +300,14 @@ def _claim(
     group: str, node: str, members: Members, raft: Group | None, state: State
 ) -> dict[str, object]:
     is_leader = raft is not None and raft.state == LEADER
-    others = [peer.name for peer in members.replicas if peer.name != node]
-    current = [peer.name for peer in members.replicas if peer.current and peer.name != node]
+    others = sorted(peer.name for peer in members.replicas if peer.name != node)
     return {
         "group": group,
         "role": "master" if is_leader else "mirror" if members.leader else "none",
         "epoch": 0 if raft is None else raft.term,
         "master": node if is_leader else members.leader,
-        "mirrors": sorted(others),
-        "synchronised": sorted(current),
+        "mirrors": others,
+        "synchronised": others,  # a majority is, whichever: no one waits for a certain one
         "state": "running" if members.leader else "down",
         "messages": state.messages,
         "last_offset": state.last_seq,

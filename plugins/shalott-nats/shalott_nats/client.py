@@ -59,15 +59,18 @@ async def connect(host: str, port: int, timeout_ms: int, **account: str) -> Conn
         """What goes wrong is told to the one who asked."""
 
     try:
-        return await nats.connect(
-            f"nats://{host}:{port}",
-            allow_reconnect=False,
-            connect_timeout=max(1, timeout_ms // 1000),
-            error_cb=quiet,
-            **account,
-        )
+        async with asyncio.timeout(timeout_ms / 1000):
+            return await nats.connect(
+                f"nats://{host}:{port}",
+                allow_reconnect=False,
+                max_reconnect_attempts=1,  # of a first connection too, which 0 would mean for ever
+                reconnect_time_wait=0,
+                connect_timeout=max(1, timeout_ms // 1000),
+                error_cb=quiet,
+                **account,
+            )
     except (nats.errors.Error, OSError, TimeoutError) as error:
-        raise api.Unreachable(f"{host}:{port}: {error}") from error
+        raise api.Unreachable(f"{host}:{port}: {error or 'no answer in time'}") from error
 
 
 @asynccontextmanager

@@ -51,7 +51,11 @@ class FakeServer:
     def __init__(self, answers: Mapping[str, list[Answer]]) -> None:
         self.answers = {subject: list(each) for subject, each in answers.items()}
         self.asked: list[tuple[str, bytes]] = []
+        self.serving: set[asyncio.Task[None]] = set()
         self._inboxes: dict[str, str] = {}  # subject as subscribed -> its number
+
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.serving.add(asyncio.ensure_future(self.serve(reader, writer)))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         info = {"server_name": "n1", "version": "2.12.1", "headers": True, "max_payload": 1 << 20}
@@ -71,6 +75,7 @@ class FakeServer:
                         break
         finally:
             writer.close()
+            await writer.wait_closed()
 
     def _answer(self, subject: str, inbox: str, writer: asyncio.StreamWriter) -> Answer:
         own = self.answers.get(subject, [SILENCE])
@@ -103,7 +108,7 @@ def done(
     fake = FakeServer(answers)
 
     async def scenario() -> Any:
-        server = await asyncio.start_server(fake.serve, HOST, 0)
+        server = await asyncio.start_server(fake.accept, HOST, 0)
         made = kind(HOST, server.sockets[0].getsockname()[1], timeout_ms=200)
         try:
             await made.open()
@@ -113,6 +118,7 @@ def done(
         finally:
             await made.close()
             server.close()
+            await asyncio.gather(*fake.serving, return_exceptions=True)
 
     return asyncio.run(scenario()), fake
 

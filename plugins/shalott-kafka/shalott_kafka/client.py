@@ -1,0 +1,238 @@
+"""A client of Kafka that sends to a topic's partitions and polls them, by aiokafka.
+
+    transactions   fail    an error before the commit was asked for: who is behind the same
+                           transactional id next aborts what was open, and fences its producer
+                   info    any error from the commit on
+    idempotence    info    any error: the library sends again until it knows, and may have sent
+    neither        fail    the broker refused the one request before it appended anything (REFUSED)
+                   info    everything else: an answer that did not come, a leader that lost its
+                           place behind the append
+    polls alone    fail    any error: nothing was changed
+
+Without idempotence the library's producer would send again what may be stored already, as any of
+Kafka's does, and a duplicate would be its work; so one request is sent, once (retries=0). After any
+error producer and consumer are made anew: what they still had under way ends with them.
+
+A poll that returns nothing has reached the end: of what is committed, as the leader tells it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import (
+    KafkaError,
+    MessageSizeTooLargeError,
+    NodeNotReadyError,
+    NotEnoughReplicasError,
+    NotLeaderForPartitionError,
+    for_code,
+)
+from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+import shalott.api as api
+
+if TYPE_CHECKING:
+    from shalott_kafka.system import KafkaParameters
+
+TOPIC = "shalott"
+POLL_WAIT_MS = 100
+CLOSE_S = 0.5
+TROUBLES = (KafkaError, OSError, TimeoutError)
+# A leader that lost its place says so too while others still have to acknowledge what it appended:
+# https://github.com/apache/kafka, DelayedProduce. With acks=1 nothing waits behind the append.
+REFUSED = (NotEnoughReplicasError, MessageSizeTooLargeError)
+Pairs = list[tuple[int, int]]
+
+logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # faults are not its news
+
+
+class KafkaClient:
+    """See ``Partitioned``. It is of one node: that is asked for the cluster's brokers, and polls
+    read from its copy of a partition if it has one that is in sync."""
+
+    def __init__(self, host: str, port: int, *, timeout_ms: int, asked: KafkaParameters) -> None:
+        self._host, self._at = host, f"{host}:{port}"
+        self._timeout_s, self._asked = timeout_ms / 1000, asked
+        self._id = str(uuid.uuid4())
+        self._producer: AIOKafkaProducer | None = None
+        self._consumer: AIOKafkaConsumer | None = None
+        self._positions: dict[TopicPartition, int] = {}
+        self._is_committing = False
+
+    async def open(self) -> None:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._make()
+        except TROUBLES as error:
+            await self.close()
+            raise api.Unreachable(f"no brokers by {self._at}: {_words(error)}") from error
+
+    async def transact(
+        self, mops: Sequence[tuple[object, ...]], places: Mapping[int, int]
+    ) -> list[tuple[int, int] | dict[int, Pairs]]:
+        self._is_committing = False
+        if self._producer is None:
+            await self.open()
+        sends = any(mop[0] == "send" for mop in mops)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                if sends and self._asked.transactions:
+                    return await self._transact(mops, dict(places))
+                return [await self._do(mop, places) for mop in mops]
+        except TROUBLES as error:
+            await self.close()
+            unknown = sends and (self._is_committing or not self._asked.transactions)
+            raise (api.Indefinite if unknown else api.Definite)(_words(error)) from error
+        except api.Indefinite:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """At once: what is under way is not waited for."""
+        producer, consumer = self._producer, self._consumer
+        self._producer = self._consumer = None
+        if producer is not None:
+            await _end(producer)
+        if consumer is not None:
+            with contextlib.suppress(*TROUBLES):
+                async with asyncio.timeout(CLOSE_S):
+                    await consumer.stop()
+
+    async def _make(self) -> None:
+        asked = self._asked
+        self._producer = AIOKafkaProducer(
+            bootstrap_servers=self._at,
+            acks=asked.acks if asked.acks == "all" else int(asked.acks),
+            enable_idempotence=asked.idempotence,
+            transactional_id=self._id if asked.transactions else None,
+            transaction_timeout_ms=asked.transaction_timeout_ms,
+            request_timeout_ms=asked.request_timeout_ms,
+        )
+        self._consumer = AIOKafkaConsumer(
+            bootstrap_servers=self._at,
+            isolation_level="read_committed",
+            auto_offset_reset="none",
+            enable_auto_commit=False,
+            request_timeout_ms=asked.request_timeout_ms,
+            fetch_max_wait_ms=POLL_WAIT_MS,
+            client_rack=self._host,
+        )
+        self._positions = {}
+        await asyncio.gather(self._producer.start(), self._consumer.start())
+
+    async def _transact(
+        self, mops: Sequence[tuple[object, ...]], places: dict[int, int]
+    ) -> list[tuple[int, int] | dict[int, Pairs]]:
+        producer = self._producer
+        assert producer is not None
+        await producer.begin_transaction()
+        answers: list[asyncio.Future[tuple[int, int]] | dict[int, Pairs]] = []
+        for mop in mops:
+            if mop[0] == "send":
+                answers.append(asyncio.ensure_future(self._send(*mop[1:])))
+            else:
+                polled = await self._poll(places)
+                places |= {key: pairs[-1][0] + 1 for key, pairs in polled.items()}
+                answers.append(polled)
+        done = [one if isinstance(one, dict) else await one for one in answers]
+        self._is_committing = True
+        await producer.commit_transaction()
+        return done
+
+    async def _do(
+        self, mop: tuple[object, ...], places: Mapping[int, int]
+    ) -> tuple[int, int] | dict[int, Pairs]:
+        if mop[0] != "send":
+            return await self._poll(places)
+        return await (self._send if self._asked.idempotence else self._send_once)(*mop[1:])
+
+    async def _send(self, key: object, value: object) -> tuple[int, int]:
+        """By the library's producer: it sends again until it knows."""
+        assert self._producer is not None and isinstance(key, int) and isinstance(value, int)
+        stored = await self._producer.send_and_wait(TOPIC, str(value).encode(), partition=key)
+        return stored.offset, value
+
+    async def _send_once(self, key: object, value: object) -> tuple[int, int]:
+        """One request, with the outcome that its answer has. Raises ClientError."""
+        assert self._producer is not None and isinstance(key, int) and isinstance(value, int)
+        client = self._producer.client
+        await self._producer.partitions_for(TOPIC)
+        leader = client.cluster.leader_for_partition(TopicPartition(TOPIC, key))
+        if leader in (None, -1):
+            await client.force_metadata_update()
+            raise api.Definite(f"partition {key} has no leader")
+        batch = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, 0, 1 << 14)
+        batch.append(0, int(time.time() * 1000), None, str(value).encode(), [])
+        acks = -1 if self._asked.acks == "all" else int(self._asked.acks)
+        records = [(TOPIC, [(key, bytes(batch.build()))])]
+        request = ProduceRequest(None, acks, int(self._timeout_s * 1000), records)
+        try:
+            answer = await client.send(leader, request)
+        except NodeNotReadyError as error:
+            raise api.Definite(f"no connection to the leader of {key}") from error
+        [(_, [(_, code, offset, *_)])] = answer.topics
+        if code:
+            await client.force_metadata_update()
+            raise outcome_of(code, acks)
+        return offset, value
+
+    async def _poll(self, places: Mapping[int, int]) -> dict[int, Pairs]:
+        consumer = self._consumer
+        assert consumer is not None
+        wanted = {TopicPartition(TOPIC, key): offset for key, offset in places.items()}
+        if consumer.assignment() != set(wanted):
+            consumer.assign(list(wanted))
+            self._positions = {}
+        for partition, offset in wanted.items():
+            if self._positions.get(partition) != offset:
+                consumer.seek(partition, offset)
+        self._positions = wanted
+        while wanted:
+            found = {
+                each.partition: [(record.offset, int(record.value)) for record in records]
+                for each, records in (await consumer.getmany(timeout_ms=POLL_WAIT_MS)).items()
+                if records
+            }
+            if found:
+                after = {TopicPartition(TOPIC, key): at[-1][0] + 1 for key, at in found.items()}
+                self._positions = wanted | after
+                return found
+            ends = await consumer.end_offsets(list(wanted))
+            if all([await consumer.position(each) >= ends[each] for each in wanted]):
+                break
+        return {}
+
+
+def outcome_of(code: int, acks: int) -> api.ClientError:
+    """Of the one request that a broker answered with an error."""
+    error = for_code(code)
+    is_refused = issubclass(error, REFUSED) or (
+        acks == 1 and issubclass(error, NotLeaderForPartitionError)
+    )
+    return (api.Definite if is_refused else api.Indefinite)(error.__name__)
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__} {error}".strip()
+
+
+async def _end(producer: AIOKafkaProducer) -> None:
+    """``stop`` would wait until all is delivered: its sender is ended first, and each task that
+    this waits for; the connections are closed behind them."""
+    sender = producer._sender.sender_task
+    while sender is not None and not sender.done():
+        sender.cancel()
+        await asyncio.wait([sender], timeout=0.05)
+    producer._closed = True
+    with contextlib.suppress(*TROUBLES):
+        async with asyncio.timeout(CLOSE_S):
+            await producer.client.close()

@@ -13,7 +13,8 @@ Without idempotence the library's producer would send again what may be stored a
 Kafka's does, and a duplicate would be its work; so one request is sent, once (retries=0). After any
 error producer and consumer are made anew: what they still had under way ends with them.
 
-A poll that returns nothing has reached the end: of what is committed, as the leader tells it.
+A poll that returns nothing has reached the end of what is committed, as the copy has it that is
+read. A follower's copy may know less than its leader's: docs/evidence has a case.
 """
 
 from __future__ import annotations
@@ -66,32 +67,35 @@ class KafkaClient:
         self._producer: AIOKafkaProducer | None = None
         self._consumer: AIOKafkaConsumer | None = None
         self._positions: dict[TopicPartition, int] = {}
-        self._is_committing = False
+        self._has_sent = False  # what may be done although no answer comes
 
     async def open(self) -> None:
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._make()
+                await self._ready_consumer()
         except TROUBLES as error:
             await self.close()
-            raise api.Unreachable(f"no brokers by {self._at}: {_words(error)}") from error
+            raise api.Unreachable(f"no broker at {self._at}: {_words(error)}") from error
 
     async def transact(
         self, mops: Sequence[tuple[object, ...]], places: Mapping[int, int]
     ) -> list[tuple[int, int] | dict[int, Pairs]]:
-        self._is_committing = False
-        if self._producer is None:
-            await self.open()
+        self._has_sent = False
         sends = any(mop[0] == "send" for mop in mops)
         try:
             async with asyncio.timeout(self._timeout_s):
-                if sends and self._asked.transactions:
+                if len(mops) > sum(mop[0] == "send" for mop in mops):
+                    await self._ready_consumer()
+                if not sends:
+                    return await self._do_each(mops, dict(places))
+                await self._ready_producer()
+                if self._asked.transactions:
                     return await self._transact(mops, dict(places))
-                return [await self._do(mop, places) for mop in mops]
+                self._has_sent = True
+                return await self._do_each(mops, dict(places))
         except TROUBLES as error:
             await self.close()
-            unknown = sends and (self._is_committing or not self._asked.transactions)
-            raise (api.Indefinite if unknown else api.Definite)(_words(error)) from error
+            raise (api.Indefinite if self._has_sent else api.Definite)(_words(error)) from error
         except api.Indefinite:
             await self.close()
             raise
@@ -107,7 +111,25 @@ class KafkaClient:
                 async with asyncio.timeout(CLOSE_S):
                     await consumer.stop()
 
-    async def _make(self) -> None:
+    async def _ready_consumer(self) -> None:
+        if self._consumer is not None:
+            return
+        self._positions = {}
+        self._consumer = AIOKafkaConsumer(
+            bootstrap_servers=self._at,
+            isolation_level="read_committed",
+            auto_offset_reset="none",
+            enable_auto_commit=False,
+            request_timeout_ms=self._asked.request_timeout_ms,
+            fetch_max_wait_ms=POLL_WAIT_MS,
+            client_rack=self._host,
+        )
+        await self._consumer.start()
+
+    async def _ready_producer(self) -> None:
+        """One that is made with the transactional id of the one before fences that one."""
+        if self._producer is not None:
+            return
         asked = self._asked
         self._producer = AIOKafkaProducer(
             bootstrap_servers=self._at,
@@ -117,17 +139,7 @@ class KafkaClient:
             transaction_timeout_ms=asked.transaction_timeout_ms,
             request_timeout_ms=asked.request_timeout_ms,
         )
-        self._consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._at,
-            isolation_level="read_committed",
-            auto_offset_reset="none",
-            enable_auto_commit=False,
-            request_timeout_ms=asked.request_timeout_ms,
-            fetch_max_wait_ms=POLL_WAIT_MS,
-            client_rack=self._host,
-        )
-        self._positions = {}
-        await asyncio.gather(self._producer.start(), self._consumer.start())
+        await self._producer.start()
 
     async def _transact(
         self, mops: Sequence[tuple[object, ...]], places: dict[int, int]
@@ -135,25 +147,25 @@ class KafkaClient:
         producer = self._producer
         assert producer is not None
         await producer.begin_transaction()
-        answers: list[asyncio.Future[tuple[int, int]] | dict[int, Pairs]] = []
-        for mop in mops:
-            if mop[0] == "send":
-                answers.append(asyncio.ensure_future(self._send(*mop[1:])))
-            else:
-                polled = await self._poll(places)
-                places |= {key: pairs[-1][0] + 1 for key, pairs in polled.items()}
-                answers.append(polled)
-        done = [one if isinstance(one, dict) else await one for one in answers]
-        self._is_committing = True
+        done = await self._do_each(mops, places)
+        self._has_sent = True
         await producer.commit_transaction()
         return done
 
-    async def _do(
-        self, mop: tuple[object, ...], places: Mapping[int, int]
-    ) -> tuple[int, int] | dict[int, Pairs]:
-        if mop[0] != "send":
-            return await self._poll(places)
-        return await (self._send if self._asked.idempotence else self._send_once)(*mop[1:])
+    async def _do_each(
+        self, mops: Sequence[tuple[object, ...]], places: dict[int, int]
+    ) -> list[tuple[int, int] | dict[int, Pairs]]:
+        """A poll goes on behind the one before."""
+        send = self._send if self._asked.idempotence else self._send_once
+        done: list[tuple[int, int] | dict[int, Pairs]] = []
+        for mop in mops:
+            if mop[0] == "send":
+                done.append(await send(*mop[1:]))
+            else:
+                polled = await self._poll(places)
+                places |= {key: pairs[-1][0] + 1 for key, pairs in polled.items()}
+                done.append(polled)
+        return done
 
     async def _send(self, key: object, value: object) -> tuple[int, int]:
         """By the library's producer: it sends again until it knows."""
@@ -195,7 +207,7 @@ class KafkaClient:
         for partition, offset in wanted.items():
             if self._positions.get(partition) != offset:
                 consumer.seek(partition, offset)
-        self._positions = wanted
+        self._positions, begun_ms = wanted, int(time.time() * 1000)
         while wanted:
             found = {
                 each.partition: [(record.offset, int(record.value)) for record in records]
@@ -206,8 +218,7 @@ class KafkaClient:
                 after = {TopicPartition(TOPIC, key): at[-1][0] + 1 for key, at in found.items()}
                 self._positions = wanted | after
                 return found
-            ends = await consumer.end_offsets(list(wanted))
-            if all([await consumer.position(each) >= ends[each] for each in wanted]):
+            if all([await _is_at_end(consumer, each, begun_ms) for each in wanted]):
                 break
         return {}
 
@@ -219,6 +230,13 @@ def outcome_of(code: int, acks: int) -> api.ClientError:
         acks == 1 and issubclass(error, NotLeaderForPartitionError)
     )
     return (api.Definite if is_refused else api.Indefinite)(error.__name__)
+
+
+async def _is_at_end(consumer: AIOKafkaConsumer, partition: TopicPartition, since: int) -> bool:
+    """Whether the copy that is read has told since then that nothing committed is behind."""
+    told = consumer.last_poll_timestamp(partition)
+    stable = consumer.last_stable_offset(partition)
+    return told is not None and told >= since and await consumer.position(partition) >= stable
 
 
 def _words(error: BaseException) -> str:

@@ -55,14 +55,14 @@ class Connection:
             made = self._blocking.create_receiver(queue, credit=0, name=f"from {queue}")
             self._receivers[queue] = made
         receiver = self._receivers[queue]
+        fetched = receiver.fetcher
+        assert fetched is not None, "it has no handler of its own"
         receiver.link.drain(1)
         self._blocking.wait(
-            lambda: receiver.fetcher.has_message or not receiver.link.credit,
+            lambda: bool(fetched.has_message) or not receiver.link.credit,
             timeout=self._timeout_s,
         )
-        if not receiver.fetcher.has_message:
-            return None
-        return receiver.fetcher.pop(), receiver.fetcher.unsettled.popleft()
+        return (fetched.pop(), fetched.unsettled.popleft()) if fetched.has_message else None
 
     def settle(self, queue: str, delivery: Delivery) -> None:
         """The broker does not answer an acceptance: what is asked behind it is answered later."""
@@ -79,8 +79,9 @@ class Connection:
         self.sender(MANAGEMENT).send(Message(properties=asked, reply_to=back))
         answer = self._answers.receive(self._timeout_s)
         self._answers.accept()
-        if not answer.properties["_AMQ_OperationSucceeded"]:
-            raise ProtonException(f"{attribute} of {resource}: {answer.body}")
+        told = dict(answer.properties or {})
+        if not told["_AMQ_OperationSucceeded"] or not isinstance(answer.body, str):
+            raise ProtonException(f"{attribute} of {resource}: {answer.body!r}")
         return json.loads(answer.body)[0]
 
 
@@ -140,12 +141,15 @@ class ArtemisClient:
         except TROUBLES as error:
             raise api.Indefinite(_words(error)) from error
         message, delivery = found
+        assert isinstance(message.body, (bytes, memoryview)), "as it was sent"
         return api.Received(bytes(message.body), token=(queue, delivery))
 
     async def settle(self, received: api.Received) -> None:
         connection = self._connected
+        assert isinstance(received.token, tuple), "as it was received"
+        queue, delivery = received.token
         try:
-            await self._run(lambda: connection.settle(*received.token))
+            await self._run(lambda: connection.settle(queue, delivery))
         except TROUBLES as error:
             raise api.Indefinite(_words(error)) from error
 

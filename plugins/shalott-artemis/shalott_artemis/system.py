@@ -62,7 +62,7 @@ def hosted(nodes: Sequence[str], guard: object) -> Mapping[str, tuple[str, ...]]
         return {
             node: (BROKER, KEEPER) if at < KEEPERS else (BROKER,) for at, node in enumerate(nodes)
         }
-    return {node: (BROKER,) for node in nodes}
+    return dict.fromkeys(nodes, (BROKER,))
 
 
 class ArtemisSystem:
@@ -83,7 +83,11 @@ class ArtemisSystem:
         return ("client", "keeper") if KEEPER in self._services[node] else ("client",)
 
     def node_specs(self, topology: api.Topology) -> Sequence[NodeSpec]:
-        at = {node: ports["client"].host for seen in topology.dial.values() for node, ports in seen.items()}
+        at = {
+            node: ports["client"].host
+            for seen in topology.dial.values()
+            for node, ports in seen.items()
+        }
         for node in self._brokers:
             others = (at[each] for each in self._brokers if each != node and each in at)
             PEERS[at.get(node, "")] = tuple(others)
@@ -228,9 +232,7 @@ class ArtemisSystem:
             return self.why_unsettled(await self._look(cluster), queues)
 
         try:
-            await api.await_nodes(
-                cluster, cluster.nodes[:1], why_not, timeout_ms, may_exit=True
-            )
+            await api.await_nodes(cluster, cluster.nodes[:1], why_not, timeout_ms, may_exit=True)
         except api.BootFailed:
             return False
         return True

@@ -29,6 +29,8 @@ IMAGE = Path(__file__).parent / "kafka"
 BROKER, CONTROLLER = "broker", "controller"
 CONTROLLERS = "controllers"  # what the metadata's log is called in claims
 BROKERS_MIN = 3
+NEVER = (1 << 63) - 1  # Kafka's own default of what may be left to the kernel
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 Whole = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -41,9 +43,9 @@ class KafkaParameters(msgspec.Struct, frozen=True, kw_only=True):
     unclean_election: bool = False
     acks: Literal["all", "1"] = "all"
     idempotence: bool = True
-    transactions: Annotated[
-        bool, msgspec.Meta(description="Sends are parts of transactions.")
-    ] = True
+    transactions: Annotated[bool, msgspec.Meta(description="Sends are parts of transactions.")] = (
+        True
+    )
     flush_messages: Annotated[
         int, msgspec.Meta(ge=0, description="Sync a log after so many; 0: the kernel decides.")
     ] = 0
@@ -57,6 +59,10 @@ class KafkaParameters(msgspec.Struct, frozen=True, kw_only=True):
         int, msgspec.Meta(ge=1, description="A client sends again what had no answer.")
     ] = 30_000
     transaction_timeout_ms: Whole = 5000
+    reads: Annotated[
+        Literal["leader", "nearest"],
+        msgspec.Meta(description="Whose copy is polled: nearest is the client's own node's."),
+    ] = "leader"
     heap: Annotated[str, msgspec.Meta(pattern=r"^\d+[mg]$")] = "256m"
 
 
@@ -82,7 +88,10 @@ class KafkaSystem:
 
     def hosted_ports(self, node: str) -> Sequence[str]:
         own = self._services[node]
-        return [*(("client", BROKER) if BROKER in own else ()), *((CONTROLLER,) * (CONTROLLER in own))]
+        return [
+            *(("client", BROKER) if BROKER in own else ()),
+            *((CONTROLLER,) * (CONTROLLER in own)),
+        ]
 
     def _hosts(self, service: str) -> list[str]:
         return [node for node in self._ids if service in self._services[node]]
@@ -91,7 +100,9 @@ class KafkaSystem:
         return [self._spec(topology, node) for node in topology.listen]
 
     def _spec(self, topology: api.Topology, node: str) -> NodeSpec:
-        at = next((seen[node]["client"].host for seen in topology.dial.values() if node in seen), "")
+        at = next(
+            (seen[node]["client"].host for seen in topology.dial.values() if node in seen), ""
+        )
         properties = self._properties(node, at or node)
         return NodeSpec(
             name=node,
@@ -107,16 +118,17 @@ class KafkaSystem:
         asked, hosts = self._asked, self._services[node]
         brokers = len(self._hosts(BROKER))
         voters = (f"{self._ids[each]}@{each}:9093" for each in self._hosts(CONTROLLER))
-        listeners = [f"CLIENT://0.0.0.0:{self.ports['client']}", f"BROKER://0.0.0.0:9094"]
+        listeners = [f"CLIENT://0.0.0.0:{self.ports['client']}", "BROKER://0.0.0.0:9094"]
         advertised = f"CLIENT://{address}:{self.ports['client']},BROKER://{node}:9094"
         own = [*(listeners if BROKER in hosts else ())]
         own += ["CONTROLLER://0.0.0.0:9093"] if CONTROLLER in hosts else []
         of_broker: dict[str, object] = {
             "advertised.listeners": advertised,
             "inter.broker.listener.name": "BROKER",
-            "broker.rack": address,
-            "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         }
+        if asked.reads == "nearest":
+            of_broker["broker.rack"] = address
+            of_broker["replica.selector.class"] = RACK_AWARE
         return {
             "process.roles": ",".join(hosts),
             "node.id": self._ids[node],
@@ -127,11 +139,15 @@ class KafkaSystem:
                 f"{name}:PLAINTEXT" for name in ("CLIENT", "BROKER", "CONTROLLER")
             ),
             **(of_broker if BROKER in hosts else {}),
-            "log.dirs": f"/data/kafka",
+            "log.dirs": "/data/kafka",
             "auto.create.topics.enable": "false",
             "min.insync.replicas": asked.min_insync_replicas,
             "unclean.leader.election.enable": str(asked.unclean_election).lower(),
-            **({"log.flush.interval.messages": asked.flush_messages} if asked.flush_messages else {}),
+            **(
+                {"log.flush.interval.messages": asked.flush_messages}
+                if asked.flush_messages
+                else {}
+            ),
             "broker.session.timeout.ms": asked.session_timeout_ms,
             "broker.heartbeat.interval.ms": min(2000, asked.session_timeout_ms // 4),
             "replica.lag.time.max.ms": asked.replica_lag_ms,
@@ -308,7 +324,9 @@ def check(plan: api.Plan) -> None:
 def partitions(plan: api.Plan) -> api.Partitions:
     asked = parameters_of(plan)
     make = partial(KafkaClient, asked=asked)
-    return api.Partitions(port="client", make_client=make, transactions=asked.transactions)
+    return api.Partitions(
+        port="client", make_client=make, transactions=asked.transactions, groups=True
+    )
 
 
 # Sooner than as shipped, so that leaders change within a fault; neither loses anything.

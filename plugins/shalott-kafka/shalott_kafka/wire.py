@@ -7,7 +7,6 @@ ListOffsets 5, DescribeQuorum 0).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import NamedTuple, cast
 
@@ -59,7 +58,7 @@ class End(NamedTuple):
     epoch: int
 
 
-class DescribeQuorumResponse(Response):
+class DescribeQuorumResponse(Response):  # type: ignore[misc]
     API_KEY = 55
     API_VERSION = 0
     SCHEMA = Schema(
@@ -82,7 +81,7 @@ class DescribeQuorumResponse(Response):
     )  # fmt: skip
 
 
-class DescribeQuorumRequest_v0(RequestStruct):  # noqa: N801  as the library names its own
+class DescribeQuorumRequest_v0(RequestStruct):  # type: ignore[misc]  # noqa: N801
     API_KEY = 55
     API_VERSION = 0
     FLEXIBLE_VERSION = True
@@ -97,14 +96,16 @@ class DescribeQuorumRequest_v0(RequestStruct):  # noqa: N801  as the library nam
     )  # fmt: skip
 
 
-class DescribeQuorum(Request[DescribeQuorumRequest_v0]):
+class DescribeQuorum(Request[DescribeQuorumRequest_v0]):  # type: ignore[misc]
     API_KEY = 55
 
-    def build(self, request_struct_class: type[DescribeQuorumRequest_v0]) -> DescribeQuorumRequest_v0:
+    def build(
+        self, request_struct_class: type[DescribeQuorumRequest_v0]
+    ) -> DescribeQuorumRequest_v0:
         return request_struct_class([(METADATA_LOG, [(0, {})], {})], {})
 
 
-class Ends(Request[OffsetRequest_v5]):
+class Ends(Request[OffsetRequest_v5]):  # type: ignore[misc]
     API_KEY = 2
 
     def __init__(self, topic: str, keys: Iterable[int], level: int) -> None:
@@ -162,7 +163,7 @@ class Wire:
                     at.host, at.port, request_timeout_ms=ASK_TIMEOUT_MS
                 )
             return cast(Response, await connection.send(request))
-        except (KafkaError, OSError, asyncio.TimeoutError) as error:
+        except (TimeoutError, KafkaError, OSError) as error:
             if (broken := self._open.pop(at, None)) is not None:
                 broken.close()
             raise api.Definite(f"{at.host}:{at.port}: {type(error).__name__} {error}") from error

@@ -79,7 +79,7 @@ class Connection:
         self.sender(MANAGEMENT).send(Message(properties=asked, reply_to=back))
         answer = self._answers.receive(self._timeout_s)
         self._answers.accept()
-        told = dict(answer.properties or {})
+        told: dict[str, object] = dict(answer.properties or {})
         if not told["_AMQ_OperationSucceeded"] or not isinstance(answer.body, str):
             raise ProtonException(f"{attribute} of {resource}: {answer.body!r}")
         return json.loads(answer.body)[0]

@@ -65,7 +65,7 @@ class Broker:
             told = [(each, version, version) for each, version in SPOKEN.items()]
             return ApiVersionResponse_v0(0, told).encode()
         if key == METADATA:
-            partitions = [(0, 0, 1, [1, 2], [1], [])]
+            partitions: list[tuple[object, ...]] = [(0, 0, 1, [1, 2], [1], [])]
             brokers = [(1, "127.0.0.1", self.port, None)]
             return MetadataResponse_v5(
                 0, brokers, "cluster", 1, [(0, TOPIC, False, partitions)]
@@ -172,7 +172,7 @@ def test_what_ignores_its_cancelling_is_left_alone() -> None:
 
 
 def test_a_node_says_what_it_leads() -> None:
-    log = [(0, 0, 3, 8, 120, [(3, 120, {})], [], {})]
+    log: list[tuple[object, ...]] = [(0, 0, 3, 8, 120, [(3, 120, {})], [], {})]
     broker = Broker(quorum=(0, [("__cluster_metadata", log, {})], {}))
 
     async def do(port: int) -> object:

@@ -26,7 +26,7 @@ import shalott.api as api
 
 R = TypeVar("R")
 TROUBLES = (ProtonException, OSError)  # a time-out of proton's is one
-NOT_TAKEN = (Delivery.REJECTED, Delivery.RELEASED)
+NOT_TAKEN = [Delivery.REJECTED, Delivery.RELEASED]
 MANAGEMENT = "activemq.management"
 PEERS: dict[str, tuple[str, ...]] = {}  # of each address, the others of its pair: system.py's
 
@@ -121,13 +121,15 @@ class ArtemisClient:
             sender = await self._run(lambda: connection.sender(queue))
         except TROUBLES as error:
             raise api.Unreachable(f"no link: {_words(error)}") from error
+        message = Message(body=body, durable=True)
         try:
-            await self._run(lambda: sender.send(Message(body=body, durable=True)))
+            delivery = await self._run(lambda: sender.send(message, error_states=NOT_TAKEN))
         except SendException as error:
-            kind = api.Definite if error.state in NOT_TAKEN else api.Indefinite
-            raise kind(f"the broker's outcome is {error.state}") from error
+            raise api.Definite(f"the broker's outcome is {error.state}") from error
         except TROUBLES as error:
             raise api.Indefinite(_words(error)) from error
+        if delivery.remote_state != Delivery.ACCEPTED:
+            raise api.Indefinite(f"the broker's outcome is {delivery.remote_state}")
 
     async def receive(self, queue: str) -> api.Received | None:
         connection = self._connected

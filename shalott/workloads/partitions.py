@@ -26,7 +26,7 @@ from shalott.checkers.partitions.final_reads import FinalReads
 from shalott.checkers.partitions.group_reads import GroupReads
 from shalott.checkers.partitions.kafka import Kafka
 from shalott.clients.rocketmq.queue_partitions import QueuePartitions
-from shalott.cluster.systems.record import PARTITIONS, SYSTEMS, Partitions
+from shalott.cluster.systems.record import PARTITIONS, SYSTEMS, Partitions, serving_nodes
 from shalott.core.client import Client
 from shalott.core.errors import Definite, Indefinite, Unreachable, UsageError
 from shalott.core.generator import Generator, Phases, Stagger, TimeLimit
@@ -141,7 +141,8 @@ def partition_workload(plan: Plan) -> Workload:
         port=ways.port,
         make_client=make_client,
         generator=load_generator(plan),
-        final_generator=reading_generator(plan, plan.cluster.nodes),
+        final_generator=reading_generator(plan, serving_nodes(plan)),
+        nodes=serving_nodes(plan),
         final_at=partial(reading_generator, plan),
     )
 

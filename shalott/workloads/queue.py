@@ -23,7 +23,7 @@ from shalott.checkers.queues.loss_windows import WINDOWS
 from shalott.clients.amqp.channel import guest_of
 from shalott.clients.amqp.queue_client import AmqpQueueClient
 from shalott.clients.queued_client import QueuedClient
-from shalott.cluster.systems.record import QUEUES, SYSTEMS, Queues
+from shalott.cluster.systems.record import QUEUES, SYSTEMS, Queues, serving_nodes
 from shalott.core.client import Client, MakeClient
 from shalott.core.errors import UsageError
 from shalott.core.generator import Generator, Stagger, TimeLimit
@@ -140,7 +140,8 @@ def queue_workload(plan: Plan) -> Workload:
         port="amqp" if ways is None else ways.port,
         make_client=_amqp_clients(plan) if ways is None else _clients(plan, ways),
         generator=load_generator(plan),
-        final_generator=drain_generator(plan),
+        final_generator=drain_generator(plan, serving_nodes(plan)),
+        nodes=serving_nodes(plan),
         final_at=partial(drain_generator, plan),
     )
 

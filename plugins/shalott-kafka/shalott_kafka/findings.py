@@ -1,0 +1,126 @@
+"""What is published of Kafka, or what its manual admits, and how it is found again."""
+
+from __future__ import annotations
+
+import shalott.api as api
+
+MANUAL = "https://kafka.apache.org/documentation/"
+RELEASES = ("3.9.1", "4.0.0")
+NEWEST = "4.4.0"
+LOST = (api.Seen(checker="kafka", kinds=("lost-write", "unseen")),)
+# Three brokers and a controller, which outlives them; leaders change within a fault.
+APART = ("--layout", "apart", "--nodes", "4", "--session-timeout", "3s", "--replica-lag", "5s")
+SENDS = ("--workload", "partitions", "--longest", "1", "--no-transactions", "--time-limit", "40")
+QUIET = ("--nemesis", "none")
+
+
+def sequence(*steps: str) -> tuple[str, ...]:
+    return (*QUIET, "--sequence", "; ".join(steps))
+
+
+FINDINGS = (
+    api.PublishedFinding(
+        name="kafka-acks-1",
+        title="With acks=1 a leader that is cut off acknowledges what its successor does not have",
+        source=f"{MANUAL}#producerconfigs_acks",
+        system="kafka",
+        releases=RELEASES,
+        newest=NEWEST,
+        command=(
+            *("--session-timeout", "3s", "--replica-lag", "5s", "--acks", "1", "--no-idempotence"),
+            *SENDS,
+            *sequence(
+                *("partition-one n1", "wait 7s", "end", "wait 5s"),
+                *("partition-one n2", "wait 7s", "end", "wait 5s"),
+            ),
+        ),
+        seen=LOST,
+        published="documented: the record is lost if the leader fails before others have copied it",
+        minutes=2,
+    ),
+    api.PublishedFinding(
+        name="kafka-unclean-election",
+        title="With unclean.leader.election.enable a copy that is behind becomes the leader",
+        source=f"{MANUAL}#design_uncleanleader",
+        system="kafka",
+        releases=RELEASES,
+        newest=NEWEST,
+        command=(
+            *APART,
+            "--unclean-election",
+            *SENDS,
+            *sequence(
+                *("stop n2+n3", "wait 8s", "kill n1", "wait 1s"),
+                *("end stop", "wait 12s", "end kill", "wait 3s"),
+            ),
+        ),
+        seen=LOST,
+        published="documented: what the copy lacks is lost",
+        minutes=2,
+    ),
+    api.PublishedFinding(
+        name="kafka-min-isr-1",
+        title="With min.insync.replicas=1 and acks=all one copy, not yet on its disk, is enough",
+        source=f"{MANUAL}#topicconfigs_min.insync.replicas",
+        system="kafka",
+        releases=RELEASES,
+        newest=NEWEST,
+        command=(
+            *APART,
+            *SENDS,
+            *sequence(
+                *("stop n2+n3", "wait 8s", "lose-unsynced n1", "wait 2s"),
+                *("end lose-unsynced", "wait 8s", "end stop", "wait 3s"),
+            ),
+        ),
+        seen=LOST,
+        published="documented: acks=all waits for those that are in sync, which may be the leader",
+        minutes=2,
+    ),
+    api.PublishedFinding(
+        name="kafka-unsynced",
+        title="Logs are not synced before an acknowledgement, so a power loss of all loses some",
+        source=f"{MANUAL}#design_filesystem",
+        system="kafka",
+        releases=RELEASES,
+        newest=NEWEST,
+        command=(
+            *("--profile", "safe"),
+            *SENDS,
+            *("--nemesis", "lose-unsynced", "--targets", "all"),
+            *("--nemesis-interval", "25", "--nemesis-duration", "4"),
+        ),
+        seen=LOST,
+        published="documented: the kernel syncs when it likes; durability is by replication",
+        minutes=2,
+    ),
+    api.PublishedFinding(
+        name="kafka-17754",
+        title="A commit that comes late ends another transaction of its producer",
+        source="https://issues.apache.org/jira/browse/KAFKA-17754",
+        system="kafka",
+        releases=RELEASES,
+        newest=NEWEST,
+        # A client that asks again in half a second, while its first request waits in the network.
+        command=(
+            *("--session-timeout", "3s", "--replica-lag", "5s", "--request-timeout", "500ms"),
+            *("--workload", "partitions", "--keys", "2", "--rate", "60", "--time-limit", "45"),
+            *sequence(
+                *("2x client-cut n1", "wait 1500ms", "end", "wait 3s"),
+                *("client-cut n2", "wait 1500ms", "end", "wait 3s"),
+                *("client-cut n3", "wait 1500ms", "end", "wait 3s"),
+            ),
+        ),
+        seen=(
+            api.Seen(
+                checker="kafka",
+                kinds=("G1a", "aborted-read", "lost-write", "unseen", "precommitted-read"),
+            ),
+        ),
+        published="Jepsen, Bufstream 0.1.0 (2024): aborted reads, lost writes, torn transactions,"
+        " in Kafka too; KIP-890 mends it for clients that speak its protocol, which aiokafka is not",
+        promised="Either all of a transaction is visible to readers of what is committed, or none:"
+        f" {MANUAL}#semantics",
+        minutes=3,
+    ),
+)

@@ -121,10 +121,10 @@ def queues_of(plan: Plan) -> Queues | None:
     """How the plan's system has queues; None: by AMQP. Raises UsageError: not under this plan."""
     name = plan.system.name
     record = SYSTEMS.find(name) if SYSTEMS.has(name) else None
-    if record is None or AMQP in record.speaks:
+    if record is None:
         return None
     found = record.queues(plan)
-    if found is None:
+    if found is None and AMQP not in record.speaks:
         raise UsageError(f"{name} has no queues as it is set here")
     return found
 

@@ -1,0 +1,1 @@
+"""RabbitMQ 4 under test: quorum queues, streams and classic queues, by shalott.api alone."""

@@ -1,0 +1,1 @@
+"""Redis and Valkey under test: Sentinel and cluster, by shalott.api alone."""

@@ -23,6 +23,7 @@ from contextlib import asynccontextmanager
 
 import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage
+from aio_pika.connection import Connection, make_url
 from aio_pika.exceptions import (
     AMQPChannelError,
     AMQPError,
@@ -31,7 +32,7 @@ from aio_pika.exceptions import (
     PublishError,
 )
 
-from shalott.api import ClientError, Definite, Indefinite, Mop, Received, Unreachable
+from shalott.api import ClientError, Definite, Indefinite, Received, Unreachable
 
 HEARTBEAT_S = 10
 FIRST_S, NEXT_S, LAST_S = 0.3, 0.1, 1.0  # how long a poll waits for messages, see _poll
@@ -49,12 +50,12 @@ class AmqpClient:
         self._channel: AbstractChannel | None = None
 
     async def open(self) -> None:
+        url = make_url(host=self._host, port=self._port, heartbeat=HEARTBEAT_S)
+        connection = self._connection = Connection(url)
         try:
             async with asyncio.timeout(self._timeout_s):
-                self._connection = await aio_pika.connect(
-                    host=self._host, port=self._port, heartbeat=HEARTBEAT_S
-                )
-                self._channel = await self._connection.channel(on_return_raises=True)
+                await connection.connect()
+                self._channel = await connection.channel(on_return_raises=True)
         except Exception as error:
             await self.close()
             raise Unreachable(f"no channel: {told(error)}") from error
@@ -117,7 +118,7 @@ class StreamClient(AmqpClient):
     """See ``Partitioned``: a key is a stream, and each send and each poll is one by itself."""
 
     async def transact(
-        self, mops: Sequence[Mop], places: Mapping[int, int]
+        self, mops: Sequence[tuple[object, ...]], places: Mapping[int, int]
     ) -> Sequence[tuple[int, int] | Mapping[int, Sequence[tuple[int, int]]]]:
         (mop,) = mops
         if self._channel is None or self._channel.is_closed:

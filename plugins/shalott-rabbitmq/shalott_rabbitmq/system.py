@@ -58,7 +58,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.Meta(ge=-1, description="Deliveries before a message is dropped; -1: no limit."),
     ] = 20
     client: Annotated[
-        Literal["aio-pika", "own"], msgspec.Meta(description="Who speaks AMQP in the workload queue.")
+        Literal["aio-pika", "own"],
+        msgspec.Meta(description="Who speaks AMQP in the workload queue."),
     ] = "aio-pika"
 
     @property
@@ -166,9 +167,7 @@ class RabbitmqSystem:
             raise api.Definite(f"{node} answered with something else than queues") from error
         return {"running": running, "partitions": partitions, "claims": claims}
 
-    async def _membership(
-        self, cluster: api.Cluster, node: str
-    ) -> tuple[list[str], list[str]]:
+    async def _membership(self, cluster: api.Cluster, node: str) -> tuple[list[str], list[str]]:
         """(running nodes, nodes from which it is partitioned), as ``node`` sees them."""
         answer = await management(cluster, node).get(NODES)
         try:
@@ -207,15 +206,13 @@ class RabbitmqSystem:
     ) -> None:
         """What an operator does for a node that came back empty: it is a member again of each
         quorum queue that has too few."""
-        few = {
-            node
-            for answer in seen.values()
-            for claim in (answer or {}).get("claims", ())
-            if claim["kind"] == "quorum" and claim["group"] in queues
-            and len(claim["mirrors"]) + 1 < min(self._own.replicas, len(seen))
-            for node in set(seen) - {claim["master"], *claim["mirrors"]}
-            if node in answer["running"]
-        }  # fmt: skip
+        few: set[str] = set()
+        for answer in filter(None, seen.values()):
+            for claim in answer["claims"]:
+                members = {claim["master"], *claim["mirrors"]}
+                wants = claim["kind"] == "quorum" and claim["group"] in queues
+                if wants and len(members) < min(self._own.replicas, len(seen)):
+                    few |= set(seen) & set(answer["running"]) - members
         for node in sorted(few):
             words = ("grow", f"{PREFIX}{node}", "all")
             await self._tool(cluster, node, "rabbitmq-queues", *words)
@@ -292,9 +289,7 @@ class RabbitmqSystem:
         return sorted(rows, key=lambda row: row["run_ns"])
 
 
-def management(
-    cluster: api.Cluster, node: str, timeout_ms: int = ASK_TIMEOUT_MS
-) -> api.Management:
+def management(cluster: api.Cluster, node: str, timeout_ms: int = ASK_TIMEOUT_MS) -> api.Management:
     return api.Management(cluster.endpoint(node, "management"), timeout_ms=timeout_ms)
 
 

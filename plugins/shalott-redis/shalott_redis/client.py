@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 from uuid import uuid4
 
 from redis.asyncio import Redis
@@ -38,15 +38,17 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from shalott.api import Definite, Indefinite, Mop, Received, Unreachable
+from shalott.api import Definite, Indefinite, Received, Unreachable
 
 MASTER = "shalott"  # what sentinels call it
 GROUP = "shalott"  # of a stream's consumers
 WAIT_MS = 1000  # for copies
 MOST = 300  # messages of a key in one poll
 REFUSED = ("NOREPLICAS", "LOADING", "MISCONF", "NOGROUP")
-REFUSALS = (AskError, ClusterDownError, MasterDownError, MovedError, OutOfMemoryError)
-REFUSALS += (ReadOnlyError, TryAgainError)
+REFUSALS = (
+    *(AskError, ClusterDownError, MasterDownError, MovedError),
+    *(OutOfMemoryError, ReadOnlyError, TryAgainError),
+)
 
 # A message that is taken lies in a sorted set by the time when it was; one that lay there too long
 # is given to another client: what died with the first is not lost. (So do Celery's workers.)
@@ -116,28 +118,16 @@ class RedisClient:
         for master in masters:
             await _drop(master)
 
-    def _dial(self, host: str, port: int) -> Redis:
-        return Redis(
-            host=host,
-            port=port,
-            protocol=2,
-            decode_responses=False,
-            retry=Retry(NoBackoff(), 0),
-            socket_timeout=self._timeout_ms / 1000,
-            socket_connect_timeout=self._timeout_ms / 1000,
-        )
-
     async def _find(self, key: str) -> tuple[str, int]:
-        asked = self._dial(*self._at)
+        asked = dial(*self._at, self._timeout_ms / 1000)
         try:
             async with asyncio.timeout(self._timeout_ms / 1000), asked:
                 if self._ways.is_cluster:
                     slot = key_slot(key.encode())
-                    rows = await asked.execute_command("CLUSTER", "SLOTS")
+                    rows = await ask(asked, "CLUSTER", "SLOTS")
                     told = next(row[2] for row in rows if row[0] <= slot <= row[1])
                 else:
-                    words = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)
-                    told = await asked.execute_command(*words)
+                    told = await ask(asked, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)
             return _text(told[0]), int(told[1])
         except (RedisError, OSError, TimeoutError, TypeError, StopIteration) as error:
             raise Unreachable(f"no master is known: {_said(error)}") from error
@@ -147,7 +137,7 @@ class RedisClient:
             return next(iter(self._masters.values()))
         at = await self._find(key)
         if at not in self._masters:
-            master = self._dial(*at)
+            master = dial(*at, self._timeout_ms / 1000)
             try:
                 async with asyncio.timeout(self._timeout_ms / 1000):
                     await master.ping()
@@ -254,7 +244,7 @@ class LogClient(RedisClient):
     async def open(self) -> None: ...
 
     async def transact(
-        self, mops: Sequence[Mop], places: Mapping[int, int]
+        self, mops: Sequence[tuple[object, ...]], places: Mapping[int, int]
     ) -> Sequence[tuple[int, int] | Mapping[int, Sequence[tuple[int, int]]]]:
         (mop,) = mops
         if mop[0] == "send":
@@ -268,6 +258,26 @@ class LogClient(RedisClient):
             assert isinstance(answer, list)
             found[key] = [(at + number, int(value)) for number, value in enumerate(answer)]
         return [found]
+
+
+def dial(host: str, port: int, timeout_s: float) -> Redis:
+    """A client that repeats nothing by itself."""
+    never = Retry(NoBackoff(), 0)
+    return Redis(
+        host=host,
+        port=port,
+        protocol=2,
+        retry=never,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
+    )
+
+
+async def ask(redis: Redis, *words: str | int) -> Any:
+    """The answer of one command, as the server gave it."""
+    pipe = redis.pipeline(transaction=False)
+    pipe.execute_command(*words)
+    return (await pipe.execute())[0]
 
 
 async def _drop(master: Redis) -> None:

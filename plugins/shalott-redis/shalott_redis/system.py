@@ -14,24 +14,31 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 import shalott.api as api
-from shalott_redis.client import GROUP, MASTER, LogClient, QueueClient, RegisterClient, Ways
+from shalott_redis.client import (
+    GROUP,
+    MASTER,
+    LogClient,
+    QueueClient,
+    RegisterClient,
+    Ways,
+    ask,
+    dial,
+)
 
 IMAGES = Path(__file__).parent / "images"
 CLUSTER_NODES = 6  # three masters, and a replica of each
 ASK_TIMEOUT_S = 1.5
 TOOL_TIMEOUT_MS = 60_000
 FAILOVER_TIMEOUT_MS = 10_000
+REPLICATION_TIMEOUT_S = 5
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """As shipped a master is taken for dead after 30 s (a cluster's after 15); 2 s keep runs
-    short."""
+    """As shipped a master is taken for dead after 30 s (a cluster's after 15), and a link between
+    copies after 60; 2 and 5 s keep runs short."""
 
     mode: Annotated[
         Literal["sentinel", "cluster"], msgspec.Meta(description="What replaces a dead master.")
@@ -112,6 +119,7 @@ class RedisSystem:
             f"appendonly {'yes' if own.aof else 'no'}", f"appendfsync {own.fsync}",
             f"min-replicas-to-write {own.min_replicas}",
             f"min-replicas-max-lag {own.max_lag_s}",
+            "repl-ping-replica-period 1", f"repl-timeout {REPLICATION_TIMEOUT_S}",
         ]  # fmt: skip
         if not own.snapshots:
             lines.append('save ""')
@@ -162,9 +170,11 @@ class RedisSystem:
         group, epoch = self.name, 0
         if self._own.mode == "sentinel":
             about = await self._ask(cluster, node, "sentinel", "SENTINEL", "MASTER", MASTER)
-            epoch = int(dict(zip(about[::2], about[1::2], strict=True))["config-epoch"])
+            epoch = int(dict(zip(about[::2], about[1::2], strict=True))[b"config-epoch"])
         else:
-            rows = (await self._ask(cluster, node, "redis", "CLUSTER", "NODES")).splitlines()
+            rows = (
+                (await self._ask(cluster, node, "redis", "CLUSTER", "NODES")).decode().splitlines()
+            )
             own = next(row.split() for row in rows if "myself" in row)
             group, epoch = f"{self.name} of {own[0] if own[3] == '-' else own[3]}", int(own[6])
         names = {cluster.endpoint(each, "redis").host: each for each in cluster.nodes}
@@ -236,26 +246,26 @@ class RedisSystem:
 
     async def _ask(self, cluster: api.Cluster, node: str, port: str, *words: str) -> Any:
         at = cluster.endpoint(node, port)
-        never = Retry(NoBackoff(), 0)
-        asked = Redis(host=at.host, port=at.port, protocol=2, retry=never, decode_responses=True)
+        asked = dial(at.host, at.port, ASK_TIMEOUT_S)
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
-                return await asked.execute_command(*words)
+                return await ask(asked, *words)
         except (RedisError, OSError, TimeoutError) as error:
             raise api.Indefinite(f"{node}: {type(error).__name__}: {error}") from error
         finally:
             await asked.aclose()
 
 
-def why_waiting(claim: api.Claim) -> str:
+def why_waiting(claim: Mapping[str, object]) -> str:
     """Why a node does not serve yet: a replica that has not caught up."""
     waits = claim["role"] == "mirror" and claim["state"] != "up"
     return f"its link to {claim['master'] or 'its master'} is {claim['state']}" if waits else ""
 
 
 def parameters_of(plan: api.Plan) -> Own:
-    kind = RedisParameters if plan.system.name == REDIS.name else ValkeyParameters
-    return api.make_parameters(kind, plan.system.parameters)
+    if plan.system.name == REDIS.name:
+        return api.make_parameters(RedisParameters, plan.system.parameters)
+    return api.make_parameters(ValkeyParameters, plan.system.parameters)
 
 
 def ways_of(plan: api.Plan) -> Ways:
@@ -319,7 +329,7 @@ def record(name: str, summary: str, parameters: type[msgspec.Struct]) -> api.Sys
     safe = {"aof": True, "fsync": "always", "min_replicas": 1, "copies": "all"}
     return api.SystemRecord(
         name=name,
-        summary=summary,
+        summary=f"{summary}, with Sentinel or as a cluster",
         make=RedisSystem,
         speaks=("queues", "registers", "partitions"),
         workload="queue",
@@ -345,5 +355,5 @@ def record(name: str, summary: str, parameters: type[msgspec.Struct]) -> api.Sys
     )  # fmt: skip
 
 
-REDIS = record("redis", "Redis from Debian's packages, with Sentinel or as a cluster", RedisParameters)
-VALKEY = record("valkey", "Valkey from Debian's packages, with Sentinel or as a cluster", ValkeyParameters)
+REDIS = record("redis", "Redis from Debian's packages", RedisParameters)
+VALKEY = record("valkey", "Valkey from Debian's packages", ValkeyParameters)

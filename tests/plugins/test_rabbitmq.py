@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("aio_pika")
 client = pytest.importorskip("shalott_rabbitmq.client")
 system = pytest.importorskip("shalott_rabbitmq.system")
+unconfirmed = pytest.importorskip("shalott_rabbitmq.unconfirmed")
 read_log = pytest.importorskip("shalott_rabbitmq.log").read_log
 
 from aio_pika.exceptions import (  # noqa: E402
@@ -25,6 +26,7 @@ from pamqp.commands import Basic  # noqa: E402
 
 from shalott.core.errors import Definite, Indefinite, Unreachable, UsageError  # noqa: E402
 from shalott.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan  # noqa: E402
+from tests.checkers.histories import Story  # noqa: E402
 
 pytestmark = pytest.mark.unit
 
@@ -253,3 +255,38 @@ def test_its_configuration_is_what_the_profile_says() -> None:
         assert "net_ticktime = 4\n" in written
     assert system.queues(plan(client="own")) is None  # then the workload's own client does it
     assert system.queues(plan()).port == "amqp"
+
+
+# -- the checker
+
+
+def silent_send(
+    *, later_s: float | None = 22, took: float | None = 30, fault_ends: int = 20
+) -> Any:
+    """A publish at 10 s without an answer, and one that was confirmed later."""
+    story = Story().fault(1, "partition-bridge", 5, fault_ends)
+    story.row("enqueue", 10, kind="info", value=1, took=took, error="TimeoutError")
+    if later_s is not None:
+        story.row("enqueue", later_s, value=2, process=1)
+    return unconfirmed.Unconfirmed().check(story.history())
+
+
+def test_a_channel_that_waits_for_ever_is_told() -> None:
+    result = silent_send()
+    assert result.valid is False
+    assert [anomaly.kind for anomaly in result.anomalies] == ["unconfirmed"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"later_s": None},  # the queue may be without a leader
+        {"later_s": 15},  # the fault is in force
+        {"later_s": 35},  # not long enough after that
+        {"took": 5},  # it was given up
+        {"took": None},  # the run ended
+        {"fault_ends": 30},
+    ],
+)
+def test_a_confirm_that_may_yet_come_is_not_missed(odd: Any) -> None:
+    assert silent_send(**odd).valid is True

@@ -7,7 +7,7 @@ for all pairs, which the log shows ("node rabbit@n2 down: disconnect").
 
 from __future__ import annotations
 
-from shalott.api import Check, FaultAction, FaultContext, FaultRecord
+from shalott.api import Check, FaultAction, FaultContext, FaultRecord, status_checks
 
 TOOL_TIMEOUT_MS = 60_000
 # Says how many pairs were parted. The casts go out first, over the connections that end then.
@@ -43,6 +43,6 @@ def parted(ctx: FaultContext, action: FaultAction) -> list[Check]:
 FAULT = FaultRecord(
     name="disconnect",
     summary="every connection between nodes ends at once, and new ones are made (RabbitMQ)",
-    inject=inject, heal=heal, effective=parted, healed=lambda ctx, action: [],
+    inject=inject, heal=heal, effective=parted, healed=status_checks,
     is_single=True, takes="contact", lane="links", effects=("cuts-links",), strength=20,
 )  # fmt: skip

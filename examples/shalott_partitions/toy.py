@@ -35,7 +35,7 @@ from shalott.api import (
     await_nodes,
     make_parameters,
 )
-from shalott_etcd.client import ask
+from shalott_registers.client import ask
 from shalott_partitions.toy_node import ASK_TIMEOUT_MS, JOURNAL, RULES, Node, NodeConfig, Rule
 
 

@@ -29,7 +29,7 @@ from shalott.api import (
     Stream,
     json_response,
 )
-from shalott_etcd.client import ask
+from shalott_registers.client import ask
 
 JOURNAL = "journal"
 COPY_EVERY_S = 0.3

@@ -17,8 +17,8 @@ from shalott.core.plan import (
     SystemPlan,
     WorkloadPlan,
 )
-from shalott_etcd import etcd
-from shalott_etcd.etcd import EtcdParameters, EtcdSystem
+from shalott_registers import etcd
+from shalott_registers.etcd import EtcdParameters, EtcdSystem
 
 pytestmark = pytest.mark.unit
 
@@ -31,7 +31,7 @@ def plan(*faults: FaultAction, **parameters: int) -> Plan:
         seed=5,
         time_limit_ms=1000,
         cluster=ClusterPlan(backend="docker", nodes=NODES),
-        system=SystemPlan(name="etcd", profile="upstream", parameters=parameters),
+        system=SystemPlan(name="etcd-debian", profile="upstream", parameters=parameters),
         workload=WorkloadPlan(name="register", rate_hz=10, concurrency=6),
         gates=GatePlan(),
         faults=faults,

@@ -11,8 +11,8 @@ from typing import Literal
 import msgspec
 
 from shalott.api import Plan, Profile, PublishedFinding, Seen, make_parameters
-from shalott_etcd.toy import SYSTEM as TOY
-from shalott_etcd.toy import ToyParameters, ToySystem
+from shalott_registers.toy import SYSTEM as TOY
+from shalott_registers.toy import ToyParameters, ToySystem
 
 _CUT = (
     "--cluster",

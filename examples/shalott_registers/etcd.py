@@ -34,7 +34,7 @@ from shalott.api import (
     make_parameters,
     members_of,
 )
-from shalott_etcd.client import EtcdClient, ask, read_request
+from shalott_registers.client import EtcdClient, ask, read_request
 
 IMAGE = Path(__file__).parent / "images" / "etcd"
 ETCDCTL = ("etcdctl", "--command-timeout=4s")  # asks the node that it runs on
@@ -68,7 +68,7 @@ exec etcd --initial-cluster-state=$state "$@"
 class EtcdSystem(MembersByTool):
     """See ``cluster.system.System``; ``etcdctl`` changes the members."""
 
-    name = "etcd"
+    name = "etcd-debian"
     ports: Mapping[str, int] = {"client": 2379, "peer": 2380}
     packages: Sequence[str] = ("etcd-server",)
     image = str(IMAGE)
@@ -232,7 +232,7 @@ def check(plan: Plan) -> None:
 
 
 SYSTEM = SystemRecord(
-    name="etcd",
+    name="etcd-debian",
     summary="etcd 3.4 from Debian's package: a replicated key-value store (containers only)",
     make=lambda plan: EtcdSystem(parameters_of(plan)),
     speaks=("registers",),

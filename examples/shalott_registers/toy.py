@@ -31,8 +31,8 @@ from shalott.api import (
     await_nodes,
     make_parameters,
 )
-from shalott_etcd.client import EtcdClient, ask, read_request
-from shalott_etcd.toy_node import ASK_TIMEOUT_MS, JOURNAL, Node, NodeConfig
+from shalott_registers.client import EtcdClient, ask, read_request
+from shalott_registers.toy_node import ASK_TIMEOUT_MS, JOURNAL, Node, NodeConfig
 
 
 class ToyParameters(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ class ToySystem:
         return NodeSpec(
             name=node,
             image=self.image,
-            command=("{python}", "-m", "shalott_etcd.toy_node", "{config}/node.json"),
+            command=("{python}", "-m", "shalott_registers.toy_node", "{config}/node.json"),
             files={"node.json": msgspec.json.encode(config).decode()},
             collect=(JOURNAL,),
         )

@@ -35,8 +35,8 @@ from shalott.api import (
     await_nodes,
     make_parameters,
 )
-from shalott_registers.client import ask
 from shalott_partitions.toy_node import ASK_TIMEOUT_MS, JOURNAL, RULES, Node, NodeConfig, Rule
+from shalott_registers.client import ask
 
 
 class ToyParameters(msgspec.Struct, frozen=True):

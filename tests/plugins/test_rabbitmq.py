@@ -13,7 +13,6 @@ pytest.importorskip("aio_pika")
 client = pytest.importorskip("shalott_rabbitmq.client")
 system = pytest.importorskip("shalott_rabbitmq.system")
 unconfirmed = pytest.importorskip("shalott_rabbitmq.unconfirmed")
-read_log = pytest.importorskip("shalott_rabbitmq.log").read_log
 
 from aio_pika.exceptions import (  # noqa: E402
     AMQPConnectionError,
@@ -161,10 +160,10 @@ a line of another shape
 
 
 def test_the_log_says_who_leads_and_when_a_role_ends(tmp_path: Path) -> None:
-    path = tmp_path / "rabbit@n1.log"
-    path.write_text(LOG)
+    (tmp_path / "n1" / "log").mkdir(parents=True)
+    (tmp_path / "n1" / "log" / "rabbit@n1.log").write_text(LOG)
     start = 1_795_888_450_000_000_000
-    rows = list(read_log(path, start))
+    rows = list(system.RabbitmqSystem(plan()).read_events(tmp_path, start))
     assert [(row["kind"], row["group"], row["role"], row["epoch"]) for row in rows] == [
         ("starting", "", "", 0),
         ("role", "", "running", 0),

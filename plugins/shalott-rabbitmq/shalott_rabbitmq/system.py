@@ -2,7 +2,7 @@
 
 Nodes are called rabbit@n1 among themselves and n1 everywhere else. A node's role in a queue is what
 its own answer says: its leader is the master, its other members are the mirrors. The management API
-tells no terms; the log does (log.py).
+tells no terms; the log does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import msgspec
 
 import shalott.api as api
 from shalott_rabbitmq.client import STREAM_PREFIX, QueueClient, StreamClient
-from shalott_rabbitmq.log import read_log
 
 IMAGES = Path(__file__).parent / "images" / "rabbitmq4"
 PREFIX = "rabbit@"
@@ -281,12 +280,7 @@ class RabbitmqSystem:
             raise api.Definite(" ".join(done.output.split()) or f"exit code {done.exit_code}")
 
     def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[api.EventRow]:
-        rows = (
-            row
-            for path in sorted(collected.glob(f"*/log/{PREFIX}*.log"))
-            for row in read_log(path, run_start_wall_ns)
-        )
-        return sorted(rows, key=lambda row: row["run_ns"])
+        return api.read_rabbitmq_logs(collected, run_start_wall_ns)
 
 
 def management(cluster: api.Cluster, node: str, timeout_ms: int = ASK_TIMEOUT_MS) -> api.Management:

@@ -121,8 +121,8 @@ class RabbitmqSystem:
 
     async def configure(self, cluster: api.Cluster, queues: Sequence[str]) -> None:
         if self._own.version == "4.0" and self._own.store == "khepri":
-            flag = ("enable_feature_flag", "--experimental", "khepri_db")
-            await self._tool(cluster, cluster.nodes[0], "rabbitmqctl", *flag)
+            for words in (("await_startup",), ("enable_feature_flag", "--opt-in", "khepri_db")):
+                await self._tool(cluster, cluster.nodes[0], "rabbitmqctl", *words)
         streams = [f"{STREAM_PREFIX}{key}" for key in range(self._keys)] if self._streams else []
         for number, name in enumerate((*queues, *streams)):
             node = cluster.nodes[number % len(cluster.nodes)]

@@ -24,7 +24,7 @@ from aio_pika.exceptions import (  # noqa: E402
 from pamqp.commands import Basic  # noqa: E402
 
 from shalott.core.errors import Definite, Indefinite, Unreachable, UsageError  # noqa: E402
-from shalott.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan  # noqa: E402
+from shalott.core.plan import ClusterPlan, FaultAction, GatePlan, Plan, SystemPlan, WorkloadPlan  # noqa: E402
 from tests.checkers.histories import Story  # noqa: E402
 
 pytestmark = pytest.mark.unit
@@ -198,7 +198,9 @@ def test_a_claim_is_what_a_node_says_of_a_queue() -> None:
     assert not system.claim_of("n3", classic)["by_majority"]
 
 
-def plan(profile: str = "safe", workload: str = "queue", **parameters: object) -> Plan:
+def plan(
+    profile: str = "safe", workload: str = "queue", fault: str = "", **parameters: object
+) -> Plan:
     own = {**system.SYSTEM.profiles[profile].parameters, **parameters}
     return Plan(
         name="rabbitmq4",
@@ -208,7 +210,7 @@ def plan(profile: str = "safe", workload: str = "queue", **parameters: object) -
         system=SystemPlan(name="rabbitmq4", profile=profile, parameters=own),
         workload=WorkloadPlan(name=workload, rate_hz=1, concurrency=3),
         gates=GatePlan(),
-        faults=(),
+        faults=(FaultAction(id=1, at_ms=0, duration_ms=1, kind=fault),) if fault else (),
     )
 
 
@@ -244,6 +246,15 @@ def test_releases_have_the_metadata_store_that_they_have() -> None:
     system.check(plan(metadata="khepri"))
     with pytest.raises(UsageError, match="no Mnesia any more"):
         system.check(plan(version="4.3", metadata="mnesia"))
+
+
+def test_what_quorum_queues_can_t_have_is_refused() -> None:
+    with pytest.raises(UsageError, match="replace-node"):
+        system.check(plan(fault="wipe"))
+    with pytest.raises(UsageError, match="have no workload consume"):
+        system.check(plan(workload="consume"))
+    system.check(plan("default", workload="consume", fault="kill"))
+    system.check(plan(fault="replace-node"))
 
 
 def test_its_configuration_is_what_the_profile_says() -> None:

@@ -23,6 +23,7 @@ PREFIX = "rabbit@"
 TOOL_TIMEOUT_MS = 60_000  # rabbitmqctl starts a virtual machine of its own
 ASK_TIMEOUT_MS = 1500
 CONFIGURE_TIMEOUT_MS = 15_000
+OF_QUORUM_QUEUES = ("queue", "fifo", "partitions")  # whose queues the harness declares
 STREAMS = 30  # as many keys as the workload partitions may have
 # One scheduler of each kind and no busy waiting: nodes share a small machine with the harness.
 ERLANG_FLAGS = "+S 1:1 +SDcpu 1:1 +SDio 1 +A 4 +sbwt none +sbwtdcpu none +sbwtdio none"
@@ -353,7 +354,19 @@ def check(plan: api.Plan) -> None:
     own = parameters_of(plan)
     if own.version == "4.3" and own.metadata == "mnesia":
         raise api.UsageError("RabbitMQ 4.3 has no Mnesia any more: take --metadata khepri")
-    if own.queue_type == "quorum" and not plan.workload.parameters.get("durable", True):
+    if any(fault.kind == "wipe" for fault in plan.faults):
+        raise api.UsageError(
+            "a node that comes back empty has to be forgotten first: take --nemesis replace-node"
+            " in place of wipe"
+        )
+    if own.queue_type != "quorum":
+        return
+    if plan.workload.name not in OF_QUORUM_QUEUES:
+        raise api.UsageError(
+            f"quorum queues have no workload {plan.workload.name}: use"
+            f" {' or '.join(OF_QUORUM_QUEUES)}, or --queue-type classic"
+        )
+    if not plan.workload.parameters.get("durable", True):
         raise api.UsageError("quorum queues are always durable: leave out --no-durable")
 
 

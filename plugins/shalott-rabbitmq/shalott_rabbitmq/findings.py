@@ -1,4 +1,9 @@
-"""What is published of RabbitMQ 4, as far as Debian's releases can have it."""
+"""What is published of RabbitMQ, as far as Debian's releases can have it.
+
+Not here: issue 17504, for which a quorum queue of 3.x must be carried over to a 4.x whose feature
+flag ``rabbitmq_4.0.0`` is enabled afterwards: Debian has no 3.11 to 3.13, and no upgrade goes from
+3.10 to 4.0.
+"""
 
 from __future__ import annotations
 
@@ -83,5 +88,22 @@ FINDINGS = (
         LOST,
         *("--nemesis", "power-all", "--power-loss", "drop", "--nemesis-interval", "10"),
         *("--time-limit", "20"),
+    ),
+    PublishedFinding(
+        name="rabbitmq-2014",
+        title="mirrored queues lose what they acknowledged, in a partition that nodes ignore",
+        source="https://aphyr.com/posts/315-call-me-maybe-rabbitmq",
+        system="rabbitmq",
+        releases=("3.10",),
+        newest="3.10",
+        mended="4.0",  # which has no mirrored queues
+        command=(
+            *("--cluster", "docker", "--profile", "upstream", "--rate", "60"),
+            *("--nemesis", "partition-random-halves", "--nemesis-interval", "8"),
+            *("--nemesis-duration", "15", "--time-limit", "40"),
+        ),
+        seen=LOST,
+        published="about 35 % of the acknowledged writes",
+        log="inconsistent_database, running_partitioned_network",
     ),
 )

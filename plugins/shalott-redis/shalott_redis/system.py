@@ -38,7 +38,8 @@ REPLICATION_TIMEOUT_S = 5
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     """As shipped a master is taken for dead after 30 s (a cluster's after 15), and a link between
-    copies after 60; 2 and 5 s keep runs short."""
+    copies after 60; 2 and 5 s keep runs short. So does a full copy that does not wait 5 s for
+    others who may want one too."""
 
     mode: Annotated[
         Literal["sentinel", "cluster"], msgspec.Meta(description="What replaces a dead master.")
@@ -120,6 +121,7 @@ class RedisSystem:
             f"min-replicas-to-write {own.min_replicas}",
             f"min-replicas-max-lag {own.max_lag_s}",
             "repl-ping-replica-period 1", f"repl-timeout {REPLICATION_TIMEOUT_S}",
+            "repl-diskless-sync-delay 0",
         ]  # fmt: skip
         if not own.snapshots:
             lines.append('save ""')

@@ -87,8 +87,8 @@ FINDINGS = (
         f"{MANUAL}/classic-queues",
         "fsync is not called before a confirm: use quorum queues",
         LOST,
-        *("--nemesis", "power-all", "--power-loss", "drop", "--nemesis-interval", "10"),
-        *("--time-limit", "20"),
+        *("--nemesis", "power-all", "--power-loss", "drop", "--nemesis-interval", "15"),
+        *("--nemesis-duration", "3", "--time-limit", "18"),
     ),
     PublishedFinding(
         name="rabbitmq-2014",

@@ -335,8 +335,6 @@ def configuration(own: Parameters, nodes: Sequence[str]) -> str:
         f"net_ticktime = {max(1, round(own.net_tick_ms / 1000))}\n"
         "cluster_formation.discovery_retry_limit = 20\n"
         "cluster_formation.discovery_retry_interval = 300\n"
-        "mnesia_table_loading_retry_timeout = 10000\n"
-        "mnesia_table_loading_retry_limit = 3\n"
         "collect_statistics_interval = 1000\n"
         "management.rates_mode = none\n"
         "log.console = true\n"

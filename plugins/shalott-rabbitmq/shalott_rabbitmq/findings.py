@@ -66,7 +66,7 @@ FINDINGS = (
         # One member, which no partition can depose: then only the leader could ask for it again.
         *("--profile", "safe", "--metadata", "khepri", "--replicas", "1"),
         *("--nemesis", "partition-one"),
-        *("--nemesis-interval", "12", "--nemesis-duration", "8", "--op-timeout", "30s"),
+        *("--nemesis-interval", "45", "--nemesis-duration", "8", "--op-timeout", "30s"),
         *("--time-limit", "45"),
         mended="4.1.5",
         promised=f"a publish is confirmed or refused in the end ({MANUAL}/confirms)",

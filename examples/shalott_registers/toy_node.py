@@ -3,7 +3,7 @@
 The first node keeps everything, in a journal that it syncs before it answers; the others pass
 requests on to it, and copy what it has now and then.
 
-    python -m shalott_registers.toy_node NODE.JSON      one node, on the disk that is the directory here
+    python -m shalott_registers.toy_node NODE.JSON      its disk is this directory
 """
 
 from __future__ import annotations

@@ -61,7 +61,9 @@ DISKS: Can = frozenset(
     {*("disk-slow", "disk-full", "disk-error", "disk-short", "disk-corrupt"), "trigger-sync"}
 )
 CLOCKS: Can = frozenset({"clock"})
-FILES: Can = frozenset({"wipe", "trigger-event"})
+_EVENTS: Can = frozenset({"trigger-event"})
+FILES: Can = _EVENTS | {"wipe"}
+_FULL: Can = frozenset({"disk-full"})
 RESOURCES: Can = frozenset(
     {*("limit-cpu", "limit-memory", "limit-files", "limit-processes", "fill-tmp", "stop-process")}
 )
@@ -93,6 +95,13 @@ WORLDS: Mapping[str, Mapping[PartName, Can]] = {
         "clocks": CLOCKS,
         "resources": RESOURCES,
         "files": FILES,
+    },
+    "existing": {
+        "processes": _SIGNALS,
+        "links": CUTS | _SLOW | _LATE | _PACKETS | CLIENT_CUTS,
+        "disks": _FULL,
+        "clocks": CLOCKS,
+        "files": _EVENTS,
     },
     "local": {
         "processes": _SIGNALS | POWER,

@@ -113,6 +113,51 @@ class SshPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 PowerLoss = Literal["keep", "drop", "torn"]
 
 
+class ExistingNode(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """One node that stands already: a container (`container`, `label` or `service`), or a host by
+    SSH (`ssh`) on which a systemd unit or commands are the node."""
+
+    container: str = ""  # its name or id
+    label: str = ""  # KEY=VALUE, which one container has
+    service: str = ""  # of the inventory's compose project
+    ssh: HostPlan | msgspec.UnsetType = msgspec.UNSET  # the host, over the table `ssh` for all
+    unit: str = ""  # of systemd
+    start: str = ""  # a shell command, in place of a unit; returns when it was started
+    stop: str = ""  # the same, to stop it in order
+    # A command that prints the ids of its first processes, and nothing if it is down; what those
+    # start is the node too.
+    pids: str = ""
+    address: str = ""  # the IP address at which other nodes reach it, if it can't be found out
+    # Where clients reach a port, by its name: a number, or host:port.
+    ports: dict[str, str] = {}
+    data: str = ""  # its data directory, as the node sees it: for files that are read or damaged
+    logs: tuple[str, ...] = ()  # files, as it sees them, of which a run keeps what it appends
+    collect: tuple[str, ...] = ()  # files below the data directory that a run keeps, such as events
+    faults: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # in place of the inventory's
+    fill: bool = False  # the disk may be filled though the whole machine's files lie on it
+
+
+class ExistingPlan(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """A cluster that stands already: what an inventory says of it (cluster/existing)."""
+
+    # By name; without any, the containers of the project are the nodes.
+    nodes: dict[str, ExistingNode] = {}
+    project: str = ""  # the compose project that services belong to
+    services: tuple[str, ...] = ()  # those of the project that are nodes; else all
+    network: str = ""  # the containers' own, if they have several in common
+    ports: dict[str, str] = {}  # as a node's, of all nodes
+    faults: tuple[str, ...] = ()  # of `shalott faults`, that the nodes may meet; else all
+    may_break: bool = False  # the word that `--i-may-break-this` stands for
+    start_down: bool = False  # nodes that are down may be started; else they are a refusal
+    set_time: bool = False  # faults may set the hosts' own clocks
+    lease_s: float = 20.0  # after so long without the harness everything is undone
+    prefix: str = ""  # of names of queues and the like, a run's own; made anew for each
+
+
 class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the nodes run. ``backend`` is resolved (never "auto") in a stored plan."""
 
@@ -122,6 +167,7 @@ class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ssh: SshPlan | msgspec.UnsetType = msgspec.UNSET  # of the backend ssh
     # As DiskPlan's, of disks that are not simulated; "torn" if it is not told.
     power_loss: PowerLoss | msgspec.UnsetType = msgspec.UNSET
+    existing: ExistingPlan | msgspec.UnsetType = msgspec.UNSET  # of the backend existing
 
 
 class SystemPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -222,6 +268,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     reread: bool = False
     sim: SimPlan | None = None  # set in plans that were drawn for the simulation
     requires: tuple[Requirement, ...] = ()  # who provides what the plan names
+
+
+def names_prefix(plan: Plan) -> str:
+    """What the names of all that a run makes begin with, where it is not alone; "" elsewhere."""
+    existing = plan.cluster.existing
+    return "" if existing is msgspec.UNSET else existing.prefix
 
 
 def nodes_hosting(plan: Plan, service: str) -> tuple[str, ...]:

@@ -44,8 +44,11 @@ def aim(
     rng: Stream,
     *,
     atlas: str,
+    hittable: Sequence[str] | None = None,
 ) -> FaultAction:
-    """Resolve nodes and links. ``atlas``: the only node for faults that do not heal."""
+    """Resolve nodes and links. ``atlas``: the only node for faults that do not heal; ``hittable``:
+    the nodes that may be hit, if not all may."""
+    free = nodes if hittable is None else hittable
     target = draft.target
     if record.target is not None:
         target = record.target
@@ -53,7 +56,7 @@ def aim(
         target = atlas
     elif target == "one" or (record.is_single and not is_single(target)):
         target = record.one
-    hit = None if is_role(target) else draw_nodes(target, nodes, rng) if target else ()
+    hit = None if is_role(target) else draw_nodes(target, free, rng) if target else ()
     links = None
     if record.links is not None and hit is not None:
         links = record.links(nodes, hit, rng)

@@ -16,7 +16,7 @@ skips them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -50,10 +50,14 @@ def make_schedule(
     rhythm: Rhythm = Rhythm(),
     targets: str = "one",
     seed: int = 0,
+    allowed: Callable[[str], Sequence[str]] | None = None,
 ) -> tuple[FaultAction, ...]:
-    """Every fault of a run, in order of time. Raises UsageError for what can't be scheduled."""
+    """Every fault of a run, in order of time. ``allowed``: the nodes that may meet a kind of fault,
+    if not all may. Raises UsageError for what can't be scheduled."""
     wanted = [name for name in dict.fromkeys(nemeses) if name != "none"]
     _check(wanted, nodes, rhythm, targets)
+    may = allowed or (lambda kind: nodes)
+    _check_allowed(wanted, may)
     drawn: list[FaultAction] = []
     settle = is_single(targets) and all(_takes_at_most_one(name) for name in wanted)
     for lane in _lanes(wanted):
@@ -66,6 +70,9 @@ def make_schedule(
             key = ("nemesis", lane[0], number)
             rng = Stream(seed, *key)
             record = draw_member(rng.choice(lane), nodes, rng)
+            hittable = may(record.name)
+            if not hittable:
+                continue
             draft = FaultAction(
                 id=0,
                 at_ms=at_ms,
@@ -77,8 +84,8 @@ def make_schedule(
                 seed=stream_key(seed, *key, "firing") >> 1,
                 settle=settle and record.takes_one,
             )
-            atlas = targets if targets in nodes else draw_atlas(seed, nodes)
-            drawn.append(aim(draft, record, nodes, rng, atlas=atlas))
+            atlas = targets if targets in nodes else draw_atlas(seed, hittable)
+            drawn.append(aim(draft, record, nodes, rng, atlas=atlas, hittable=hittable))
     if wanted and not drawn:
         raise UsageError(
             f"a time limit of {time_limit_ms} ms leaves no room for a fault of"
@@ -97,6 +104,12 @@ def _check(wanted: Sequence[str], nodes: Sequence[str], rhythm: Rhythm, targets:
         raise UsageError(
             "a nemesis needs an interval and a duration above 0, and a jitter in [0, 1)"
         )
+
+
+def _check_allowed(wanted: Sequence[str], may: Callable[[str], Sequence[str]]) -> None:
+    for name in wanted:
+        if not any(may(record.name) for record in members(name)):
+            raise UsageError(f"no node may meet {name} by the inventory: choose another --nemesis")
 
 
 def _takes_at_most_one(name: str) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -37,14 +38,16 @@ from shalott.harness.run.request import (
     Delivery,
     Request,
     complaints_about,
+    existing_asked_for,
     hosts_asked_for,
+    nodes_asked_for,
     one_of,
     parse_concurrency,
     parse_nemeses,
-    parse_nodes,
     parse_policy,
     profile_of,
 )
+from shalott.nemesis.permission import allowed_nodes, spared
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.schedule import Rhythm, make_schedule
 from shalott.nemesis.trigger_words import with_triggers
@@ -58,7 +61,8 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
     workload = WORKLOADS.find(request.workload or system.workload)
     request = dataclasses.replace(request, profile=request.profile or next(iter(system.profiles)))
     profile = profile_of(system, request.profile)
-    nodes = parse_nodes(request.nodes)
+    existing = existing_asked_for(request)
+    nodes = nodes_asked_for(request, existing)
     own_system = to_plan(parse_parameters(system.parameters, request.given, profile.parameters))
     services = lay_out(system, request.layout, nodes, own_system)
     serving = len([n for n in nodes if not services or system.serves in services[n]])
@@ -73,8 +77,10 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
         ),
         targets=request.targets,
         seed=seed,
+        allowed=None if existing is None else partial(allowed_nodes, existing, nodes),
     )
-    faults = _with_told(faults, request)
+    told = existing or msgspec.UNSET
+    faults = tuple(spared(told, action) for action in _with_told(faults, request))
     rto = request.max_rto
     own = to_plan(parse_parameters(workload.parameters, request.given, {}))
     plan = Plan(
@@ -86,6 +92,7 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
             nodes=nodes,
             leave_running=request.leave_db_running,
             ssh=hosts_asked_for(request) or msgspec.UNSET,
+            existing=told,
             power_loss=_power_loss(request.power_loss),
         ),
         system=_system_plan(request, system, own_system, services),

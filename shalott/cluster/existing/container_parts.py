@@ -1,0 +1,223 @@
+"""The parts of containers that others made which are not those of our own containers: processes
+whose every loss is written down first, files that are theirs, disks that have no file system of
+ours under them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import tarfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+import docker
+import docker.errors
+
+from shalott.cluster.capabilities import NOTHING, WORLDS, Can
+from shalott.cluster.docker import containers
+from shalott.cluster.docker.nodes import ContainerNodes
+from shalott.cluster.docker.processes import ContainerProcesses
+from shalott.cluster.existing.guard import Guard
+from shalott.cluster.existing.ledger import Container, data_of
+from shalott.cluster.filling import empty, fill, is_full
+from shalott.cluster.node_files import unpack
+from shalott.cluster.nodes import CommandResult, DiskFaults, NodeStatus
+from shalott.cluster.parts import StatelessPart
+from shalott.core.errors import HarnessError, MissingCapability
+from shalott.core.plan import ExistingPlan
+
+REFILL_S = 0.1
+NEVER_WIPED = "the data of a node that others made is never wiped"
+
+
+class GuardedProcesses:
+    """See ``Processes``. The guardian starts what was stopped, and resumes what was paused."""
+
+    def __init__(self, run: ContainerNodes, inner: ContainerProcesses, guard: Guard) -> None:
+        self.capabilities: Can = WORLDS["existing"]["processes"]
+        self._run, self._inner, self._guard = run, inner, guard
+        self._lock = asyncio.Lock()
+
+    def listen(self) -> None:
+        self._inner.listen()
+
+    async def start(self, node: str) -> None:
+        await self._inner.start(node)
+        await self._note("down", node, False)
+
+    async def stop(self, node: str, timeout_ms: int = 20000) -> None:
+        await self._note("down", node, True)
+        await self._inner.stop(node, timeout_ms)
+
+    async def kill(self, node: str) -> None:
+        await self._note("down", node, True)
+        await self._inner.kill(node)
+
+    async def power_off(self, node: str) -> None:
+        raise MissingCapability("the power of a node that others made can't be cut")
+
+    async def pause(self, node: str) -> None:
+        await self._note("paused", node, True)
+        await self._inner.pause(node)
+
+    async def resume(self, node: str) -> None:
+        await self._inner.resume(node)
+        await self._note("paused", node, False)
+
+    async def _note(self, what: str, node: str, is_so: bool) -> None:
+        identity = self._run.machine(node).name
+        async with self._lock:
+            before: Sequence[str] = getattr(self._guard.ledger, what)
+            others = [each for each in before if each != identity]
+            await self._guard.note(**{what: (*others, *([identity] if is_so else []))})
+
+    async def status(self, node: str) -> NodeStatus:
+        return await self._inner.status(node)
+
+    async def run_command(
+        self, node: str, command: Sequence[str], timeout_ms: int = 30000
+    ) -> CommandResult:
+        return await self._inner.run_command(node, command, timeout_ms)
+
+    async def heal(self) -> None:
+        await self._inner.heal()
+
+    async def close(self) -> None:
+        """Start what the run has stopped: the others stand as they stood."""
+        for identity in self._guard.ledger.down:
+            with contextlib.suppress(HarnessError):  # ``undo`` tries it again, and says why not
+                await self.start(self._run.others[identity])
+        await self._inner.close()
+
+
+class ForeignFiles(StatelessPart):
+    """See ``Files`` and ``ReadsDataFiles``: what the inventory names, of what was written since the
+    run began."""
+
+    capabilities = WORLDS["existing"]["files"]
+
+    def __init__(self, run: ContainerNodes, plan: ExistingPlan) -> None:
+        self._run, self._plan = run, plan
+        self._begun: dict[tuple[str, str], int] = {}  # sizes of logs by node and path
+
+    async def wipe(self, node: str) -> None:
+        raise MissingCapability(NEVER_WIPED)
+
+    async def begin(self) -> None:
+        """From now on logs are the run's."""
+        for node in self._run.machines:
+            for path in self._plan.nodes[node].logs:
+                self._begun[node, path] = len(await self._content(node, path))
+
+    async def read(self, node: str, path: str, offset: int) -> bytes:
+        own = self._plan.nodes[node]
+        if not own.data:
+            raise HarnessError(f"the inventory does not say where the data of {node} is (data)")
+        return (await self._content(node, f"{own.data}/{path}"))[offset:]
+
+    async def _content(self, node: str, path: str) -> bytes:
+        """b"" if there is no such file."""
+        name = self._run.machine(node).name
+        archive = await self._run.engine.call(lambda api: _archive(api, name, path))
+        if archive is None:
+            return b""
+        with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+            file = next((each for each in opened if each.isreg()), None)
+            content = opened.extractfile(file) if file is not None else None
+            return content.read() if content is not None else b""
+
+    async def output(self, node: str, lines: int = 20) -> str:
+        machine = self._run.machine(node)
+        return await self._run.engine.call(lambda api: containers.last_lines(api, machine, lines))
+
+    async def collect(self, into: Path) -> None:
+        for node, machine in self._run.machines.items():
+            own, place = self._plan.nodes[node], into / node
+            await self._run.engine.call(
+                lambda api, m=machine, p=place: containers.collect(api, m, p)
+            )
+            for path in own.logs:
+                begun = self._begun.get((node, path), 0)
+                content = await self._content(node, path)
+                (place / PurePosixPath(path).name).write_bytes(content[begun:])
+            for path in own.collect:
+                at = f"{own.data}/{path}"
+                archive = await self._run.engine.call(partial(_archive, name=machine.name, path=at))
+                if archive is not None:
+                    (place / path).parent.mkdir(parents=True, exist_ok=True)
+                    with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+                        unpack(opened, (place / path).parent)
+
+
+def _archive(api: docker.APIClient, name: str, path: str) -> bytes | None:
+    """None if there is nothing. Blocks."""
+    try:
+        chunks, _ = api.get_archive(name, path)
+    except docker.errors.NotFound:
+        return None
+    return b"".join(chunks)
+
+
+class FilledDisks:
+    """See ``Disks``: full, by a file that takes all the room there is, and what becomes free."""
+
+    def __init__(self, run: ContainerNodes, guard: Guard, *, is_wanted: bool) -> None:
+        self.capabilities: Can = WORLDS["existing"]["disks"] if is_wanted else NOTHING
+        self._run, self._guard = run, guard
+        self._full: dict[str, asyncio.Task[None]] = {}
+
+    async def set(self, node: str, faults: DiskFaults | None) -> None:
+        wanted = faults or DiskFaults()
+        if wanted not in (DiskFaults(), DiskFaults(full=True)):
+            raise MissingCapability("the disk of a node that others made can be filled at most")
+        seen = self._node(node)
+        filled = [each for each in self._guard.ledger.filled if each != seen.id]
+        if wanted.full:
+            await self._guard.note(filled=(*filled, seen.id))
+            await asyncio.to_thread(fill, await self._place(seen))
+            if node not in self._full:
+                self._full[node] = asyncio.create_task(self._keep_full(seen))
+            return
+        if node in self._full:
+            task = self._full.pop(node)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await asyncio.to_thread(empty, await self._place(seen))
+            await self._guard.note(filled=tuple(filled))
+
+    async def _keep_full(self, seen: Container) -> None:
+        while True:
+            await asyncio.sleep(REFILL_S)
+            with contextlib.suppress(HarnessError, OSError):  # a node that is just down
+                place = await self._place(seen)
+                if not await asyncio.to_thread(is_full, place):
+                    await asyncio.to_thread(fill, place)
+
+    async def faults(self, node: str) -> DiskFaults:
+        return DiskFaults(
+            full=await asyncio.to_thread(is_full, await self._place(self._node(node)))
+        )
+
+    async def await_syncs(self, node: str, count: int, timeout_ms: int) -> bool:
+        raise MissingCapability("syncs are counted by a file system of ours, and there is none")
+
+    def _node(self, node: str) -> Container:
+        return self._guard.ledger.of(self._run.machine(node).name)
+
+    async def _place(self, seen: Container) -> Path:
+        place = await data_of(self._run.engine, seen)
+        if place is None:
+            raise HarnessError(f"the data of {seen.node} can't be seen from here now")
+        return place
+
+    async def heal(self) -> None:
+        for node in list(self._full):
+            await self.set(node, None)
+
+    async def close(self) -> None:
+        for task in self._full.values():
+            task.cancel()
+        await asyncio.gather(*self._full.values(), return_exceptions=True)
+        self._full.clear()

@@ -135,9 +135,7 @@ class ForeignFiles(StatelessPart):
     async def collect(self, into: Path) -> None:
         for node, machine in self._run.machines.items():
             own, place = self._plan.nodes[node], into / node
-            await self._run.engine.call(
-                lambda api, m=machine, p=place: containers.collect(api, m, p)
-            )
+            await self._run.engine.call(partial(containers.collect, machine=machine, into=place))
             for path in own.logs:
                 begun = self._begun.get((node, path), 0)
                 content = await self._content(node, path)

@@ -30,6 +30,8 @@ from shalott.nemesis.requirements import check_actions, check_system, required_p
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
 
 DOORS: tuple[Door[Any], ...] = (SYSTEMS, WORKLOADS, FAULTS, CHECKERS)
+# Workloads, and protocols of workloads, that give what they make no prefix (``names_prefix``).
+NAMES_OF_THEIR_OWN = ("rocketmq-remoting", "metadata", "consume")
 SILENT: tuple[Effect, ...] = ("cuts-links", "suspends")  # a killed process ends its connections
 
 
@@ -84,6 +86,11 @@ def check_plan(plan: Plan) -> None:
     if plan.cluster.backend == "existing":
         existing_of(plan)
         check_permission(plan)
+        if {*record.needs} & {*NAMES_OF_THEIR_OWN} or record.name in NAMES_OF_THEIR_OWN:
+            raise UsageError(
+                f"the workload {record.name} makes things whose names may be others' too: in a"
+                " cluster of others run another one"
+            )
     if required_protocols(plan.faults) or any(action.when for action in plan.faults):
         check_system(plan.faults, make_system(plan), nodes)
 

@@ -126,8 +126,9 @@ class ExistingNode(
     unit: str = ""  # of systemd
     start: str = ""  # a shell command, in place of a unit; returns when it was started
     stop: str = ""  # the same, to stop it in order
-    # A command that prints the ids of its first processes, and nothing if it is down; what those
-    # start is the node too.
+    status: str = ""  # the same: whether it runs, by its exit code
+    # In place of `status`: prints the ids of its first processes, and nothing if it is down; what
+    # those start is the node too. Without it the node is neither killed nor paused.
     pids: str = ""
     address: str = ""  # the IP address at which other nodes reach it, if it can't be found out
     # Where clients reach a port, by its name: a number, or host:port.

@@ -88,8 +88,11 @@ def check(plan: ExistingPlan, where: str) -> None:
             raise UsageError(f"{where}: {name} is a service: name the compose project of it")
         if node.label and "=" not in node.label:
             raise UsageError(f"{where}: label = {node.label!r} of {name}: give KEY=VALUE")
-        if node.ssh is not msgspec.UNSET and not (node.unit or (node.start and node.stop)):
-            raise UsageError(f"{where}: say of {name} its unit, or commands start and stop")
+        commands = node.start and node.stop and (node.status or node.pids)
+        if node.ssh is not msgspec.UNSET and not (node.unit or commands):
+            raise UsageError(
+                f"{where}: say of {name} its unit, or the commands start, stop and status (or pids)"
+            )
         for port in {**plan.ports, **node.ports}.values():
             _parse_port(port)
     if len({node.ssh is msgspec.UNSET for node in plan.nodes.values()}) > 1:

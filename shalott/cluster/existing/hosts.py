@@ -246,6 +246,7 @@ def _remains_script(name: str, directory: str, own: ExistingNode) -> str:
         if own.unit
         else (own.status or f'[ -n "$({own.pids})" ]')
     )
+    agents = f"{PurePosixPath(directory).parent.parent}/agent-"
     return f"""PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 nft list tables 2>/dev/null | grep -F {table_of(name)}
 for table in filter mangle; do
@@ -254,8 +255,9 @@ done
 ls -d /run/shalott/{name}* {place} 2>/dev/null
 {filler}
 [ -d $(dirname {place}) ] || ls -d $(dirname $(dirname {place}))/agent-*.pyz 2>/dev/null
+own={shlex.quote(agents[:-1])}; own="$own{agents[-1]}"  # not as one word, which this shell has
 for each in /proc/[0-9]*; do
-    tr '\\0' ' ' <$each/cmdline 2>/dev/null | grep -F -e {name} | grep -v -F 'echo looked'
+    tr '\\0' ' ' <$each/cmdline 2>/dev/null | grep -F -e "$own"
 done
 tc qdisc show 2>/dev/null | grep 'qdisc htb 1: '
 ({state}) >/dev/null 2>&1 || echo "the node does not run"

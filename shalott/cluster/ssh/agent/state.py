@@ -66,13 +66,18 @@ class State:
 
 def state_root() -> Path:
     """The directory of all runs of this user. Raises OSError if it is another user's."""
-    uid = os.geteuid()
-    path = Path("/run/shalott") if uid == 0 else Path("/dev/shm") / f"shalott-{uid}"
+    uid, path = os.geteuid(), _root()
     path.mkdir(mode=0o700, exist_ok=True)
     found = path.lstat()
     if found.st_uid != uid or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
         raise OSError(f"{path} belongs to another user: remove it")
     return path
+
+
+def _root() -> Path:
+    """Made by the first run, if it is there."""
+    uid = os.geteuid()
+    return Path("/run/shalott") if uid == 0 else Path("/dev/shm") / f"shalott-{uid}"
 
 
 def place_of(name: str) -> Path:
@@ -93,7 +98,7 @@ def write_state(state: State) -> None:
 
 
 def read_states() -> Iterator[State]:
-    for path in sorted(state_root().glob("*/state.json")):
+    for path in sorted(_root().glob("*/state.json")):
         try:
             yield State(**json.loads(path.read_text()))
         except FileNotFoundError:
@@ -162,7 +167,7 @@ def _leave(directory: Path) -> None:
         return
     for archive in directory.parent.parent.glob("agent-*.pyz"):
         archive.unlink(missing_ok=True)
-    for each in (directory.parent, directory.parent.parent, state_root()):
+    for each in (directory.parent, directory.parent.parent, _root()):
         try:
             each.rmdir()
         except OSError:

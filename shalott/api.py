@@ -102,6 +102,10 @@ if TYPE_CHECKING:
         TellsHeld as TellsHeld,
         TellsSynchronisations as TellsSynchronisations,
         WritesEvents as WritesEvents,
+        members_of as members_of,
+    )
+    from shalott.cluster.systems.members_by_tool import (
+        MembersByTool as MembersByTool,
     )
     from shalott.cluster.systems.record import (
         Drawn as Drawn,
@@ -198,9 +202,17 @@ if TYPE_CHECKING:
         draw_float as draw_float,
         stream_key as stream_key,
     )
+    from shalott.core.partitions import (
+        Grouped as Grouped,
+        Partitioned as Partitioned,
+    )
     from shalott.core.transactions import (
         Mop as Mop,
         Transactor as Transactor,
+    )
+    from shalott.core.published import (
+        PublishedFinding as PublishedFinding,
+        Seen as Seen,
     )
     from shalott.nemesis.context import (
         FaultContext as FaultContext,
@@ -234,6 +246,7 @@ _HOMES: dict[str, str] = {
         "UsageError"
     ),
     "shalott.core.transactions": "Mop Transactor",
+    "shalott.core.partitions": "Grouped Partitioned",
     "shalott.core.queued": "Queued Received",
     "shalott.core.registers": "Registered",
     "shalott.core.message_body": "decode_body encode_body",
@@ -258,9 +271,11 @@ _HOMES: dict[str, str] = {
     "shalott.cluster.system": (
         "AcknowledgesUnlogged ChangesMembers DeclaresQueues EventRow ExplainsUnsettled FailsOver "
         "HasArtifacts HasPackages MendsPartitions NamesGroups NodesDiffer Observation "
-        "RecordsReplicas System TakesReports TellsHeld TellsSynchronisations WritesEvents"
+        "RecordsReplicas System TakesReports TellsHeld TellsSynchronisations WritesEvents "
+        "members_of"
     ),
     "shalott.cluster.systems.settling": "await_nodes await_settled",
+    "shalott.cluster.systems.members_by_tool": "MembersByTool",
     "shalott.cluster.sim.machine": "Machine Program",
     "shalott.cluster.sim.loop.processes": "SimProcess",
     "shalott.broker.base.disk": "Disk OsDisk",
@@ -271,6 +286,8 @@ _HOMES: dict[str, str] = {
     "shalott.nemesis.context": "FaultContext",
     "shalott.nemesis.processes": "release",
     "shalott.nemesis.proofs": "Check status_checks",
+    # What is published of systems.
+    "shalott.core.published": "PublishedFinding Seen",
     # Histories, checkers and models.
     "shalott.core.history": "EVENT_SCHEMA HISTORY_SCHEMA History Recorder read_history",
     "shalott.checkers.checker": "Anomaly Checker CheckerRecord Result merge_valid",

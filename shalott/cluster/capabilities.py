@@ -35,6 +35,7 @@ Capability = Literal[
     "disk-error",
     "disk-short",
     "disk-corrupt",
+    "change-files",
     "cut-clients",
     "trigger-event",
     "trigger-sync",
@@ -61,8 +62,8 @@ DISKS: Can = frozenset(
     {*("disk-slow", "disk-full", "disk-error", "disk-short", "disk-corrupt"), "trigger-sync"}
 )
 CLOCKS: Can = frozenset({"clock"})
-_EVENTS: Can = frozenset({"trigger-event"})
-FILES: Can = _EVENTS | {"wipe"}
+_FOREIGN: Can = frozenset({"trigger-event", "change-files"})
+FILES: Can = _FOREIGN | {"wipe"}
 _FULL: Can = frozenset({"disk-full"})
 RESOURCES: Can = frozenset(
     {*("limit-cpu", "limit-memory", "limit-files", "limit-processes", "fill-tmp", "stop-process")}
@@ -101,7 +102,7 @@ WORLDS: Mapping[str, Mapping[PartName, Can]] = {
         "links": CUTS | _SLOW | _LATE | _PACKETS | CLIENT_CUTS,
         "disks": _FULL,
         "clocks": CLOCKS,
-        "files": _EVENTS,
+        "files": _FOREIGN,
     },
     "local": {
         "processes": _SIGNALS | POWER,
@@ -137,6 +138,7 @@ CAN: Mapping[str, str] = {
     "disk-error": "make disks fail",
     "disk-short": "cut reads and writes short",
     "disk-corrupt": "corrupt disks",
+    "change-files": "change nodes' files",
     "cut-clients": "part clients from nodes",
     "trigger-event": "hear of nodes' events",
     "trigger-sync": "count the syncs of disks",

@@ -16,19 +16,22 @@ skips them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 from shalott.core.errors import UsageError
 from shalott.core.plan import FaultAction
 from shalott.core.rng import Stream, stream_key
 from shalott.nemesis.aiming import aim, draw_atlas, draw_member, draw_parameters, renumbered
+from shalott.nemesis.fault_words import Told
 from shalott.nemesis.record import check_nemesis, members
 from shalott.nemesis.targets import check_target, is_single
 
 MIN_CALM_MS = 1000  # between two faults of one lane
 TAIL_MS = 500  # between the last fault's end and the end of the load
+Allowed = Callable[[str], Sequence[str]]  # the nodes that may meet a kind of fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,16 +53,24 @@ def make_schedule(
     rhythm: Rhythm = Rhythm(),
     targets: str = "one",
     seed: int = 0,
-    allowed: Callable[[str], Sequence[str]] | None = None,
+    told: Mapping[str, Told] = MappingProxyType({}),
+    allowed: Allowed | None = None,
 ) -> tuple[FaultAction, ...]:
-    """Every fault of a run, in order of time. ``allowed``: the nodes that may meet a kind of fault,
-    if not all may. Raises UsageError for what can't be scheduled."""
+    """Every fault of a run, in order of time. Raises UsageError for what can't be scheduled.
+
+    ``told``: by kind or group, what is not drawn. ``allowed``: the nodes that may meet a kind, if
+    not all may.
+    """
     wanted = [name for name in dict.fromkeys(nemeses) if name != "none"]
     _check(wanted, nodes, rhythm, targets)
     may = allowed or (lambda kind: nodes)
     _check_allowed(wanted, may)
+    for name in told:
+        if name not in (each for one in wanted for each in (one, *_kinds(one))):
+            raise UsageError(f"--fault {name}: --nemesis does not name it; add it there")
     drawn: list[FaultAction] = []
-    settle = is_single(targets) and all(_takes_at_most_one(name) for name in wanted)
+    aims = [targets, *(each.target for each in told.values() if each.target)]
+    settle = all(map(is_single, aims)) and all(_takes_at_most_one(name) for name in wanted)
     for lane in _lanes(wanted):
         timing = _times(
             Stream(seed, "nemesis", lane[0], "times"),
@@ -69,22 +80,28 @@ def make_schedule(
         for number, (at_ms, lasts_ms) in enumerate(timing):
             key = ("nemesis", lane[0], number)
             rng = Stream(seed, *key)
-            record = draw_member(rng.choice(lane), nodes, rng)
+            name = rng.choice(lane)
+            record = draw_member(name, nodes, rng)
             hittable = may(record.name)
             if not hittable:
                 continue
+            own = told.get(record.name, Told()).over(told.get(name, Told()))
+            target = own.target or targets
             draft = FaultAction(
                 id=0,
                 at_ms=at_ms,
                 duration_ms=lasts_ms,
                 kind=record.name,
-                target=targets,
-                amount=Stream(seed, *key, "amount").choice(record.amounts or (0,)),
-                parameters=draw_parameters(record, partial(Stream, seed, *key, "parameter")),
+                target=target,
+                amount=own.amount or Stream(seed, *key, "amount").choice(record.amounts or (0,)),
+                parameters={
+                    **draw_parameters(record, partial(Stream, seed, *key, "parameter")),
+                    **own.parameters,
+                },
                 seed=stream_key(seed, *key, "firing") >> 1,
                 settle=settle and record.takes_one,
             )
-            atlas = targets if targets in nodes else draw_atlas(seed, hittable)
+            atlas = (target,) if target in nodes else draw_atlas(seed, hittable)
             drawn.append(aim(draft, record, nodes, rng, atlas=atlas, hittable=hittable))
     if wanted and not drawn:
         raise UsageError(
@@ -106,7 +123,7 @@ def _check(wanted: Sequence[str], nodes: Sequence[str], rhythm: Rhythm, targets:
         )
 
 
-def _check_allowed(wanted: Sequence[str], may: Callable[[str], Sequence[str]]) -> None:
+def _check_allowed(wanted: Sequence[str], may: Allowed) -> None:
     for name in wanted:
         if not any(may(record.name) for record in members(name)):
             raise UsageError(f"no node may meet {name} by the inventory: choose another --nemesis")
@@ -115,6 +132,10 @@ def _check_allowed(wanted: Sequence[str], may: Callable[[str], Sequence[str]]) -
 def _takes_at_most_one(name: str) -> bool:
     """Whether beside it, too, a plan takes one node at a time, as long as its target is one."""
     return all(record.takes_one or record.takes == "nothing" for record in members(name))
+
+
+def _kinds(name: str) -> Iterator[str]:
+    return (record.name for record in members(name))
 
 
 def _lanes(wanted: Sequence[str]) -> list[tuple[str, ...]]:

@@ -3,11 +3,12 @@ them."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import re
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -189,8 +190,10 @@ def ran_out_of_memory(api: docker.APIClient, name: str) -> bool:
     return bool(api.inspect_container(name)["State"].get("OOMKilled"))
 
 
-def erase_volume(api: docker.APIClient, machine: Machine) -> None:
-    """Empty a stopped node's data directory. The node's own container, and so its output, stays.
+@contextlib.contextmanager
+def beside(api: docker.APIClient, machine: Machine, command: Sequence[str]) -> Iterator[str]:
+    """A container, not started, that has a node's volume and no network. The node's own container,
+    and so its output, stays.
 
     It takes a program, which the node's own image may lack: that of the base image comes first.
     """
@@ -201,20 +204,35 @@ def erase_volume(api: docker.APIClient, machine: Machine) -> None:
         image = str(api.inspect_image(BASE_TAG)["Id"])
     except docker.errors.ImageNotFound:
         image = machine.image
-    eraser = api.create_container(
+    helper = api.create_container(
         image,
-        entrypoint=["find", DATA_DIR, "-mindepth", "1", "-delete"],
+        entrypoint=list(command),
         command=[],
         labels=dict(machine.labels),
         host_config=host_config,
     )["Id"]
     try:
-        api.start(eraser)
-        code = api.wait(eraser)["StatusCode"]
-        if code != 0:
-            raise docker.errors.DockerException(f"the data of {machine.spec.name} can't be wiped")
+        yield helper
     finally:
-        api.remove_container(eraser, force=True)
+        api.remove_container(helper, force=True)
+
+
+def run_on_volume(api: docker.APIClient, machine: Machine, command: Sequence[str]) -> str:
+    """What a program prints that has a node's volume. Raises DockerException."""
+    with beside(api, machine, command) as name:
+        api.start(name)
+        code = api.wait(name)["StatusCode"]
+        said = str(api.logs(name, stdout=True, stderr=code != 0).decode(errors="replace"))
+    if code != 0:
+        raise docker.errors.DockerException(
+            f"{command[0]} fails on the data of {machine.spec.name}: {said.strip()}"
+        )
+    return said
+
+
+def erase_volume(api: docker.APIClient, machine: Machine) -> None:
+    """Empty a stopped node's data directory."""
+    run_on_volume(api, machine, ["find", DATA_DIR, "-mindepth", "1", "-delete"])
 
 
 def collect(api: docker.APIClient, machine: Machine, into: Path, past: Sequence[str] = ()) -> None:

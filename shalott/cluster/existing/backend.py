@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from shalott.cluster.capabilities import NOTHING, Can
+from shalott.cluster.capabilities import NOTHING, WORLDS, Can
 from shalott.cluster.cluster import Cluster, Hosts, Parts, Software
 from shalott.cluster.disks.node_disks import MountedDisks
 from shalott.cluster.docker.links import ContainerLinks
@@ -17,12 +17,17 @@ from shalott.cluster.docker.namespaces import is_root
 from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.docker.processes import ContainerProcesses
 from shalott.cluster.docker.resources import ContainerResources
-from shalott.cluster.existing.container_parts import FilledDisks, ForeignFiles, GuardedProcesses
+from shalott.cluster.existing.container_parts import (
+    FilledContainers,
+    ForeignFiles,
+    GuardedProcesses,
+)
 from shalott.cluster.existing.containers import ExistingContainers
+from shalott.cluster.existing.full_disks import FullDisks
 from shalott.cluster.existing.guard import Guard
 from shalott.cluster.existing.inventory import kind_of
 from shalott.cluster.existing.ledger import Ledger
-from shalott.core.errors import HarnessError
+from shalott.core.errors import HarnessError, UsageError
 from shalott.core.plan import ExistingPlan
 
 NOTHING_LEFT = (
@@ -76,6 +81,12 @@ def make_existing(
     nodes: Sequence[str], run_id: str, plan: ExistingPlan, seed: int, needs: Can
 ) -> ExistingCluster:
     """Not looked at yet. ``needs``: what the plan's faults need. Raises UsageError."""
+    files = needs & WORLDS["existing"]["files"]
+    if lacking := [node for node in nodes if files and not plan.nodes[node].data]:
+        raise UsageError(
+            f"the plan's faults look at or change data files, and the inventory does not say where"
+            f" those of {' and '.join(lacking)} are (data)"
+        )
     if kind_of(plan) == "hosts":
         from shalott.cluster.existing.hosts import make_hosts
 
@@ -108,7 +119,7 @@ def _of_containers(
     parts = Parts(
         links=links,
         processes=GuardedProcesses(run, inner, guard),
-        disks=FilledDisks(run, guard, is_wanted=fills),
+        disks=FullDisks(FilledContainers(run, guard), is_wanted=fills),
         files=files,
     )
     hosts = ExistingContainers(run, plan, parts, guard, fills=fills)

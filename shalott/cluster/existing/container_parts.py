@@ -15,15 +15,15 @@ from pathlib import Path, PurePosixPath
 import docker
 import docker.errors
 
-from shalott.cluster.capabilities import NOTHING, WORLDS, Can
+from shalott.cluster.capabilities import WORLDS, Can
 from shalott.cluster.docker import containers
 from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.docker.processes import ContainerProcesses
 from shalott.cluster.existing.guard import Guard
 from shalott.cluster.existing.ledger import Container, data_of
-from shalott.cluster.filling import empty, fill, is_full
-from shalott.cluster.node_files import unpack
-from shalott.cluster.nodes import CommandResult, DiskFaults, NodeStatus
+from shalott.cluster.filling import FILLER, empty, fill, is_full
+from shalott.cluster.node_files import DirectoriesHere, unpack
+from shalott.cluster.nodes import CommandResult, NodeStatus
 from shalott.cluster.parts import StatelessPart
 from shalott.core.errors import HarnessError, MissingCapability
 from shalott.core.plan import ExistingPlan
@@ -92,9 +92,9 @@ class GuardedProcesses:
         await self._inner.close()
 
 
-class ForeignFiles(StatelessPart):
-    """See ``Files`` and ``ReadsDataFiles``: what the inventory names, of what was written since the
-    run began."""
+class ForeignFiles(DirectoriesHere, StatelessPart):
+    """See ``Files``, ``ReadsDataFiles`` and ``ChangesDataFiles``: what the inventory names, of what
+    was written since the run began."""
 
     capabilities = WORLDS["existing"]["files"]
 
@@ -104,6 +104,18 @@ class ForeignFiles(StatelessPart):
 
     async def wipe(self, node: str) -> None:
         raise MissingCapability(NEVER_WIPED)
+
+    async def place_of(self, node: str) -> Path:
+        identity, data = self._run.machine(node).name, self._plan.nodes[node].data
+        seen = Container(node=node, id=identity, data=data)
+        place = await data_of(self._run.engine, seen) if data else None
+        if place is None:
+            raise HarnessError(f"the data of {node} can't be seen from here now")
+        return place
+
+    def spared(self, node: str) -> Sequence[str]:
+        own = self._plan.nodes[node]
+        return (*own.collect, *below(own.data, own.logs), FILLER)
 
     async def begin(self) -> None:
         """From now on logs are the run's."""
@@ -149,6 +161,12 @@ class ForeignFiles(StatelessPart):
                         unpack(opened, (place / path).parent)
 
 
+def below(directory: str, paths: Sequence[str]) -> list[str]:
+    """Those of the paths that lie there, by their places there."""
+    first = f"{directory.rstrip('/')}/"
+    return [path.removeprefix(first) for path in paths if path.startswith(first)]
+
+
 def _archive(api: docker.APIClient, name: str, path: str) -> bytes | None:
     """None if there is nothing. Blocks."""
     try:
@@ -158,32 +176,38 @@ def _archive(api: docker.APIClient, name: str, path: str) -> bytes | None:
     return b"".join(chunks)
 
 
-class FilledDisks:
-    """See ``Disks``: full, by a file that takes all the room there is, and what becomes free."""
+class FilledContainers:
+    """See ``FillsDirectories``."""
 
-    def __init__(self, run: ContainerNodes, guard: Guard, *, is_wanted: bool) -> None:
-        self.capabilities: Can = WORLDS["existing"]["disks"] if is_wanted else NOTHING
+    def __init__(self, run: ContainerNodes, guard: Guard) -> None:
         self._run, self._guard = run, guard
-        self._full: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def set(self, node: str, faults: DiskFaults | None) -> None:
-        wanted = faults or DiskFaults()
-        if wanted not in (DiskFaults(), DiskFaults(full=True)):
-            raise MissingCapability("the disk of a node that others made can be filled at most")
-        seen = self._node(node)
-        filled = [each for each in self._guard.ledger.filled if each != seen.id]
-        if wanted.full:
-            await self._guard.note(filled=(*filled, seen.id))
-            await asyncio.to_thread(fill, await self._place(seen))
-            if node not in self._full:
-                self._full[node] = asyncio.create_task(self._keep_full(seen))
-            return
-        if node in self._full:
-            task = self._full.pop(node)
+    async def fill(self, node: str) -> None:
+        seen = self._seen(node)
+        others = [each for each in self._guard.ledger.filled if each != seen.id]
+        await self._guard.note(filled=(*others, seen.id))
+        await asyncio.to_thread(fill, await self._place(seen))
+        if node not in self._tasks:
+            self._tasks[node] = asyncio.create_task(self._keep_full(seen))
+
+    async def empty(self, node: str) -> None:
+        seen, task = self._seen(node), self._tasks.pop(node, None)
+        if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            await asyncio.to_thread(empty, await self._place(seen))
-            await self._guard.note(filled=tuple(filled))
+        await asyncio.to_thread(empty, await self._place(seen))
+        others = [each for each in self._guard.ledger.filled if each != seen.id]
+        await self._guard.note(filled=tuple(others))
+
+    async def is_full(self, node: str) -> bool:
+        return await asyncio.to_thread(is_full, await self._place(self._seen(node)))
+
+    async def close(self) -> None:
+        tasks, self._tasks = list(self._tasks.values()), {}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep_full(self, seen: Container) -> None:
         while True:
@@ -193,15 +217,7 @@ class FilledDisks:
                 if not await asyncio.to_thread(is_full, place):
                     await asyncio.to_thread(fill, place)
 
-    async def faults(self, node: str) -> DiskFaults:
-        return DiskFaults(
-            full=await asyncio.to_thread(is_full, await self._place(self._node(node)))
-        )
-
-    async def await_syncs(self, node: str, count: int, timeout_ms: int) -> bool:
-        raise MissingCapability("syncs are counted by a file system of ours, and there is none")
-
-    def _node(self, node: str) -> Container:
+    def _seen(self, node: str) -> Container:
         return self._guard.ledger.of(self._run.machine(node).name)
 
     async def _place(self, seen: Container) -> Path:
@@ -209,13 +225,3 @@ class FilledDisks:
         if place is None:
             raise HarnessError(f"the data of {seen.node} can't be seen from here now")
         return place
-
-    async def heal(self) -> None:
-        for node in list(self._full):
-            await self.set(node, None)
-
-    async def close(self) -> None:
-        for task in self._full.values():
-            task.cancel()
-        await asyncio.gather(*self._full.values(), return_exceptions=True)
-        self._full.clear()

@@ -18,18 +18,18 @@ from shalott.cluster.capabilities import NOTHING, WORLDS, Can
 from shalott.cluster.cluster import Parts, SeenClocks, Software, together
 from shalott.cluster.disks.node_disks import NodeDisks
 from shalott.cluster.existing.backend import ExistingCluster
-from shalott.cluster.existing.container_parts import NEVER_WIPED
+from shalott.cluster.existing.container_parts import NEVER_WIPED, below
+from shalott.cluster.existing.full_disks import FullDisks
 from shalott.cluster.existing.inventory import client_endpoint, hosts_of
 from shalott.cluster.filling import FILLER
 from shalott.cluster.node_files import tail
-from shalott.cluster.nodes import DiskFaults, Endpoint, NodeSpec, Topology
-from shalott.cluster.parts import StatelessPart
+from shalott.cluster.nodes import Endpoint, NodeSpec, Topology
 from shalott.cluster.ssh.agent.firewall import chain_of, table_of
 from shalott.cluster.ssh.backend import SshHosts, SshOptions
 from shalott.cluster.ssh.clocks import HostClocks
 from shalott.cluster.ssh.connection import Connection
 from shalott.cluster.ssh.facts import capabilities_of, probe_hosts
-from shalott.cluster.ssh.files import bring
+from shalott.cluster.ssh.files import HostFiles, bring
 from shalott.cluster.ssh.inventory import title_of
 from shalott.cluster.ssh.links import HostLinks
 from shalott.cluster.ssh.nodes import HostNodes
@@ -62,8 +62,9 @@ def make_hosts(
     clocks = HostClocks(run, can, is_wanted="clock" in needs, set_time=plan.set_time)
     processes = HostProcesses(run, disks, can & WORLDS["existing"]["processes"])
     files = HostedFiles(run, processes, plan)
-    filled = FilledHostDisks(run, plan, is_wanted="disk-full" in needs)
-    parts = Parts(links=links, processes=processes, clocks=clocks, disks=filled, files=files)
+    filled = FilledHosts(run, plan)
+    full = FullDisks(filled, is_wanted="disk-full" in needs)
+    parts = Parts(links=links, processes=processes, clocks=clocks, disks=full, files=files)
     services = {node: _service(plan.nodes[node]) for node in nodes}
     found = ExistingHosts(run, plan, parts, filled, files)
     cluster = ExistingCluster(nodes, found, parts, found.adopt)
@@ -101,11 +102,13 @@ class ExistingHosts:
         run: HostNodes,
         plan: ExistingPlan,
         parts: Parts,
-        disks: FilledHostDisks,
+        disks: FilledHosts,
         files: HostedFiles,
     ) -> None:
-        links, clocks = parts.links, parts.clocks
+        links, clocks, full = parts.links, parts.clocks, parts.disks
         assert isinstance(links, HostLinks) and isinstance(clocks, HostClocks)
+        assert isinstance(full, FullDisks)
+        self._full = full
         self._run, self._plan, self._parts = run, plan, parts
         self._links, self._clocks, self._disks, self._files = links, clocks, disks, files
         self._opened: dict[str, str] = {}  # directories of runs by node, once there are agents
@@ -171,10 +174,16 @@ class ExistingHosts:
 
     async def _adopt(self, node: str) -> None:
         own, agent = self._plan.nodes[node], self._run.agent(node)
-        seen = await agent.call("adopt", logs=list(own.logs))
+        seen = await agent.call("adopt", logs=list(own.logs), data=own.data)
         assert self._software is not None
         ports = dict(self._software.ports)
-        self._run.specs[node] = NodeSpec(name=node, image="", command=(), ports=ports)
+        self._run.specs[node] = NodeSpec(
+            name=node,
+            image="",
+            command=(),
+            ports=ports,
+            collect=(*own.collect, *below(own.data, own.logs), FILLER),
+        )
         self._files.began_s[node] = int(seen["began_s"])
         self._files.sizes |= {(node, path): size for path, size in seen["sizes"].items()}
         if seen["state"] != "running":
@@ -182,7 +191,8 @@ class ExistingHosts:
                 raise UsageError(f"{node} is {seen['state']}: start it, or say start_down = true")
             log.warning("%s is down, and is started as the inventory allows", node)
             await agent.call("start")
-        await self._disks.check(node)
+        if "disk-full" in self._full.capabilities:
+            await self._disks.check(node)
 
     async def prepare(self, software: Software, specs: Sequence[NodeSpec]) -> None:
         """What the nodes need is theirs."""
@@ -278,14 +288,15 @@ def _as_root(connection: Connection, script: str) -> str:
     return _said_as_root(connection, wrapped).strip()
 
 
-class HostedFiles(StatelessPart):
-    """See ``Files`` and ``ReadsDataFiles``: what the inventory names, of what was written since the
-    run began."""
+class HostedFiles(HostFiles):
+    """See ``Files``, ``ReadsDataFiles`` and ``ChangesDataFiles``: what the inventory names, of what
+    was written since the run began."""
 
     capabilities = WORLDS["existing"]["files"]
 
     def __init__(self, run: HostNodes, processes: HostProcesses, plan: ExistingPlan) -> None:
-        self._run, self._processes, self._plan = run, processes, plan
+        super().__init__(run, processes, NodeDisks("existing", NOTHING, None, "torn"))
+        self._plan = plan
         self.sizes: dict[tuple[str, str], int] = {}  # of logs when the run began
         self.began_s: dict[str, int] = {}  # by the hosts' clocks
 
@@ -323,19 +334,15 @@ class HostedFiles(StatelessPart):
             await link.in_thread(partial(bring, connection, f"{own.data}/..", own.collect, into))
 
 
-class FilledHostDisks:
-    """See ``Disks``: full, by a file that the agent makes as large as there is room."""
+class FilledHosts:
+    """See ``FillsDirectories``: by a file of the agent's."""
 
-    def __init__(self, run: HostNodes, plan: ExistingPlan, *, is_wanted: bool) -> None:
-        self.capabilities: Can = WORLDS["existing"]["disks"] if is_wanted else NOTHING
+    def __init__(self, run: HostNodes, plan: ExistingPlan) -> None:
         self._run, self._plan = run, plan
-        self._full: dict[str, None] = {}
 
     async def check(self, node: str) -> None:
         """Raises UsageError: a full disk would hit more than the node."""
         own = self._plan.nodes[node]
-        if not self.capabilities:
-            return
         if not own.data:
             raise UsageError(f"say where the data of {node} is (data), or fill no disk")
         script = f"stat -c %d {shlex.quote(own.data)} / | sort -u | wc -l"
@@ -347,28 +354,17 @@ class FilledHostDisks:
                 " them, too; allow it (fill = true), or fill no disk"
             )
 
-    async def set(self, node: str, faults: DiskFaults | None) -> None:
-        wanted = faults or DiskFaults()
-        if wanted not in (DiskFaults(), DiskFaults(full=True)):
-            raise MissingCapability("the disk of a node that others made can be filled at most")
-        self._full[node] = None
+    async def fill(self, node: str) -> None:
         directory = self._plan.nodes[node].data
-        await self._run.agent(node).call("fill", directory=directory, is_full=wanted.full)
-        if not wanted.full:
-            self._full.pop(node)
+        await self._run.agent(node).call("fill", directory=directory, is_full=True)
 
-    async def faults(self, node: str) -> DiskFaults:
+    async def empty(self, node: str) -> None:
         directory = self._plan.nodes[node].data
-        return DiskFaults(
-            full=bool(await self._run.agent(node).call("is_full", directory=directory))
-        )
+        await self._run.agent(node).call("fill", directory=directory, is_full=False)
 
-    async def await_syncs(self, node: str, count: int, timeout_ms: int) -> bool:
-        raise MissingCapability("syncs are counted by a file system of ours, and there is none")
-
-    async def heal(self) -> None:
-        for node in list(self._full):
-            await self.set(node, None)
+    async def is_full(self, node: str) -> bool:
+        directory = self._plan.nodes[node].data
+        return bool(await self._run.agent(node).call("is_full", directory=directory))
 
     async def close(self) -> None:
         """The agents undo it with the rest."""

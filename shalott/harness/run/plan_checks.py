@@ -91,7 +91,7 @@ def check_plan(plan: Plan) -> None:
                 f"the workload {record.name} makes things whose names may be others' too: in a"
                 " cluster of others run another one"
             )
-    if required_protocols(plan.faults) or any(action.when for action in plan.faults):
+    if required_protocols(plan.faults) or any(action.triggers for action in plan.faults):
         check_system(plan.faults, make_system(plan), nodes)
 
 

@@ -47,9 +47,11 @@ from shalott.harness.run.request import (
     parse_policy,
     profile_of,
 )
+from shalott.nemesis.fault_words import told_of
 from shalott.nemesis.permission import allowed_nodes, spared
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.schedule import Rhythm, make_schedule
+from shalott.nemesis.sequence import make_sequences
 from shalott.nemesis.trigger_words import with_triggers
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
 
@@ -63,6 +65,7 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
     profile = profile_of(system, request.profile)
     existing = existing_asked_for(request)
     nodes = nodes_asked_for(request, existing)
+    allowed = None if existing is None else partial(allowed_nodes, existing, nodes)
     own_system = to_plan(parse_parameters(system.parameters, request.given, profile.parameters))
     services = lay_out(system, request.layout, nodes, own_system)
     serving = len([n for n in nodes if not services or system.serves in services[n]])
@@ -77,7 +80,18 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
         ),
         targets=request.targets,
         seed=seed,
-        allowed=None if existing is None else partial(allowed_nodes, existing, nodes),
+        allowed=allowed,
+        told=told_of(request.fault, nodes),
+    )
+    quiet_ms = Rhythm().quiet_ms
+    faults += make_sequences(
+        request.sequence,
+        nodes=nodes,
+        begin_ms=quiet_ms,
+        time_limit_ms=time_limit_ms,
+        seed=seed,
+        first_id=len(faults) + 1,
+        allowed=allowed,
     )
     told = existing or msgspec.UNSET
     faults = tuple(spared(told, action) for action in _with_told(faults, request))

@@ -6,7 +6,6 @@ away: nothing is settled. It makes no cluster of its own.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -29,11 +28,11 @@ from shalott.api import (
     SystemRecord,
     Topology,
     Unreachable,
+    await_nodes,
 )
 
 PORT = 6379
 REFUSED = ("READONLY", "LOADING", "MASTERDOWN", "NOREPLICAS", "MISCONF", "OOM")
-LOOK_S = 0.1
 
 
 class RedisQueues:
@@ -101,13 +100,12 @@ class RedisSystem:
         raise BootFailed("this one is never made")
 
     async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                for node in nodes:
-                    while not _is_ready(await self._info(cluster, node)):
-                        await asyncio.sleep(LOOK_S)
-        except TimeoutError as error:
-            raise BootFailed(f"Redis is not ready on all of {', '.join(nodes)}") from error
+        async def why_not(node: str) -> str:
+            found = await self._info(cluster, node)
+            is_up = found.get("role") == "master" or found.get("master_link_status") == "up"
+            return "" if is_up else "it follows no master yet" if found else "it does not answer"
+
+        await await_nodes(cluster, nodes, why_not, timeout_ms)
 
     async def _info(self, cluster: Cluster, node: str) -> Mapping[str, object]:
         """{} if it does not answer."""
@@ -150,10 +148,6 @@ class RedisSystem:
 
     def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[EventRow]:
         return ()
-
-
-def _is_ready(found: Mapping[str, object]) -> bool:
-    return found.get("role") == "master" or found.get("master_link_status") == "up"
 
 
 def queues(plan: Plan) -> Queues:

@@ -134,7 +134,8 @@ class SystemdHosts:
         head = "".join(f"{name} = {value}\n" for name, value in more.items())
         usual = f'[ssh]\nuser = "root"\nkey = "{self.key}"\nknown_hosts = "{self.known_hosts}"\n'
         nodes = "".join(
-            f'[nodes.{name}]\nssh = {{ address = "{self.address(name)}" }}\nunit = "redis.service"\n'
+            f'[nodes.{name}]\nssh = {{ address = "{self.address(name)}" }}\n'
+            'unit = "redis.service"\n'
             'data = "/var/lib/redis-here"\nlogs = ["/var/log/redis-here.log"]\n'
             for name in self.names
         )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -135,15 +135,17 @@ class SimDisk:
         self.life += 1
         self.handles.close_all()
 
-    def power_loss(self) -> None:
-        """The page cache is gone too. What survives of it depends on ``knobs.power_loss``."""
+    def power_loss(self, loss: PowerLoss | None = None) -> None:
+        """The page cache is gone too. What survives of it depends on ``knobs.power_loss``, if it is
+        not said."""
         self.kill()
+        loss = self.knobs.power_loss if loss is None else loss
         number, self._losses = self._losses, self._losses + 1
-        self._tree.lose_power(self.knobs.power_loss, self.stream("power", number, "names"))
+        self._tree.lose_power(loss, self.stream("power", number, "names"))
         self._space.used_bytes = 0
         for path, inode in self._tree.files():
             inode.linked = True
-            inode.lose_power(self.knobs.power_loss, self.stream("power", number, "file", path))
+            inode.lose_power(loss, self.stream("power", number, "file", path))
             self._space.used_bytes += len(inode.cached)
 
     def set_faults(self, faults: DiskFaults | None) -> None:
@@ -157,6 +159,37 @@ class SimDisk:
         self.transfers.faults = wanted
         if rot_bytes > 0:
             self.rot.spread(rot_bytes)
+
+    def flip_bits(self, path: str, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """What another program does to a file at once; (before, after) of each. Raises OSError."""
+        inode = self._tree.find_file(path)
+        changed = []
+        for offset, bits in places:
+            old = inode.cached[offset]
+            inode.overwrite(bytes([old ^ bits]), offset)
+            changed.append((old, old ^ bits))
+        return changed
+
+    def cut_file(self, path: str, size: int) -> None:
+        """The same: what lies behind so many bytes is gone. Raises OSError."""
+        inode = self._tree.find_file(path)
+        before = len(inode.cached)
+        inode.cut(size)
+        self._space.used_bytes += len(inode.cached) - before
+
+    def leave_file(self, path: str, data: bytes) -> None:
+        """Another program makes a file, and syncs nothing. Raises OSError."""
+        self._create(split(path))
+        self.transfers.write(self._tree.find_file(path), data, 0)
+
+    def unsynced(self) -> dict[str, int]:
+        """How many files with a durable name have writes that no sync has saved, of how many bytes;
+        and how many operations on names were not synced."""
+        files = (file for file in self._tree.files() if self._tree.is_durable(*file))
+        dirty = [inode.unsynced for _, inode in files if inode.unsynced]
+        writes = [each for own in dirty for each in own if not isinstance(each, int)]
+        size = sum(len(data) for _, data in writes)
+        return {"files": len(dirty), "bytes": size, "names": self._tree.unsynced_count}
 
     def wipe(self) -> None:
         """Remove everything, durably. No program may be using the disk."""

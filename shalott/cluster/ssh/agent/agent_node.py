@@ -75,6 +75,7 @@ class Node:
         self._restart: asyncio.TimerHandle | None = None
         self._commands: dict[int, asyncio.Future[int]] = {}  # administration programs by id
         self._is_adopted = False
+        self._adopted_data = ""
 
     @property
     def directory(self) -> Path:
@@ -86,8 +87,11 @@ class Node:
         return bool(self._hosts)
 
     @property
-    def _data(self) -> Path:
-        return self.directory / "data"
+    def data(self) -> Path:
+        """Raises OSError: of a service it is not known where that is."""
+        if self._is_adopted and not self._adopted_data:
+            raise OSError("the inventory does not say where its data is")
+        return Path(self._adopted_data) if self._is_adopted else self.directory / "data"
 
     @property
     def _output(self) -> Path:
@@ -99,7 +103,7 @@ class Node:
         """Write the node's files. Raises NodeError: one of its ports is taken."""
         for port in asked["ports"]:
             _check_free(int(port))
-        for path in (self.directory, self.directory / "config", self._data):
+        for path in (self.directory, self.directory / "config", self.data):
             path.mkdir(parents=True, exist_ok=True)
             give_to(path, self._user)
         (self.directory / MARKED_DIRECTORY).touch()
@@ -123,9 +127,10 @@ class Node:
         path.chmod(0o644)
         return str(path) if os.geteuid() == 0 and can_isolate(str(path)) else ""
 
-    def adopt(self) -> None:
+    def adopt(self, data: str) -> None:
         """The node is a service of the host's own (service.py): here its commands are run."""
-        self._data.mkdir(parents=True, exist_ok=True)
+        self._adopted_data = data
+        self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / MARKED_DIRECTORY).touch()
         self._spec = Spec((), dict(os.environ), restart=False)
         self._is_adopted = True
@@ -189,9 +194,9 @@ class Node:
     def wipe(self) -> None:
         if self.pid is not None:
             raise NodeError("it runs: its data can't be wiped")
-        shutil.rmtree(self._data)
-        self._data.mkdir()
-        give_to(self._data, self._user)
+        shutil.rmtree(self.data)
+        self.data.mkdir()
+        give_to(self.data, self._user)
 
     def status(self) -> Mapping[str, object]:
         if self.pid is not None:
@@ -256,7 +261,7 @@ class Node:
         return Program(
             command=command,
             environment={**(environment or self._spec.environment), **mark},
-            directory=str(self._data),
+            directory="/" if self._is_adopted else str(self.data),
             output=output,
             user=None if outlives else self._user,
             hosts=self._hosts,

@@ -54,7 +54,7 @@ class Service:
 
     async def do_adopt(self, request: Request) -> Mapping[str, object]:
         """Watch it from now on. Says how large its logs are, and what time it is."""
-        self._node.adopt()
+        self._node.adopt(request["data"])
         self._look_at(await self._processes())
         self._tasks["watch"] = asyncio.get_event_loop().create_task(self._watch())
         sizes = {path: _size(path) for path in request["logs"]}

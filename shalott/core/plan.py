@@ -159,7 +159,10 @@ class ExistingPlan(
     project: str = ""  # the compose project that services belong to
     services: tuple[str, ...] = ()  # those of the project that are nodes; else all
     network: str = ""  # the containers' own, if they have several in common
-    ports: dict[str, str] = {}  # as a node's, of all nodes
+    ports: dict[str, str] = {}  # as a node's, of all nodes, and these three
+    data: str = ""
+    logs: tuple[str, ...] = ()
+    collect: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()  # of `shalott faults`, that the nodes may meet; else all
     may_break: bool = False  # the word that `--i-may-break-this` stands for
     start_down: bool = False  # nodes that are down may be started; else they are a refusal

@@ -21,7 +21,7 @@ def may_meet(existing: ExistingPlan | msgspec.UnsetType, node: str, kind: str) -
         return True
     own = existing.nodes[node].faults if node in existing.nodes else msgspec.UNSET
     allowed = (existing.faults or None) if own is msgspec.UNSET else own
-    return allowed is None or kind in allowed or FAULTS.find(kind).group in (allowed or ("",))
+    return allowed is None or kind in allowed or (FAULTS.find(kind).group or kind) in allowed
 
 
 def allowed_nodes(

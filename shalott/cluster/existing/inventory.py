@@ -16,7 +16,7 @@ between the two. Relative paths of keys and of known_hosts are relative to the i
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -115,13 +115,29 @@ def hosts_of(plan: ExistingPlan) -> dict[str, HostPlan]:
     }
 
 
-def named_nodes(
+def completed(
+    plan: ExistingPlan, list_containers: Callable[[str], Sequence[ContainerOfProject]]
+) -> ExistingPlan:
+    """With all nodes by name, and all that is said of all of them; ``list_containers``: those of a
+    compose project. Raises UsageError."""
+    nodes = plan.nodes or _nodes_of_project(plan, list_containers(plan.project))
+    told = {
+        name: msgspec.structs.replace(
+            node,
+            data=node.data or plan.data,
+            logs=node.logs or plan.logs,
+            collect=node.collect or plan.collect,
+        )
+        for name, node in nodes.items()
+    }
+    return msgspec.structs.replace(plan, nodes=told)
+
+
+def _nodes_of_project(
     plan: ExistingPlan, containers: Sequence[ContainerOfProject]
 ) -> Mapping[str, ExistingNode]:
-    """The nodes, of a project that names none: its containers, each called as its service, with the
-    container's number where there are several. Raises UsageError."""
-    if plan.nodes:
-        return plan.nodes
+    """Its containers, each called as its service, with the container's number where there are
+    several. Raises UsageError."""
     own = [each for each in containers if not plan.services or each.service in plan.services]
     lacking = [name for name in plan.services if name not in [each.service for each in own]]
     if lacking or not own:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from shalott.cluster.docker.reachable import socket_obstacle
-from shalott.cluster.existing.inventory import named_nodes, read_inventory
+from shalott.cluster.existing.inventory import ContainerOfProject, completed, read_inventory
 from shalott.cluster.ssh.inventory import HOSTS_PANEL, SshFlags, read_hosts
 from shalott.cluster.systems.record import SYSTEMS, TOGETHER, Profile, SystemRecord
 from shalott.core.command_options import Option, Prefixed
@@ -196,13 +196,13 @@ def existing_asked_for(request: Request) -> ExistingPlan | None:
         return None
     if not request.inventory:
         raise UsageError("--cluster existing needs --inventory FILE, which says what stands there")
-    existing = read_inventory(Path(request.inventory))
-    if existing.nodes:
-        return existing
+    return completed(read_inventory(Path(request.inventory)), _containers_of)
+
+
+def _containers_of(project: str) -> Sequence[ContainerOfProject]:
     from shalott.cluster.existing.project import list_project
 
-    nodes = named_nodes(existing, list_project(existing.project))
-    return msgspec.structs.replace(existing, nodes=dict(nodes))
+    return list_project(project)
 
 
 def nodes_asked_for(request: Request, existing: ExistingPlan | None) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """A compose project of stock images: three Redis nodes, started by plain compose and by no harness.
 
 The image is Debian's package, built here: no registry is needed. ``aof``: whether the nodes write
-down what they acknowledge; the misconfiguration that a run must find is that they do not.
+down what they acknowledge, on volumes; the misconfiguration that a run must find is that they do
+not: their data lies in memory.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ ENTRYPOINT ["redis-server", "--bind", "0.0.0.0", "--protected-mode", "no", "--di
 SERVICE = """  {name}:
     image: {image}
     command: --save "" --appendonly {aof} --appendfsync always {replica}
-    tmpfs: [ "/data:size=64m" ]
+    {storage}
     networks:
       default: {{ ipv4_address: {address} }}
 """
+TMPFS = 'tmpfs: [ "/data:size=64m" ]'
 NETWORK = """networks:
   default:
     ipam:
@@ -96,10 +98,13 @@ class ComposeProject:
                 aof="yes" if self._aof else "no",
                 replica="" if name == "redis1" else master,
                 address=self.address(name),
+                storage=f'volumes: [ "{name}:/data" ]' if self._aof else TMPFS,
             )
             for name in self.names
         )
+        volumes = "".join(f"  {name}: {{}}\n" for name in self.names) if self._aof else ""
         text = f'version: "3"\nservices:\n{services}{NETWORK.format(net=self._net)}'
+        text += f"volumes:\n{volumes}" if volumes else ""
         (self.directory / "docker-compose.yml").write_text(text)
         self.compose("up", "-d")
 

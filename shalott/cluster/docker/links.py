@@ -203,7 +203,7 @@ class ContainerLinks:
 
     async def shape_of(self, source: str, destination: str) -> LinkShape:
         """As it is in force: read from the kernel and from the packet engine."""
-        listing = await self.run_script(source, listing_script(self._device(source)))
+        listing = await self.run_script(source, listing_script(self._run.device(source)))
         by_tc = read_shape(listing, self._addresses[destination])
         by_engine = (await self._packets.state((source, destination))).shape
         return join_shapes(by_tc, by_engine)
@@ -212,10 +212,7 @@ class ContainerLinks:
         shapes = {
             self._addresses[b]: shape for (a, b), shape in self._shapes.items() if a == source
         }
-        await self.run_script(source, qdisc_script(shapes, self._device(source)))
-
-    def _device(self, node: str) -> str:
-        return self._run.devices.get(node, "eth0")
+        await self.run_script(source, qdisc_script(shapes, self._run.device(source)))
 
     # -- proofs
     # --------------------------------------------------------------------------------------------

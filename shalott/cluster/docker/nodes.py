@@ -46,6 +46,9 @@ class ContainerNodes:
         for each in (self.machines, self.past, self.pids, self.stopped):
             each.clear()
 
+    def device(self, node: str) -> str:
+        return self.devices.get(node, "eth0")
+
     def whose(self, container: str, label: str | None) -> str | None:
         """The node of a container, by its id or its label of nodes."""
         return self.others.get(container, label)

@@ -58,7 +58,7 @@ class ExistingCluster(Cluster):
         await self.hosts.ready()
 
     async def teardown(self) -> None:
-        """Every step is tried, whatever became of the one before. Raises HarnessError: something is
+        """Every step is tried, also if the one before it failed. Raises HarnessError: something is
         left, and it is named."""
         if not self._is_booted:
             await self.hosts.remove()

@@ -20,7 +20,7 @@ from shalott.cluster.docker import containers
 from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.docker.processes import ContainerProcesses
 from shalott.cluster.existing.guard import Guard
-from shalott.cluster.existing.ledger import Container, data_of
+from shalott.cluster.existing.ledger import Container, Noted, data_of
 from shalott.cluster.filling import FILLER, empty, fill, is_full
 from shalott.cluster.node_files import DirectoriesHere, unpack
 from shalott.cluster.nodes import CommandResult, NodeStatus
@@ -38,7 +38,6 @@ class GuardedProcesses:
     def __init__(self, run: ContainerNodes, inner: ContainerProcesses, guard: Guard) -> None:
         self.capabilities: Can = WORLDS["existing"]["processes"]
         self._run, self._inner, self._guard = run, inner, guard
-        self._lock = asyncio.Lock()
 
     def listen(self) -> None:
         self._inner.listen()
@@ -66,12 +65,9 @@ class GuardedProcesses:
         await self._inner.resume(node)
         await self._note("paused", node, False)
 
-    async def _note(self, what: str, node: str, is_so: bool) -> None:
+    async def _note(self, what: Noted, node: str, is_so: bool) -> None:
         identity = self._run.machine(node).name
-        async with self._lock:
-            before: Sequence[str] = getattr(self._guard.ledger, what)
-            others = [each for each in before if each != identity]
-            await self._guard.note(**{what: (*others, *([identity] if is_so else []))})
+        await self._guard.note(lambda ledger: ledger.noted(what, identity, is_so))
 
     async def status(self, node: str) -> NodeStatus:
         return await self._inner.status(node)
@@ -185,8 +181,7 @@ class FilledContainers:
 
     async def fill(self, node: str) -> None:
         seen = self._seen(node)
-        others = [each for each in self._guard.ledger.filled if each != seen.id]
-        await self._guard.note(filled=(*others, seen.id))
+        await self._guard.note(lambda ledger: ledger.noted("filled", seen.id, True))
         await asyncio.to_thread(fill, await self._place(seen))
         if node not in self._tasks:
             self._tasks[node] = asyncio.create_task(self._keep_full(seen))
@@ -197,8 +192,7 @@ class FilledContainers:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         await asyncio.to_thread(empty, await self._place(seen))
-        others = [each for each in self._guard.ledger.filled if each != seen.id]
-        await self._guard.note(filled=tuple(others))
+        await self._guard.note(lambda ledger: ledger.noted("filled", seen.id, False))
 
     async def is_full(self, node: str) -> bool:
         return await asyncio.to_thread(is_full, await self._place(self._seen(node)))

@@ -43,6 +43,8 @@ from shalott.cluster.nodes import Endpoint, NodeSpec, Topology
 from shalott.core.errors import HarnessError, UsageError
 from shalott.core.plan import ExistingNode, ExistingPlan
 
+replace = msgspec.structs.replace
+
 log = logging.getLogger("shalott.cluster.existing")
 
 
@@ -163,8 +165,8 @@ class ExistingContainers:
         for node in run.nodes:
             nodes.append(await self._seen(node, pids.get(node)))
             run.devices[node] = nodes[-1].device or "eth0"
-        table = table_name(run.token, run.owner)
-        await self._guard.note(table=table if is_root() else "", nodes=tuple(nodes))
+        table = table_name(run.token, run.owner) if is_root() else ""
+        await self._guard.note(lambda ledger: replace(ledger, table=table, nodes=tuple(nodes)))
         await self._links.open(pids)
 
     async def _seen(self, node: str, pid: int | None) -> Container:

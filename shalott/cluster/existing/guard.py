@@ -22,6 +22,8 @@ from shalott.cluster.nodes import HelperEnd
 from shalott.cluster.owner import runs
 from shalott.core.errors import HarnessError
 
+replace = msgspec.structs.replace
+
 PROGRAM = "shalott.cluster.existing.guardian"
 RENEWALS = 4  # in one lease
 
@@ -48,13 +50,13 @@ class Guard:
             env={**os.environ, "PYTHONPATH": search},
             start_new_session=True,
         )
-        await self.note()
+        await self.note(lambda ledger: ledger)
         self._tasks = [asyncio.create_task(self._renew()), asyncio.create_task(self._watch())]
 
-    async def note(self, **changes: object) -> None:
-        """Returns when the ledger is written with these changes."""
+    async def note(self, change: Callable[[Ledger], Ledger]) -> None:
+        """Returns when the ledger is written as it is after that change."""
         async with self._lock:
-            fresh = msgspec.structs.replace(self.ledger, **changes)
+            fresh = change(self.ledger)
             process = self._process
             if process is None or process.stdin is None or process.stdout is None:
                 raise HarnessError("the guardian of the cluster does not run")
@@ -65,7 +67,7 @@ class Guard:
 
     async def note_shapes(self) -> None:
         if not self.ledger.is_shaped:
-            await self.note(is_shaped=True)
+            await self.note(lambda ledger: replace(ledger, is_shaped=True))
 
     async def end(self) -> None:
         """All is undone."""

@@ -21,7 +21,7 @@ from shalott.core.errors import HarnessError
 
 RENEW, END = b"renew\n", b"end\n"
 LEASE_S = 60.0  # before the first ledger
-RETRY_S, RETRIES = 1.0, 30  # of undoing: an engine may be away for a moment
+RETRY_S, RETRIES = 1.0, 30  # an engine may be away for a moment
 
 
 async def guard() -> None:

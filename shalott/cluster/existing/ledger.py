@@ -1,8 +1,8 @@
 """What a run has done to containers that others made, and how all of it is undone.
 
-The harness has the guardian write each thing down before it does it (guard.py), so whoever reads
-the ledger can undo everything: the harness at its end, the guardian when the harness is gone, and a
-sweep when both are. ``undo`` may be repeated; ``remains`` says what is there nevertheless.
+The harness has the guardian write each thing down before it does it (guard.py), so all can be
+undone by the ledger alone: by the harness at its end, by the guardian when the harness is gone, and
+by a sweep when both are. ``undo`` may be repeated; ``remains`` says what is there nevertheless.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import docker
 import docker.errors
@@ -27,6 +28,7 @@ from shalott.cluster.local.sweep import state_directory
 from shalott.core.errors import HarnessError
 
 SUFFIX = ".ledger"
+Noted = Literal["down", "paused", "filled"]
 OWN_CHAINS = "SHALOTT"
 CUTS = (f"-D INPUT -j {CHAIN}", f"-F {CHAIN}", f"-X {CHAIN}")  # those made inside nodes
 
@@ -59,6 +61,12 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     filled: tuple[str, ...] = ()
     is_shaped: bool = False
 
+    def noted(self, what: Noted, identity: str, is_so: bool) -> Ledger:
+        """With that container among those that are so, or without it."""
+        before: Sequence[str] = getattr(self, what)
+        others = tuple(each for each in before if each != identity)
+        return msgspec.structs.replace(self, **{what: (*others, identity) if is_so else others})
+
     def of(self, identity: str) -> Container:
         return next(each for each in self.nodes if each.id == identity)
 
@@ -83,7 +91,7 @@ def read_ledgers() -> list[Ledger]:
     return found
 
 
-# -- undoing
+# -- undo
 
 
 async def undo(ledger: Ledger) -> None:

@@ -121,6 +121,8 @@ def make_cluster(
     ``stays``: of local nodes that are no run's."""
     choice = choose_backend(plan.cluster.backend, plan.system.name)
     log.info("%s", choice.reason)
+    if choice.backend == "existing":
+        return _make_existing(plan, run_id)
     needs = frozenset(needs) | required_capabilities(plan.faults)
     needs_disks = bool(needs & DISK_CAPABILITIES)
     told = plan.cluster.power_loss
@@ -166,11 +168,6 @@ def make_cluster(
                 power_loss=power_loss,
             ),
         )
-    if choice.backend == "existing":
-        from shalott.cluster.existing.backend import make_existing
-
-        asked = required_capabilities(plan.faults)
-        return make_existing(plan.cluster.nodes, run_id, existing_of(plan), plan.seed, asked)
     from shalott.cluster.local.backend import LocalCluster
 
     return LocalCluster(
@@ -181,6 +178,15 @@ def make_cluster(
         power_loss=power_loss,
         stays=stays,
     )
+
+
+def _make_existing(plan: Plan, run_id: str) -> Cluster:
+    from shalott.cluster.existing.backend import make_existing
+
+    if plan.cluster.leave_running:
+        raise UsageError("nodes that stand already are left running: leave --leave-db-running out")
+    needs = required_capabilities(plan.faults)
+    return make_existing(plan.cluster.nodes, run_id, existing_of(plan), plan.seed, needs)
 
 
 def hosts_of(plan: Plan) -> SshPlan:

@@ -1,8 +1,8 @@
-"""Before a cluster of others is touched: what a run would do to it is told, and someone must have
+"""Before a cluster of others is touched: what a run would do to it is told, and the user must have
 said that it may.
 
 The word is the inventory's (``may_break = true``) or the command line's (``--i-may-break-this``);
-no plan keeps the latter. Whatever a run makes there has names that begin with a prefix of its own.
+no plan keeps the latter. All that a run makes there has names that begin with a prefix of its own.
 """
 
 from __future__ import annotations

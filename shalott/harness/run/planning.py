@@ -23,6 +23,7 @@ from shalott.core.errors import UsageError
 from shalott.core.parameters import Flag, flags_of, parse_duration_ms, parse_parameters, to_plan
 from shalott.core.plan import (
     ClusterPlan,
+    ExistingPlan,
     FaultAction,
     GatePlan,
     Plan,
@@ -65,36 +66,11 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
     profile = profile_of(system, request.profile)
     existing = existing_asked_for(request)
     nodes = nodes_asked_for(request, existing)
-    allowed = None if existing is None else partial(allowed_nodes, existing, nodes)
     own_system = to_plan(parse_parameters(system.parameters, request.given, profile.parameters))
     services = lay_out(system, request.layout, nodes, own_system)
     serving = len([n for n in nodes if not services or system.serves in services[n]])
     time_limit_ms = parse_duration_ms("--time-limit", request.time_limit)
-    faults = make_schedule(
-        nemeses=parse_nemeses(request.nemesis),
-        nodes=nodes,
-        time_limit_ms=time_limit_ms,
-        rhythm=Rhythm(
-            interval_ms=parse_duration_ms("--nemesis-interval", request.nemesis_interval),
-            duration_ms=parse_duration_ms("--nemesis-duration", request.nemesis_duration),
-        ),
-        targets=request.targets,
-        seed=seed,
-        allowed=allowed,
-        told=told_of(request.fault, nodes),
-    )
-    quiet_ms = Rhythm().quiet_ms
-    faults += make_sequences(
-        request.sequence,
-        nodes=nodes,
-        begin_ms=quiet_ms,
-        time_limit_ms=time_limit_ms,
-        seed=seed,
-        first_id=len(faults) + 1,
-        allowed=allowed,
-    )
-    told = existing or msgspec.UNSET
-    faults = tuple(spared(told, action) for action in _with_told(faults, request))
+    faults = _faults(request, nodes, existing, time_limit_ms, seed)
     rto = request.max_rto
     own = to_plan(parse_parameters(workload.parameters, request.given, {}))
     plan = Plan(
@@ -106,7 +82,7 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
             nodes=nodes,
             leave_running=request.leave_db_running,
             ssh=hosts_asked_for(request) or msgspec.UNSET,
-            existing=told,
+            existing=existing or msgspec.UNSET,
             power_loss=_power_loss(request.power_loss),
         ),
         system=_system_plan(request, system, own_system, services),
@@ -132,6 +108,42 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
     plan = msgspec.structs.replace(plan, requires=requirements_of(plan))
     check_plan(plan)
     return plan
+
+
+def _faults(
+    request: Request,
+    nodes: Sequence[str],
+    existing: ExistingPlan | None,
+    time_limit_ms: int,
+    seed: int,
+) -> tuple[FaultAction, ...]:
+    """Drawn and told, of what the inventory allows in a cluster of others. Raises UsageError."""
+    allowed = None if existing is None else partial(allowed_nodes, existing, nodes)
+    faults = make_schedule(
+        nemeses=parse_nemeses(request.nemesis),
+        nodes=nodes,
+        time_limit_ms=time_limit_ms,
+        rhythm=Rhythm(
+            interval_ms=parse_duration_ms("--nemesis-interval", request.nemesis_interval),
+            duration_ms=parse_duration_ms("--nemesis-duration", request.nemesis_duration),
+        ),
+        targets=request.targets,
+        seed=seed,
+        allowed=allowed,
+        told=told_of(request.fault, nodes),
+    )
+    quiet_ms = Rhythm().quiet_ms
+    faults += make_sequences(
+        request.sequence,
+        nodes=nodes,
+        begin_ms=quiet_ms,
+        time_limit_ms=time_limit_ms,
+        seed=seed,
+        first_id=len(faults) + 1,
+        allowed=allowed,
+    )
+    told = existing or msgspec.UNSET
+    return tuple(spared(told, action) for action in _with_told(faults, request))
 
 
 def _with_told(faults: Sequence[FaultAction], request: Request) -> tuple[FaultAction, ...]:

@@ -19,6 +19,7 @@ import pytest
 
 from shalott.cluster.docker.engine import Engine
 from shalott.cluster.docker.images import ensure_image
+from shalott.cluster.local.sweep import state_directory
 
 REDIS = """ARG BASE
 FROM ${BASE}
@@ -149,7 +150,7 @@ class ComposeProject:
                 with contextlib.suppress(OSError):
                     text = path.read_bytes().replace(b"\0", b" ").decode()
                     found += [text] if "shalott.cluster" in text and run in text else []
-            found += map(str, Path(f"/tmp/shalott-{os.getuid()}").glob(f"{run}*"))
+            found += map(str, state_directory().glob(f"{run}*"))
         return found
 
     def remove(self) -> None:

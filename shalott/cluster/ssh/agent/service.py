@@ -1,14 +1,12 @@
 """A node that is a service of the host's own: a unit of systemd, or what commands start and stop.
 
 The agent did not start it and does not end it for good. What is done to it is written down first
-(state.py), so that it runs again in every case. Its processes are those of the unit's control
-group, or those that a command names, with all that these started.
+(state.py), so that it runs again in every case.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
 import signal
 import time
@@ -17,6 +15,7 @@ from pathlib import Path
 
 from shalott.cluster.filling import empty, fill, is_full
 from shalott.cluster.ssh.agent.agent_node import Node, NodeError
+from shalott.cluster.ssh.agent.service_processes import STARTED_WITHIN_S, ServiceProcesses
 from shalott.cluster.ssh.agent.state import (
     Request,
     State,
@@ -27,7 +26,6 @@ from shalott.cluster.ssh.agent.state import (
 )
 
 GONE_WITHIN_S = 10.0
-STARTED_WITHIN_S = 60.0
 POLL_S = 0.01
 WATCH_S = 0.2
 REFILL_S = 0.1
@@ -41,7 +39,8 @@ class Service:
         self._state = state
         self._node = node
         self._on_exit = on_exit
-        self._unit = state.service.get("unit", "")
+        self._processes = ServiceProcesses(state.service, node)
+        self._unit = self._processes.unit
         self._first: tuple[int, int] | None = None  # the oldest process and its start ticks
         self._code: int | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -55,32 +54,36 @@ class Service:
     async def do_adopt(self, request: Request) -> Mapping[str, object]:
         """Watch it from now on. Says how large its logs are, and what time it is."""
         self._node.adopt(request["data"])
-        self._look_at(await self._processes())
+        self._look_at(await self._processes.found())
         self._tasks["watch"] = asyncio.get_event_loop().create_task(self._watch())
         sizes = {path: _size(path) for path in request["logs"]}
         return {**await self.do_status(request), "sizes": sizes, "began_s": int(time.time())}
 
     async def do_start(self, request: Request) -> None:
-        if not await self._runs():
+        if not await self._processes.runs():
             if self._unit:  # it may have been started too often of late, by us
-                await self._shell(f"systemctl reset-failed {shlex.quote(self._unit)}; true")
-            await self._shell(self._state.service["start"])
-            await self._await(self._runs, STARTED_WITHIN_S, "it was started, and does not run")
-        self._look_at(await self._processes())
+                await self._processes.shell(
+                    f"systemctl reset-failed {shlex.quote(self._unit)}; true"
+                )
+            await self._processes.shell(self._state.service["start"])
+            await self._await(
+                self._processes.runs, STARTED_WITHIN_S, "it was started, and does not run"
+            )
+        self._look_at(await self._processes.found())
         self._set(is_down=False)
 
     async def do_stop(self, request: Request) -> None:
         self._begin_end()
         await self._resume()
-        await self._shell(self._state.service["stop"], request["timeout_s"])
-        await self._await(self._is_gone, GONE_WITHIN_S, "it was stopped, and still runs")
+        await self._processes.shell(self._state.service["stop"], request["timeout_s"])
+        await self._await(self._processes.is_gone, GONE_WITHIN_S, "it was stopped, and still runs")
 
     async def do_kill(self, request: Request) -> None:
         """SIGKILL to all of it, then a stop, for its supervisor would start it again."""
         self._begin_end()
         deadline = asyncio.get_event_loop().time() + GONE_WITHIN_S
-        pids = await self._processes()
-        if not pids and await self._runs():
+        pids = await self._processes.found()
+        if not pids and await self._processes.runs():
             raise NodeError("its processes are not known, so it can't be killed: say pids")
         while pids:
             for pid in pids:
@@ -91,11 +94,11 @@ class Service:
             pids = [pid for pid in pids if start_ticks(pid) is not None]
         self._code = 128 + signal.SIGKILL
         self._set(paused=[])
-        await self._shell(f"{self._state.service['stop']} || true")
-        await self._await(self._is_gone, GONE_WITHIN_S, "it was killed, and runs again")
+        await self._processes.shell(f"{self._state.service['stop']} || true")
+        await self._await(self._processes.is_gone, GONE_WITHIN_S, "it was killed, and runs again")
 
     async def do_pause(self, request: Request) -> None:
-        pids = await self._processes()
+        pids = await self._processes.found()
         if not pids:
             raise NodeError("it does not run, or its processes are not known")
         deadline = asyncio.get_event_loop().time() + GONE_WITHIN_S
@@ -107,13 +110,13 @@ class Service:
             if asyncio.get_event_loop().time() > deadline:
                 raise NodeError("it did not stop at SIGSTOP")
             await asyncio.sleep(POLL_S)
-            pids = await self._processes()
+            pids = await self._processes.found()
 
     async def do_resume(self, request: Request) -> None:
         await self._resume()
 
     async def do_status(self, request: Request) -> Mapping[str, object]:
-        if await self._runs():
+        if await self._processes.runs():
             state = "paused" if self._state.paused else "running"
             return {"state": state, "pid": self._first[0] if self._first else 1}
         return {"state": "exited", "exit_code": self._code}
@@ -122,9 +125,9 @@ class Service:
         lines = int(request["lines"])
         if self._unit:
             unit = shlex.quote(self._unit)
-            return await self._said(f"journalctl -q -o cat -n {lines} -u {unit} || true")
+            return await self._processes.said(f"journalctl -q -o cat -n {lines} -u {unit} || true")
         logs = " ".join(map(shlex.quote, self._state.service.get("logs", "").splitlines()))
-        return await self._said(f"tail -q -n {lines} {logs} || true") if logs else ""
+        return await self._processes.said(f"tail -q -n {lines} {logs} || true") if logs else ""
 
     async def do_command(self, request: Request) -> Mapping[str, object]:
         return await self._node.run_command(request["command"], request["timeout_s"])
@@ -146,30 +149,6 @@ class Service:
 
     def do_is_full(self, request: Request) -> bool:
         return is_full(Path(request["directory"]))
-
-    # -- its processes
-
-    async def _runs(self) -> bool:
-        if self._unit or self._state.service.get("pids"):
-            return bool(await self._processes())
-        return (await self._run(self._state.service["status"], 20))["exit_code"] == 0
-
-    async def _is_gone(self) -> bool:
-        return not await self._runs()
-
-    async def _processes(self) -> Sequence[int]:
-        """Those that run, the oldest first; none if they are not known."""
-        if self._unit:
-            words = f"systemctl show -p ControlGroup --value {shlex.quote(self._unit)}"
-            group = (await self._said(words)).strip()
-            found = _in_group(group) if group else []
-        elif self._state.service.get("pids"):
-            said = await self._said(f"{self._state.service['pids']} || true")
-            found = _with_children([int(word) for word in said.split() if word.isdigit()])
-        else:
-            found = []
-        ticks = {pid: at for pid in found if (at := start_ticks(pid)) is not None}
-        return sorted(ticks, key=lambda pid: (ticks[pid], pid))
 
     def _look_at(self, pids: Sequence[int]) -> None:
         self._first = (pids[0], start_ticks(pids[0]) or 0) if pids else None
@@ -196,38 +175,12 @@ class Service:
             await asyncio.sleep(WATCH_S)
             first = self._first
             if first is None and not self._state.is_down and not self._state.paused:
-                self._look_at(await self._processes())
+                self._look_at(await self._processes.found())
             if first is None or start_ticks(first[0]) == first[1] or self._first != first:
                 continue
             self._first = None
-            self._code = await self._exit_code()
+            self._code = await self._processes.exit_code()
             self._on_exit(self._code)
-
-    async def _exit_code(self) -> int | None:
-        """Of a unit's last life, as systemd knows it."""
-        if not self._unit:
-            return None
-        names = "ExecMainCode,ExecMainStatus"
-        said = await self._said(f"systemctl show -p {names} {shlex.quote(self._unit)}")
-        told = dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
-        status = int(told.get("ExecMainStatus", "0") or 0)
-        return status if told.get("ExecMainCode") == str(os.CLD_EXITED) else 128 + status
-
-    # -- commands
-
-    async def _shell(self, script: str, timeout_s: float = STARTED_WITHIN_S) -> None:
-        """Raises NodeError with what it said."""
-        done = await self._run(script, timeout_s)
-        if done["exit_code"] != 0:
-            said = str(done["output"]).strip()[-500:]
-            raise NodeError(f"{script} ended with {done['exit_code']}: {said}")
-
-    async def _said(self, script: str) -> str:
-        return str((await self._run(script, 20))["output"])
-
-    async def _run(self, script: str, timeout_s: float) -> Mapping[str, object]:
-        words = ["sh", "-c", f"cd / && {{ {script}\n}}"]
-        return await self._node.run_command(words, timeout_s, outlives=True)
 
     async def _await(self, holds: Callable[[], object], within_s: float, otherwise: str) -> None:
         deadline = asyncio.get_event_loop().time() + within_s
@@ -249,37 +202,3 @@ def _size(path: str) -> int:
         return Path(path).stat().st_size
     except OSError:
         return 0
-
-
-def _in_group(group: str) -> Sequence[int]:
-    """The processes of a control group, in whichever tree, and of those below it."""
-    found = []
-    for pid in _all():
-        try:
-            lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
-        except OSError:
-            continue  # it has ended
-        paths = [line.split(":", 2)[2] for line in lines]
-        if any(path.endswith(group) or f"{group}/" in path for path in paths):
-            found.append(pid)
-    return found
-
-
-def _with_children(pids: Sequence[int]) -> Sequence[int]:
-    parents = {pid: parent for pid in _all() if (parent := _parent(pid)) is not None}
-    found = [pid for pid in pids if pid in parents]
-    for pid in found:
-        found += [each for each, parent in parents.items() if parent == pid and each not in found]
-    return found
-
-
-def _all() -> Sequence[int]:
-    return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
-
-
-def _parent(pid: int) -> int | None:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    return int(text[text.rindex(")") + 2 :].split()[1])

@@ -128,25 +128,25 @@ class ExistingNode(
     """One node that stands already: a container (`container`, `label` or `service`), or a host by
     SSH (`ssh`) on which a systemd unit or commands are the node."""
 
-    container: str = ""  # its name or id
+    container: str = ""  # name or id
     label: str = ""  # KEY=VALUE, which one container has
     service: str = ""  # of the inventory's compose project
     ssh: HostPlan | msgspec.UnsetType = msgspec.UNSET  # the host, over the table `ssh` for all
     unit: str = ""  # of systemd
     start: str = ""  # a shell command, in place of a unit; returns when it was started
     stop: str = ""  # the same, to stop it in order
-    status: str = ""  # the same: whether it runs, by its exit code
-    # In place of `status`: prints the ids of its first processes, and nothing if it is down; what
-    # those start is the node too. Without it the node is neither killed nor paused.
+    status: str = ""  # the same: its exit code says whether it runs
+    # In place of `status`: prints the ids of its first processes. Without it the node is neither
+    # killed nor paused.
     pids: str = ""
-    address: str = ""  # the IP address at which other nodes reach it, if it can't be found out
-    # Where clients reach a port, by its name: a number, or host:port.
+    address: str = ""  # where other nodes reach it
+    # Where clients reach a port, by its name: a number or host:port.
     ports: dict[str, str] = {}
-    data: str = ""  # its data directory, as the node sees it: for files that are read or damaged
-    logs: tuple[str, ...] = ()  # files, as it sees them, of which a run keeps what it appends
-    collect: tuple[str, ...] = ()  # files below the data directory that a run keeps, such as events
+    data: str = ""  # its data directory, as the node sees it
+    logs: tuple[str, ...] = ()  # files of which a run keeps what is appended
+    collect: tuple[str, ...] = ()  # files below the data directory that a run keeps
     faults: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # in place of the inventory's
-    fill: bool = False  # the disk may be filled though the whole machine's files lie on it
+    fill: bool = False  # a disk may be filled that the whole machine uses
 
 
 class ExistingPlan(
@@ -156,19 +156,19 @@ class ExistingPlan(
 
     # By name; without any, the containers of the project are the nodes.
     nodes: dict[str, ExistingNode] = {}
-    project: str = ""  # the compose project that services belong to
-    services: tuple[str, ...] = ()  # those of the project that are nodes; else all
-    network: str = ""  # the containers' own, if they have several in common
-    ports: dict[str, str] = {}  # as a node's, of all nodes, and these three
+    project: str = ""  # of compose
+    services: tuple[str, ...] = ()  # that are nodes; else all
+    network: str = ""  # of containers, if they have several
+    ports: dict[str, str] = {}  # as a node's, as the next three
     data: str = ""
     logs: tuple[str, ...] = ()
     collect: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()  # of `shalott faults`, that the nodes may meet; else all
-    may_break: bool = False  # the word that `--i-may-break-this` stands for
-    start_down: bool = False  # nodes that are down may be started; else they are a refusal
+    may_break: bool = False  # as `--i-may-break-this`
+    start_down: bool = False  # nodes that are down are started, not refused
     set_time: bool = False  # faults may set the hosts' own clocks
     lease_s: float = 20.0  # after so long without the harness everything is undone
-    prefix: str = ""  # of names of queues and the like, a run's own; made anew for each
+    prefix: str = ""  # of names, made anew for each run
 
 
 class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

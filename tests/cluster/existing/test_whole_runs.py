@@ -22,8 +22,8 @@ pytestmark = [
 ]
 
 LEASE_S = 5
-KINDS = ("compose", "systemd")
-BOTH = pytest.mark.parametrize("stands", KINDS, indirect=True)
+KINDS = ("compose", "systemd", "commands")
+ALL = pytest.mark.parametrize("stands", KINDS, indirect=True)
 
 
 class Stands(Protocol):
@@ -45,7 +45,7 @@ def stands(
         with compose_project(made) as project:
             yield project
     else:
-        with systemd_hosts(made, 3) as hosts:
+        with systemd_hosts(made, 3, by_commands=request.param == "commands") as hosts:
             yield hosts
 
 
@@ -71,7 +71,7 @@ def assert_left_as_found(cluster: Stands, run: Done) -> None:
     assert [note for note in run.results.notes if "Nothing of the run is left" in note], run
 
 
-@BOTH
+@ALL
 def test_nothing_is_touched_before_someone_said_that_it_may(stands: Stands, tmp_path: Path) -> None:
     run = shalott(words(stands, tmp_path, *on_master(stands)), tmp_path)
     assert run.exit_code == 254, run
@@ -82,7 +82,7 @@ def test_nothing_is_touched_before_someone_said_that_it_may(stands: Stands, tmp_
     assert stands.leftovers() == []
 
 
-@BOTH
+@ALL
 def test_that_nothing_is_written_down_is_found(stands: Stands, tmp_path: Path) -> None:
     run = shalott(words(stands, tmp_path, *on_master(stands), may_break="true"), tmp_path)
     assert run.exit_code == 1, run
@@ -92,7 +92,7 @@ def test_that_nothing_is_written_down_is_found(stands: Stands, tmp_path: Path) -
     assert_left_as_found(stands, run)
 
 
-@BOTH
+@ALL
 def test_every_kind_of_fault_is_made_and_healed(stands: Stands, tmp_path: Path) -> None:
     kinds = "stop,pause,partition-one,delay,loss,rate,client-cut,disk-full"
     more = ["--nemesis", kinds, "--time-limit", "20", "--nemesis-interval", "8"]
@@ -106,7 +106,7 @@ def test_every_kind_of_fault_is_made_and_healed(stands: Stands, tmp_path: Path) 
     assert_left_as_found(stands, run)
 
 
-@BOTH
+@ALL
 def test_a_protected_node_is_never_hit(stands: Stands, tmp_path: Path) -> None:
     more = ["--nemesis", "pause,partition", "--time-limit", "12", "--nemesis-interval", "3"]
     more += ["--nemesis-duration", "1", "--i-may-break-this", "--targets", "all"]
@@ -132,7 +132,7 @@ def test_a_protected_node_is_never_hit(stands: Stands, tmp_path: Path) -> None:
     assert_left_as_found(stands, run)
 
 
-@BOTH
+@ALL
 def test_a_killed_harness_leaves_nothing_after_the_switch(stands: Stands, tmp_path: Path) -> None:
     one, two, three = stands.names
     steps = f"kill {two}; pause {three}; delay {one}; partition-one {one}"

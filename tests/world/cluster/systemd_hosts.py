@@ -33,11 +33,15 @@ WantedBy=multi-user.target
 CONFIGURATION = """bind 0.0.0.0
 protected-mode no
 save ""
-appendonly {aof}
-appendfsync always
+appendonly no
 dir /var/lib/redis-here
 logfile /var/log/redis-here.log
 {replica}
+"""
+START = "redis-server /etc/redis-here.conf --daemonize yes"
+COMMANDS = f"""start = "{START}"
+stop = "redis-cli shutdown nosave"
+pids = "pidof redis-server"
 """
 UP_WITHIN_S = 30.0
 
@@ -45,15 +49,15 @@ UP_WITHIN_S = 30.0
 class SystemdHosts:
     """``count`` hosts at fixed addresses; the first is the master, the others are its replicas.
 
-    ``aof``: whether they write down what they acknowledge.
+    ``by_commands``: Redis is no unit, but what commands start, which no supervisor watches.
     """
 
-    def __init__(self, directory: Path, count: int, *, aof: bool) -> None:
+    def __init__(self, directory: Path, count: int, *, by_commands: bool) -> None:
         self.directory = directory
         self.names = tuple(f"n{number + 1}" for number in range(count))
         self.key = directory / "id_ed25519"
         self.known_hosts = directory / "known_hosts"
-        self._aof = aof
+        self._by_commands = by_commands
         self._tag = f"shalott-test-{os.getpid()}"
         self._net = f"10.198.{os.getpid() % 250}"
 
@@ -94,14 +98,16 @@ class SystemdHosts:
             *(image, "/lib/systemd/systemd"),
         )
         master = "" if name == self.names[0] else f"replicaof {self.address(self.names[0])} 6379"
-        text = CONFIGURATION.format(aof="yes" if self._aof else "no", replica=master)
+        text = CONFIGURATION.format(replica=master)
         self.run(name, "cat >/etc/redis-here.conf", text)
         self.run(name, "mkdir -p ~/.ssh && cat >~/.ssh/authorized_keys", self._public())
         deadline = time.monotonic() + UP_WITHIN_S
         while self.run(name, "systemctl is-system-running").strip() not in ("running", "degraded"):
             assert time.monotonic() < deadline, docker("logs", self.container(name))
             time.sleep(0.1)
-        self.run(name, "systemctl enable --now ssh redis")
+        self.run(name, f"systemctl enable --now ssh {'' if self._by_commands else 'redis'}")
+        if self._by_commands:
+            self.run(name, START)
         self._await_port(name)
 
     def _public(self) -> str:
@@ -133,9 +139,10 @@ class SystemdHosts:
         """As TOML; ``more``: lines at its head."""
         head = "".join(f"{name} = {value}\n" for name, value in more.items())
         usual = f'[ssh]\nuser = "root"\nkey = "{self.key}"\nknown_hosts = "{self.known_hosts}"\n'
+        what = COMMANDS if self._by_commands else 'unit = "redis.service"\n'
         nodes = "".join(
             f'[nodes.{name}]\nssh = {{ address = "{self.address(name)}" }}\n'
-            'unit = "redis.service"\n'
+            f"{what}"
             'data = "/var/lib/redis-here"\nlogs = ["/var/log/redis-here.log"]\n'
             for name in self.names
         )
@@ -153,7 +160,7 @@ class SystemdHosts:
                 ("files", "ls -d ~/.shalott ~/.cache 2>/dev/null"),
                 ("filler", "ls -a /var/lib/redis-here | grep shalott"),
                 ("process", "ps -eo stat,args | grep -E '(agent-|^T)' | grep -v grep"),
-                ("redis", "systemctl is-active -q redis || echo down"),
+                ("redis", "pidof redis-server >/dev/null || echo down"),
             ):
                 found += [f"{name}: {what} {line}" for line in self.run(name, script).splitlines()]
         return found
@@ -165,9 +172,11 @@ class SystemdHosts:
 
 
 @contextlib.contextmanager
-def systemd_hosts(directory: Path, count: int, *, aof: bool = False) -> Iterator[SystemdHosts]:
+def systemd_hosts(
+    directory: Path, count: int, *, by_commands: bool = False
+) -> Iterator[SystemdHosts]:
     """Hosts while it lasts."""
-    hosts = SystemdHosts(directory, count, aof=aof)
+    hosts = SystemdHosts(directory, count, by_commands=by_commands)
     try:
         hosts.make()
         yield hosts

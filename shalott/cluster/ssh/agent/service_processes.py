@@ -27,7 +27,7 @@ class ServiceProcesses:
     async def runs(self) -> bool:
         if self.unit or self._service.get("pids"):
             return bool(await self.found())
-        return (await self._run(self._service["status"], 20))["exit_code"] == 0
+        return (await self._run(self._service["status"], ASKED_S))["exit_code"] == 0
 
     async def is_gone(self) -> bool:
         return not await self.runs()
@@ -64,7 +64,7 @@ class ServiceProcesses:
             raise NodeError(f"{script} ended with {done['exit_code']}: {said}")
 
     async def said(self, script: str) -> str:
-        return str((await self._run(script, 20))["output"])
+        return str((await self._run(script, ASKED_S))["output"])
 
     async def _run(self, script: str, timeout_s: float) -> Mapping[str, object]:
         words = ["sh", "-c", f"cd / && {{ {script}\n}}"]

@@ -116,7 +116,10 @@ class Service:
         await self._resume()
 
     async def do_status(self, request: Request) -> Mapping[str, object]:
-        if await self._processes.runs():
+        first = self._first  # to ask for all of them takes a command
+        if (first is not None and start_ticks(first[0]) == first[1]) or (
+            await self._processes.runs()
+        ):
             state = "paused" if self._state.paused else "running"
             return {"state": state, "pid": self._first[0] if self._first else 1}
         return {"state": "exited", "exit_code": self._code}

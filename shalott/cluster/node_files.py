@@ -6,13 +6,12 @@ import asyncio
 import tarfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 from shalott.cluster import data_files
 from shalott.cluster.nodes import CommandResult
 from shalott.core.errors import HarnessError
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 RunCommand = Callable[[str, Sequence[str]], Awaitable[CommandResult]]  # (node, command)
@@ -52,29 +51,33 @@ class DirectoriesHere:
         raise NotImplementedError
 
     async def find(self, node: str, pattern: str) -> Mapping[str, int]:
-        place = await self.place_of(node)
-        return await _in_thread(data_files.find_files, place, pattern, self.spared(node))
+        place, spared = await self.place_of(node), self.spared(node)
+        return await _in_thread(lambda: data_files.find_files(place, pattern, spared))
 
     async def read_places(
         self, node: str, path: str, places: Sequence[tuple[int, int]]
     ) -> Sequence[bytes]:
-        return await _in_thread(data_files.read_places, await self.place_of(node), path, places)
+        place = await self.place_of(node)
+        return await _in_thread(lambda: data_files.read_places(place, path, places))
 
     async def flip_bits(
         self, node: str, path: str, places: Sequence[data_files.Place]
     ) -> Sequence[tuple[int, int]]:
-        return await _in_thread(data_files.flip_bits, await self.place_of(node), path, places)
+        place = await self.place_of(node)
+        return await _in_thread(lambda: data_files.flip_bits(place, path, places))
 
     async def cut_file(self, node: str, path: str, size: int) -> None:
-        await _in_thread(data_files.cut_file, await self.place_of(node), path, size)
+        place = await self.place_of(node)
+        await _in_thread(lambda: data_files.cut_file(place, path, size))
 
     async def leave_file(self, node: str, path: str, data: bytes) -> None:
-        await _in_thread(data_files.leave_file, await self.place_of(node), path, data)
+        place = await self.place_of(node)
+        await _in_thread(lambda: data_files.leave_file(place, path, data))
 
 
-async def _in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def _in_thread(work: Callable[[], T]) -> T:
     try:
-        return await asyncio.to_thread(function, *args, **kwargs)
+        return await asyncio.to_thread(work)
     except OSError as error:
         raise HarnessError(f"a file can't be changed: {error}") from error
 

@@ -87,7 +87,7 @@ def parse_parameters(
     return make_parameters(struct, values)
 
 
-def parse_values(struct: type[msgspec.Struct], given: Mapping[str, str]) -> dict[str, Any]:
+def parse_values(struct: type[msgspec.Struct], given: Mapping[str, str]) -> dict[str, object]:
     """What a user typed, by flag name, as a plan's values; nothing of what was not typed.
 
     Raises UsageError: a name that the struct does not have, or a value that can't be.

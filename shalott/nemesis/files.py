@@ -28,11 +28,12 @@ from shalott.core.errors import HarnessError
 from shalott.core.plan import Effect, FaultAction
 from shalott.core.rng import Stream
 from shalott.nemesis.context import FaultContext
-from shalott.nemesis.disks import GIVING_UP_S, LANE
+from shalott.nemesis.process_states import GIVING_UP_S
 from shalott.nemesis.proofs import Check, Seen, status_checks
 from shalott.nemesis.record import Amount, FaultRecord, Step
 from shalott.nemesis.weaker import as_kind
 
+LANE = "disk"  # with what spoils disks
 AROUND = 32  # bytes of what is told before and behind a change
 LOST_TOLD = 256  # bytes of an end that a row tells
 ATTEMPTS = 5  # files come and go while their node runs

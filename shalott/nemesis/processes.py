@@ -203,7 +203,7 @@ WIPE = FaultRecord(
 
 # -- what was not synced ---------------------------------------------------------------------------
 
-# Written when the node is dead, and synced by nobody: where it is gone, the rest is.
+# Written when the node is dead, and never synced: where it is gone, the rest is.
 WITNESS = ".shalott-not-synced"
 
 

@@ -31,7 +31,7 @@ class SimDisks(SimPart):
             raise HarnessError(f"{node} runs: it would go on with what is lost")
         self._sim.tell(f"lose what {node} has not synced")
         disk = self._sim.machines[node].disk
-        lost = disk.unsynced()
+        lost = disk.outside.unsynced()
         disk.power_loss("all")
         return lost
 

@@ -44,15 +44,15 @@ class SimFiles(SimPart):
         self, node: str, path: str, places: Sequence[tuple[int, int]]
     ) -> Sequence[tuple[int, int]]:
         self._sim.tell(f"flip bits of {path} of {node}: {places}")
-        return self._sim.machines[node].disk.flip_bits(path, places)
+        return self._sim.machines[node].disk.outside.flip_bits(path, places)
 
     async def cut_file(self, node: str, path: str, size: int) -> None:
         self._sim.tell(f"cut {path} of {node} to {size} B")
-        self._sim.machines[node].disk.cut_file(path, size)
+        self._sim.machines[node].disk.outside.cut_file(path, size)
 
     async def leave_file(self, node: str, path: str, data: bytes) -> None:
         self._sim.tell(f"leave {path} on {node}")
-        self._sim.machines[node].disk.leave_file(path, data)
+        self._sim.machines[node].disk.outside.leave_file(path, data)
 
     def watch_events(self, tell: TellEvent) -> Callable[[], None]:
         own: dict[str, Callable[[Event], None]] = {}

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -25,6 +25,7 @@ from shalott.cluster.nodes import SOUND_DISK, DiskFaults
 from shalott.cluster.sim.disk.calls import CallLine, TimerLoop
 from shalott.cluster.sim.disk.contents import Handles, Rot, Space, Transfers
 from shalott.cluster.sim.disk.names import Tree, split
+from shalott.cluster.sim.disk.outside import Outside
 from shalott.cluster.sim.disk.page_cache import PAGE_BYTES, Inode, PowerLoss
 from shalott.cluster.sim.loop.trace import Trace
 from shalott.core.rng import Stream
@@ -69,6 +70,7 @@ class SimDisk:
         self.transfers = Transfers(self._space, self.stream("short"))
         self.rot = Rot(self._tree, atlas, self.stream)
         self._draws: dict[str, Stream] = {}
+        self.outside = Outside(self._tree, self._space, self._create)
         self._name_draws = self.stream("names")
         self._calls = CallLine(loop, node, trace)
         self.life = 0  # grows when the programs die; their handles are void then
@@ -159,37 +161,6 @@ class SimDisk:
         self.transfers.faults = wanted
         if rot_bytes > 0:
             self.rot.spread(rot_bytes)
-
-    def flip_bits(self, path: str, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """What another program does to a file at once; (before, after) of each. Raises OSError."""
-        inode = self._tree.find_file(path)
-        changed = []
-        for offset, bits in places:
-            old = inode.cached[offset]
-            inode.overwrite(bytes([old ^ bits]), offset)
-            changed.append((old, old ^ bits))
-        return changed
-
-    def cut_file(self, path: str, size: int) -> None:
-        """The same: what lies behind so many bytes is gone. Raises OSError."""
-        inode = self._tree.find_file(path)
-        before = len(inode.cached)
-        inode.cut(size)
-        self._space.used_bytes += len(inode.cached) - before
-
-    def leave_file(self, path: str, data: bytes) -> None:
-        """Another program makes a file, and syncs nothing. Raises OSError."""
-        self._create(split(path))
-        self.transfers.write(self._tree.find_file(path), data, 0)
-
-    def unsynced(self) -> dict[str, int]:
-        """How many files with a durable name have writes that no sync has saved, of how many bytes;
-        and how many operations on names were not synced."""
-        files = (file for file in self._tree.files() if self._tree.is_durable(*file))
-        dirty = [inode.unsynced for _, inode in files if inode.unsynced]
-        writes = [each for own in dirty for each in own if not isinstance(each, int)]
-        size = sum(len(data) for _, data in writes)
-        return {"files": len(dirty), "bytes": size, "names": self._tree.unsynced_count}
 
     def wipe(self) -> None:
         """Remove everything, durably. No program may be using the disk."""

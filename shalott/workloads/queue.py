@@ -119,10 +119,13 @@ def drain_generator(plan: Plan, nodes: Sequence[str] | None = None) -> Generator
 
 
 def queues_of(plan: Plan) -> Queues | None:
-    """How the plan's system has queues; None: by AMQP. Raises UsageError: not under this plan."""
+    """How the plan's system has queues; None: by AMQP, as it does not speak "queues".
+
+    Raises UsageError: not under this plan.
+    """
     name = plan.system.name
     record = SYSTEMS.find(name) if SYSTEMS.has(name) else None
-    if record is None or AMQP in record.speaks:
+    if record is None or QUEUES not in record.speaks:
         return None
     found = record.queues(plan)
     if found is None:

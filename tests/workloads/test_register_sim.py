@@ -1,0 +1,42 @@
+"""Registers that promise less than linearizability, on the example's toy in the simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from shalott.cluster.systems.record import SYSTEMS, Registers
+from shalott.harness.run.simulate import simulate
+from shalott.harness.scenarios.swarm import USUAL, Subject, draw_plan
+from shalott_etcd.client import EtcdClient
+from shalott_etcd.toy import SYSTEM
+
+pytestmark = pytest.mark.sim
+
+
+SEQUENTIAL = replace(
+    SYSTEM,
+    name="toy-sequential",
+    registers=lambda plan: Registers(port="client", make_client=EtcdClient, promises="sequential"),
+)
+
+
+@pytest.fixture
+def sequential() -> Iterator[None]:
+    SYSTEMS.offer(SEQUENTIAL)
+    yield
+    SYSTEMS.withdraw(SEQUENTIAL.name)
+
+
+@pytest.mark.parametrize(("profile", "valid"), [("safe", True), ("upstream", False)])
+def test_sequential_registers_are_judged_by_what_clients_may_see(
+    sequential: None, profile: str, valid: bool
+) -> None:
+    swarm = USUAL.but(time_limit_ms=(8000,), nodes=(3,))
+    subject = Subject(system=SEQUENTIAL.name, workload="register", profile=profile, swarm=swarm)
+    for seed in (1, 2):
+        outcome = simulate(draw_plan(subject, seed))
+        assert outcome.valid is valid, outcome.results
+        assert ("unread-write" in outcome.anomalies) is not valid

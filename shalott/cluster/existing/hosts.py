@@ -132,11 +132,9 @@ class ExistingHosts:
     def _state_of(self, node: str) -> str:
         """Blocks. Raises HarnessError."""
         own = self._plan.nodes[node]
-        asked = f"systemctl is-active -q {shlex.quote(own.unit)}" if own.unit else own.status
-        asked = asked or f'[ -n "$({own.pids})" ]'
         connection = Connection(self._run.hosts[node])
         try:
-            return "runs" if _as_root(connection, asked) == "0" else "is down"
+            return "runs" if _as_root(connection, runs_script(own)) == "0" else "is down"
         finally:
             connection.close()
 
@@ -247,15 +245,20 @@ class ExistingHosts:
         }
 
 
+def runs_script(own: ExistingNode) -> str:
+    """A shell script that succeeds if the service runs."""
+    if own.unit:
+        return f"systemctl is-active -q {shlex.quote(own.unit)}"
+    return own.status or (
+        f"for pid in $({own.pids}); do"
+        " grep '^State:' /proc/$pid/status 2>/dev/null | grep -qv 'Z (' && exit 0; done; exit 1"
+    )
+
+
 def _remains_script(name: str, directory: str, own: ExistingNode) -> str:
     """Prints what there is of a run, a line each, and then that it was looked at."""
     place = shlex.quote(directory)
     filler = f"ls -d {shlex.quote(own.data)}/{FILLER} 2>/dev/null;" if own.data else ""
-    state = (
-        f"systemctl is-active {shlex.quote(own.unit)}"
-        if own.unit
-        else (own.status or f'[ -n "$({own.pids})" ]')
-    )
     agents = f"{PurePosixPath(directory).parent.parent}/agent-"
     return f"""PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 nft list tables 2>/dev/null | grep -F {table_of(name)}
@@ -270,7 +273,7 @@ for each in /proc/[0-9]*; do
     tr '\\0' ' ' <$each/cmdline 2>/dev/null | grep -F -e "$own"
 done
 tc qdisc show 2>/dev/null | grep 'qdisc htb 1: '
-({state}) >/dev/null 2>&1 || echo "the node does not run"
+({runs_script(own)}) >/dev/null 2>&1 || echo "the node does not run"
 echo looked
 """
 

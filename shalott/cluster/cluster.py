@@ -166,6 +166,7 @@ class Cluster:
         self.on_exit: Callable[[NodeExit], None] = ignore_exit
         self.on_helper_end: Callable[[HelperEnd], None] = ignore_helper_end
         self.notes: list[str] = []  # what its teardown has to say in a run's report
+        self.prefix = ""  # of the names of all that a run makes, where it is not alone
 
     # -- its parts: those that not every world has refuse what is asked of them
 

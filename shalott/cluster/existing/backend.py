@@ -32,7 +32,8 @@ from shalott.core.plan import ExistingPlan
 
 NOTHING_LEFT = (
     "Nothing of the run is left on {nodes}: every node runs as it was found, without a rule, a"
-    " queue, a process or a file of ours; this was looked at after the run."
+    " packet queue, a process or a file of ours; this was looked at after the run. What clients"
+    " made stays there, under names that begin with {prefix}."
 )
 
 
@@ -45,8 +46,10 @@ class ExistingCluster(Cluster):
         hosts: Hosts,
         parts: Parts,
         began: Callable[[], Awaitable[None]],
+        prefix: str,
     ) -> None:
         super().__init__("existing", nodes, hosts, parts)
+        self.prefix = prefix
         self._began = began
         self._is_booted = False
 
@@ -74,7 +77,7 @@ class ExistingCluster(Cluster):
                 errors.append(str(error))
         if errors:
             raise HarnessError("; ".join(dict.fromkeys(errors)))
-        self.notes.append(NOTHING_LEFT.format(nodes=", ".join(self.nodes)))
+        self.notes.append(NOTHING_LEFT.format(nodes=", ".join(self.nodes), prefix=self.prefix))
 
 
 def make_existing(
@@ -123,5 +126,5 @@ def _of_containers(
         files=files,
     )
     hosts = ExistingContainers(run, plan, parts, guard, fills=fills)
-    cluster = ExistingCluster(nodes, hosts, parts, files.begin)
+    cluster = ExistingCluster(nodes, hosts, parts, files.begin, plan.prefix)
     return cluster

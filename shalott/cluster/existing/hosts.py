@@ -67,7 +67,7 @@ def make_hosts(
     parts = Parts(links=links, processes=processes, clocks=clocks, disks=full, files=files)
     services = {node: _service(plan.nodes[node]) for node in nodes}
     found = ExistingHosts(run, plan, parts, filled, files)
-    cluster = ExistingCluster(nodes, found, parts, found.adopt)
+    cluster = ExistingCluster(nodes, found, parts, found.adopt, plan.prefix)
     # A run's own hosts, but for what they start.
     found.inner = SshHosts(
         *(run, links, clocks, disks),

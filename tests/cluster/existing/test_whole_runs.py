@@ -172,6 +172,23 @@ def test_with_what_is_written_down_nothing_is_lost(tmp_path: Path) -> None:
         assert_left_as_found(stands, run)
 
 
+def test_files_are_damaged_where_the_inventory_says_and_data_is_never_wiped(tmp_path: Path) -> None:
+    with compose_project(tmp_path / "project", aof=True) as stands:
+        files = "files=appendonlydir/*.incr.aof,amount=1"
+        more = ["--nemesis", "corrupt-files", "--targets", "redis3", "--time-limit", "14"]
+        more += ["--fault", f"corrupt-files:{files}", "--i-may-break-this"]
+        run = shalott(words(stands, tmp_path, *more, data='"/data"'), tmp_path)
+        changed = [
+            change for row in run.rows("corrupt-files") for change in row["extra"]["changed"]
+        ]
+        assert changed and {change["node"] for change in changed} == {"redis3"}
+        # A replica whose log is damaged may refuse to start: then that is told, and it is left.
+        if run.exit_code == 255:
+            assert "redis3: its container is" in run.complaints[-1]
+        else:
+            assert_left_as_found(stands, run)
+
+
 def test_a_node_that_is_down_is_refused_unless_it_may_be_started(tmp_path: Path) -> None:
     with compose_project(tmp_path / "project") as stands:
         stands.compose("stop", "-t", "1", "redis3")

@@ -283,6 +283,8 @@ def _record(
         draw=draw_topic if is_topic else draw_parameters,
         describe=describe,
         lower=("keys",) if is_topic else ("keys", "longest"),
+        reads=(POLL,),
+        own=(ASSIGN, SUBSCRIBE, COMMIT, CRASH),
     )
 
 

@@ -19,7 +19,7 @@ from shalott.core.client import Client, completion_of
 from shalott.core.errors import ClientError, HarnessError
 from shalott.core.generator import Completed, Context, Generator, Scheduled
 from shalott.core.memory_recording import MemoryRecorder
-from shalott.core.op import Completion, Invocation
+from shalott.core.op import Completion, Invocation, OpType
 from shalott.core.plan import Plan
 from shalott.core.worker import Worker
 from shalott.harness.conformance.lies import is_write
@@ -70,15 +70,19 @@ class Operations:
             if answer is None:
                 return
             if isinstance(answer, Scheduled):
-                done = Completed(answer.at_ns, process, node, answer.invocation, "fail")
+                is_own = answer.invocation.f in self._record.own
+                kind: OpType = "ok" if is_own else "fail"
+                done = Completed(answer.at_ns, process, node, answer.invocation, kind)
                 self._generator = self._generator.update(done)
-                yield answer.invocation
+                if not is_own:
+                    yield answer.invocation
 
     def write(self) -> Invocation:
         """One that changes something, if there is such; else any."""
         found = None
         for each in self.draw():
-            found = each
+            if found is None or found.f in self._record.reads:
+                found = each
             if is_write(self._record, each):
                 return each
         if found is None:

@@ -40,7 +40,7 @@ class System(Software, Protocol):
     async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None:
         """Put the plan's policy in place and declare the queues, spread over the nodes.
 
-        In a cluster of others (``cluster.prefix`` is not "") nothing else may be made or changed.
+        In a cluster of others, whose ``prefix`` is not "", nothing else may be made or changed.
         """
         ...
 

@@ -99,9 +99,7 @@ class FileRequests:
 
     async def do_find(self, request: Request) -> Mapping[str, int]:
         spared: Sequence[str] = request["spared"]
-        return await self._in_thread(
-            lambda root: find_files(root, request["pattern"], spared)
-        )
+        return await self._in_thread(lambda root: find_files(root, request["pattern"], spared))
 
     async def do_read_places(self, request: Request) -> Sequence[str]:
         path, places = request["path"], request["places"]

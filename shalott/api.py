@@ -182,6 +182,7 @@ if TYPE_CHECKING:
         FaultAction as FaultAction,
         GatePlan as GatePlan,
         Plan as Plan,
+        names_prefix as names_prefix,
     )
     from shalott.core.queue_generator import (
         Drain as Drain,

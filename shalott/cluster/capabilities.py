@@ -62,7 +62,9 @@ DISKS: Can = frozenset(
     {*("disk-slow", "disk-full", "disk-error", "disk-short", "disk-corrupt"), "trigger-sync"}
 )
 CLOCKS: Can = frozenset({"clock"})
-FILES: Can = frozenset({"wipe", "trigger-event", "change-files"})
+_FOREIGN: Can = frozenset({"trigger-event", "change-files"})
+FILES: Can = _FOREIGN | {"wipe"}
+_FULL: Can = frozenset({"disk-full"})
 RESOURCES: Can = frozenset(
     {*("limit-cpu", "limit-memory", "limit-files", "limit-processes", "fill-tmp", "stop-process")}
 )
@@ -94,6 +96,13 @@ WORLDS: Mapping[str, Mapping[PartName, Can]] = {
         "clocks": CLOCKS,
         "resources": RESOURCES,
         "files": FILES,
+    },
+    "existing": {
+        "processes": _SIGNALS,
+        "links": CUTS | _SLOW | _LATE | _PACKETS | CLIENT_CUTS,
+        "disks": _FULL,
+        "clocks": CLOCKS,
+        "files": _FOREIGN,
     },
     "local": {
         "processes": _SIGNALS | POWER,

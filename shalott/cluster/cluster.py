@@ -119,6 +119,16 @@ class ChecksFirst(Protocol):
         ...
 
 
+@runtime_checkable
+class StandsAlready(Protocol):
+    """Hosts whose nodes others made and started."""
+
+    async def look(self, software: Software) -> Sequence[str]:
+        """What a run would touch of each node, a line for each. Nothing is done to them. Raises
+        UsageError: a node is not there, or does not run."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """The table of one world. None: this world has no such part."""
@@ -155,6 +165,8 @@ class Cluster:
         self.parts = parts
         self.on_exit: Callable[[NodeExit], None] = ignore_exit
         self.on_helper_end: Callable[[HelperEnd], None] = ignore_helper_end
+        self.notes: list[str] = []  # what its teardown has to say in a run's report
+        self.prefix = ""  # of the names of all that a run makes, where it is not alone
 
     # -- its parts: those that not every world has refuse what is asked of them
 

@@ -20,12 +20,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shalott.cluster.cgroups import Groups
+from shalott.cluster.filling import empty, fill, is_full
 from shalott.cluster.owner import process_state
 from shalott.core.errors import HarnessError
 
 MIB = 1 << 20
-FILLER = ".shalott-takes-all-room"
-CHUNK = 64 << 10
 MEMORY_TRIES = 5
 STOPPED = ("T", "t")
 
@@ -133,7 +132,7 @@ class Life:
                 self._files.leave(groups.processes(), wanted.files_left, self._former.files)
             self.limits.files, self._former.files = self._files.most, 0
         if wanted.is_tmp_full != now.is_tmp_full:
-            (_fill if wanted.is_tmp_full else _empty)(self._tmp())
+            (fill if wanted.is_tmp_full else empty)(self._tmp())
         if wanted.is_stopped and not now.is_stopped:
             self._stopped = largest(groups.processes())
             os.kill(self._stopped, signal.SIGSTOP)
@@ -201,7 +200,7 @@ class Life:
             memory_left_mib=self._memory_left(),
             files_left=self._files.left(),
             processes_left=self._processes_left(),
-            is_tmp_full=_is_full(self._tmp()) if self._now.is_tmp_full else False,
+            is_tmp_full=is_full(self._tmp()) if self._now.is_tmp_full else False,
             is_stopped=self._stopped is not None and process_state(self._stopped) in STOPPED,
         )
 
@@ -304,22 +303,6 @@ class Lives:
             former = before.limits if before is not None else Limits()
             self._lives[node] = self._begin(pid, former)
         return self._lives[node]
-
-
-def _fill(tmp: Path) -> None:
-    with (tmp / FILLER).open("ab", buffering=0) as file:
-        for size in (CHUNK, 1):
-            with contextlib.suppress(OSError):
-                while file.write(bytes(size)):
-                    pass
-
-
-def _empty(tmp: Path) -> None:
-    (tmp / FILLER).unlink(missing_ok=True)
-
-
-def _is_full(tmp: Path) -> bool:
-    return os.statvfs(tmp).f_bavail == 0
 
 
 # -- How many files a running process may open, changed from outside (prlimit(2)).

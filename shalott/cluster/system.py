@@ -38,7 +38,10 @@ class System(Software, Protocol):
         ...
 
     async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None:
-        """Put the plan's policy in place and declare the queues, spread over the nodes."""
+        """Put the plan's policy in place and declare the queues, spread over the nodes.
+
+        In a cluster of others, whose ``prefix`` is not "", nothing else may be made or changed.
+        """
         ...
 
     async def observe(self, cluster: Cluster, node: str) -> Observation:

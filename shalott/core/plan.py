@@ -122,6 +122,55 @@ class SshPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 PowerLoss = Literal["keep", "drop", "torn", "all"]
 
 
+class ExistingNode(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """One node that stands already: a container (`container`, `label` or `service`), or a host by
+    SSH (`ssh`) on which a systemd unit or commands are the node."""
+
+    container: str = ""  # name or id
+    label: str = ""  # KEY=VALUE, which one container has
+    service: str = ""  # of the inventory's compose project
+    ssh: HostPlan | msgspec.UnsetType = msgspec.UNSET  # the host, over the table `ssh` for all
+    unit: str = ""  # of systemd
+    start: str = ""  # a shell command, in place of a unit; returns when it was started
+    stop: str = ""  # the same, to stop it in order
+    status: str = ""  # the same: its exit code says whether it runs
+    # In place of `status`: prints the ids of its first processes. Without it the node is neither
+    # killed nor paused.
+    pids: str = ""
+    address: str = ""  # where other nodes reach it
+    # Where clients reach a port, by its name: a number or host:port.
+    ports: dict[str, str] = {}
+    data: str = ""  # its data directory, as the node sees it
+    logs: tuple[str, ...] = ()  # files of which a run keeps what is appended
+    collect: tuple[str, ...] = ()  # files below the data directory that a run keeps
+    faults: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # in place of the inventory's
+    fill: bool = False  # a disk may be filled that the whole machine uses
+
+
+class ExistingPlan(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """A cluster that stands already: what an inventory says of it (cluster/existing)."""
+
+    # By name; without any, the containers of the project are the nodes.
+    nodes: dict[str, ExistingNode] = {}
+    project: str = ""  # of compose
+    services: tuple[str, ...] = ()  # that are nodes; else all
+    network: str = ""  # of containers, if they have several
+    ports: dict[str, str] = {}  # as a node's, as the next three
+    data: str = ""
+    logs: tuple[str, ...] = ()
+    collect: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()  # of `shalott faults`, that the nodes may meet; else all
+    may_break: bool = False  # as `--i-may-break-this`
+    start_down: bool = False  # nodes that are down are started, not refused
+    set_time: bool = False  # faults may set the hosts' own clocks
+    lease_s: float = 20.0  # after so long without the harness everything is undone
+    prefix: str = ""  # of names, made anew for each run
+
+
 class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the nodes run. ``backend`` is resolved (never "auto") in a stored plan."""
 
@@ -131,6 +180,7 @@ class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ssh: SshPlan | msgspec.UnsetType = msgspec.UNSET  # of the backend ssh
     # As DiskPlan's, of disks that are not simulated; "torn" if it is not told.
     power_loss: PowerLoss | msgspec.UnsetType = msgspec.UNSET
+    existing: ExistingPlan | msgspec.UnsetType = msgspec.UNSET  # of the backend existing
 
 
 class SystemPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -232,6 +282,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     reread: bool = False
     sim: SimPlan | None = None  # set in plans that were drawn for the simulation
     requires: tuple[Requirement, ...] = ()  # who provides what the plan names
+
+
+def names_prefix(plan: Plan) -> str:
+    """What the names of all that a run makes begin with, where it is not alone; "" elsewhere."""
+    existing = plan.cluster.existing
+    return "" if existing is msgspec.UNSET else existing.prefix
 
 
 def nodes_hosting(plan: Plan, service: str) -> tuple[str, ...]:

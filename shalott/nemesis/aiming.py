@@ -51,9 +51,11 @@ def aim(
     rng: Stream,
     *,
     atlas: Sequence[str],
+    hittable: Sequence[str] | None = None,
 ) -> FaultAction:
     """Resolve nodes and links. ``atlas``: the nodes for faults that do not heal, the first of them
-    for those that may hit one only."""
+    for those that may hit one only; ``hittable``: the nodes that may be hit, if not all may."""
+    free = nodes if hittable is None else hittable
     target = draft.target
     if record.target is not None:
         target = record.target
@@ -64,7 +66,7 @@ def aim(
         target = atlas[0]
     elif target == "one" or (record.is_single and not is_single(target)):
         target = record.one
-    hit = None if is_role(target) else draw_nodes(target, nodes, rng) if target else ()
+    hit = None if is_role(target) else draw_nodes(target, free, rng) if target else ()
     links = None
     if record.links is not None and hit is not None:
         links = record.links(nodes, hit, rng)

@@ -223,7 +223,7 @@ def _as_the_other(action: FaultAction) -> Iterator[FaultAction]:
 CORRUPT_FILES = FaultRecord(
     name="corrupt-files",
     summary="bits flip in files of a minority, always the same nodes in a plan, or of those named",
-    needs=("change-files", "kill", "wipe"),
+    needs=("change-files", "kill"),
     inject=_damage(cut=False),
     heal=_let_go,
     effective=_effective,

@@ -211,6 +211,9 @@ class ProcessStates:
             if await self._serves(name) or asyncio.get_running_loop().time() > deadline_s:
                 return
             await asyncio.sleep(LOOK_INTERVAL_S)
+        if "wipe" not in self._cluster.capabilities:
+            log.warning("%s can't use its corrupted disk, which is not ours to empty", name)
+            return
         log.info("%s can't use its corrupted disk: it gets an empty one", name)
         node.exit_codes.append((await self._cluster.processes.status(name)).exit_code)
         await self._cluster.files.wipe(name)

@@ -23,6 +23,7 @@ from shalott.nemesis.aiming import Roles
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.cuts import ClientCuts, CountedCuts
 from shalott.nemesis.fault_in_force import FaultInForce, record_skip
+from shalott.nemesis.permission import why_not
 from shalott.nemesis.process_states import ProcessStates
 from shalott.nemesis.proofs import Prover
 from shalott.nemesis.record import FAULTS
@@ -133,6 +134,8 @@ class NemesisRunner:
                 action = await self._conditions.await_trigger(action, action.when)
                 self._resolved[action.id] = action
             action = self._resolved[action.id] = await self._roles.resolve(action)
+            if forbidden := why_not(self._plan, action):
+                raise Skipped(forbidden)
             ctx = self._context(action)
             if obstacle := FAULTS.find(action.kind).obstacle(ctx, action):
                 raise Skipped(obstacle)

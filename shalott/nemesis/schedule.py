@@ -16,7 +16,7 @@ skips them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -31,6 +31,7 @@ from shalott.nemesis.targets import check_target, is_single
 
 MIN_CALM_MS = 1000  # between two faults of one lane
 TAIL_MS = 500  # between the last fault's end and the end of the load
+Allowed = Callable[[str], Sequence[str]]  # the nodes that may meet a kind of fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +54,17 @@ def make_schedule(
     targets: str = "one",
     seed: int = 0,
     told: Mapping[str, Told] = MappingProxyType({}),
+    allowed: Allowed | None = None,
 ) -> tuple[FaultAction, ...]:
     """Every fault of a run, in order of time. Raises UsageError for what can't be scheduled.
 
-    ``told``: by kind or group, what is not drawn.
+    ``told``: by kind or group, what is not drawn. ``allowed``: the nodes that may meet a kind, if
+    not all may.
     """
     wanted = [name for name in dict.fromkeys(nemeses) if name != "none"]
     _check(wanted, nodes, rhythm, targets)
+    may = allowed or (lambda kind: nodes)
+    _check_allowed(wanted, may)
     for name in told:
         if name not in (each for one in wanted for each in (one, *_kinds(one))):
             raise UsageError(f"--fault {name}: --nemesis does not name it; add it there")
@@ -77,6 +82,9 @@ def make_schedule(
             rng = Stream(seed, *key)
             name = rng.choice(lane)
             record = draw_member(name, nodes, rng)
+            hittable = may(record.name)
+            if not hittable:
+                continue
             own = told.get(record.name, Told()).over(told.get(name, Told()))
             target = own.target or targets
             draft = FaultAction(
@@ -93,8 +101,8 @@ def make_schedule(
                 seed=stream_key(seed, *key, "firing") >> 1,
                 settle=settle and record.takes_one,
             )
-            atlas = (target,) if target in nodes else draw_atlas(seed, nodes)
-            drawn.append(aim(draft, record, nodes, rng, atlas=atlas))
+            atlas = (target,) if target in nodes else draw_atlas(seed, hittable)
+            drawn.append(aim(draft, record, nodes, rng, atlas=atlas, hittable=hittable))
     if wanted and not drawn:
         raise UsageError(
             f"a time limit of {time_limit_ms} ms leaves no room for a fault of"
@@ -113,6 +121,12 @@ def _check(wanted: Sequence[str], nodes: Sequence[str], rhythm: Rhythm, targets:
         raise UsageError(
             "a nemesis needs an interval and a duration above 0, and a jitter in [0, 1)"
         )
+
+
+def _check_allowed(wanted: Sequence[str], may: Allowed) -> None:
+    for name in wanted:
+        if not any(may(record.name) for record in members(name)):
+            raise UsageError(f"no node may meet {name} by the inventory: choose another --nemesis")
 
 
 def _takes_at_most_one(name: str) -> bool:

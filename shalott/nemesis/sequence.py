@@ -30,7 +30,7 @@ from shalott.core.rng import Stream, stream_key
 from shalott.nemesis.aiming import aim, draw_atlas
 from shalott.nemesis.fault_words import parse_words
 from shalott.nemesis.record import FAULTS
-from shalott.nemesis.schedule import TAIL_MS
+from shalott.nemesis.schedule import TAIL_MS, Allowed
 from shalott.nemesis.targets import check_target
 
 EXAMPLE = "give steps such as 'pause n1+n2; kill n3; end pause; wait 2s; end kill'"
@@ -47,6 +47,7 @@ class _Making:
     number: int  # among a plan's sequences
     seed: int
     nodes: Sequence[str]
+    allowed: Allowed | None
     begin_ms: int
     end_ms: int
     next_id: int
@@ -87,8 +88,13 @@ class _Making:
             seed=stream_key(*key, "firing") >> 1,
             when=msgspec.UNSET if self.after is None else self._trigger(self.after),
         )
-        atlas = draw_atlas(self.seed, self.nodes)
-        self.made[draft.id] = aim(draft, record, self.nodes, Stream(*key), atlas=atlas)
+        hittable = self.nodes if self.allowed is None else self.allowed(record.name)
+        if not hittable:
+            raise UsageError(f"--sequence: no node may meet {record.name} by the inventory")
+        atlas = draw_atlas(self.seed, hittable)
+        self.made[draft.id] = aim(
+            draft, record, self.nodes, Stream(*key), atlas=atlas, hittable=hittable
+        )
         self.in_force.append(draft.id)
         self.next_id += 1
         self._taken("begun", draft.id)
@@ -123,6 +129,7 @@ def make_sequences(
     time_limit_ms: int,
     seed: int,
     first_id: int = 1,
+    allowed: Allowed | None = None,
 ) -> tuple[FaultAction, ...]:
     """The faults of all sequences, each of which begins at ``begin_ms``. Raises UsageError."""
     made: list[FaultAction] = []
@@ -130,6 +137,7 @@ def make_sequences(
         making = _Making(
             text=text,
             number=number,
+            allowed=allowed,
             seed=seed,
             nodes=nodes,
             begin_ms=begin_ms,

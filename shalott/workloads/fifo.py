@@ -57,7 +57,7 @@ def parameters_of(plan: Plan) -> FifoParameters:
 def load_generator(plan: Plan) -> Generator:
     workload, parameters = plan.workload, parameters_of(plan)
     mix = queue_mix(
-        queue_names(parameters.queues),
+        queue_names(parameters.queues, plan),
         parameters.enqueue_fraction,
         plan.seed,
         threads=workload.concurrency if parameters.consumers == "single" else 0,

@@ -59,7 +59,7 @@ def parameters_of(plan: Plan) -> LockParameters:
 def lock_generator(plan: Plan, part: str, limit_ms: int) -> Generator:
     parameters = parameters_of(plan)
     return lock_mix(
-        queue_names(parameters.queues),
+        queue_names(parameters.queues, plan),
         rate_hz=plan.workload.rate_hz,
         hold_ms=parameters.hold_ms,
         limit_ms=limit_ms,
@@ -69,7 +69,7 @@ def lock_generator(plan: Plan, part: str, limit_ms: int) -> Generator:
 
 
 def lock_workload(plan: Plan) -> Workload:
-    locks = queue_names(parameters_of(plan).queues)
+    locks = queue_names(parameters_of(plan).queues, plan)
     return Workload(
         name="lock",
         queues=locks,

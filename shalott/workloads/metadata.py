@@ -94,7 +94,7 @@ def metadata_workload(plan: Plan) -> Workload:
     """
     return Workload(
         name="metadata",
-        queues=queue_names(1),
+        queues=queue_names(1, plan),
         port="management",
         make_client=partial(
             ManagementClient,

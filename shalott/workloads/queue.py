@@ -29,7 +29,7 @@ from shalott.core.errors import UsageError
 from shalott.core.generator import Generator, Stagger, TimeLimit
 from shalott.core.message_body import SMALLEST_BYTES
 from shalott.core.parameters import make_parameters
-from shalott.core.plan import GatePlan, Plan
+from shalott.core.plan import GatePlan, Plan, names_prefix
 from shalott.core.queue_generator import drain, queue_mix
 from shalott.core.rng import Draw, Range, stream_key
 from shalott.workloads.record import Values, Workload, WorkloadRecord
@@ -83,9 +83,10 @@ def one_a_node(values: Values, serving: int) -> Values:
     return {**values, "queues": values.get("queues") or serving}
 
 
-def queue_names(count: int) -> tuple[str, ...]:
-    """shalott.1, shalott.2, ..."""
-    return tuple(f"{QUEUE_PREFIX}.{number}" for number in range(1, count + 1))
+def queue_names(count: int, plan: Plan) -> tuple[str, ...]:
+    """shalott.1, shalott.2, ...; in a cluster of others with the run's own prefix."""
+    first = f"{names_prefix(plan)}{QUEUE_PREFIX}"
+    return tuple(f"{first}.{number}" for number in range(1, count + 1))
 
 
 def client_guarantees(parameters: QueueParameters) -> ClientGuarantees:
@@ -101,7 +102,7 @@ def client_guarantees(parameters: QueueParameters) -> ClientGuarantees:
 def load_generator(plan: Plan) -> Generator:
     parameters = parameters_of(plan)
     mix = queue_mix(
-        queue_names(parameters.queues),
+        queue_names(parameters.queues, plan),
         parameters.enqueue_fraction,
         plan.seed,
         depth=parameters.depth,
@@ -112,7 +113,7 @@ def load_generator(plan: Plan) -> Generator:
 
 def drain_generator(plan: Plan, nodes: Sequence[str] | None = None) -> Generator:
     """Until every node says empty twice, at most a minute. ``nodes``: all, if not given."""
-    keys = queue_names(parameters_of(plan).queues)
+    keys = queue_names(parameters_of(plan).queues, plan)
     asked = plan.cluster.nodes if nodes is None else nodes
     return TimeLimit(drain(asked, keys), DRAIN_LIMIT_MS * 1_000_000)
 
@@ -136,7 +137,7 @@ def queue_workload(plan: Plan) -> Workload:
     parameters, ways = parameters_of(plan), queues_of(plan)
     return Workload(
         name="queue",
-        queues=queue_names(parameters.queues),
+        queues=queue_names(parameters.queues, plan),
         port="amqp" if ways is None else ways.port,
         make_client=_amqp_clients(plan) if ways is None else _clients(plan, ways),
         generator=load_generator(plan),

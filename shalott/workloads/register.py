@@ -23,7 +23,7 @@ from shalott.core.errors import Definite, UsageError
 from shalott.core.generator import Generator, Stagger, TimeLimit
 from shalott.core.op import Completion, Invocation
 from shalott.core.parameters import make_parameters
-from shalott.core.plan import Plan
+from shalott.core.plan import Plan, names_prefix
 from shalott.core.registers import CAS, PACKED, READ, WRITE, Registered, RegisterMix
 from shalott.core.rng import stream_key
 from shalott.workloads.record import Workload, WorkloadRecord
@@ -71,7 +71,8 @@ def register_workload(plan: Plan) -> Workload:
 
     def make_client(host: str, port: int) -> Client:
         timeout_ms = plan.workload.op_timeout_ms
-        return RegisterClient(ways.make_client(host, port, timeout_ms=timeout_ms))
+        made = ways.make_client(host, port, timeout_ms=timeout_ms)
+        return RegisterClient(made, names_prefix(plan))
 
     return Workload(
         name="register",
@@ -85,9 +86,10 @@ def register_workload(plan: Plan) -> Workload:
 
 @dataclass(slots=True)
 class RegisterClient:
-    """A Registered as a client of the harness."""
+    """A Registered as a client of the harness. ``prefix``: of the keys there."""
 
     registered: Registered
+    prefix: str = ""
 
     async def open(self) -> None:
         await self.registered.open()
@@ -96,7 +98,7 @@ class RegisterClient:
         await self.registered.close()
 
     async def invoke(self, invocation: Invocation) -> Completion:
-        key, value = invocation.key, invocation.value
+        key, value = f"{self.prefix}{invocation.key}", invocation.value
         if invocation.f == READ:
             return Completion(type="ok", value=await self.registered.read(key))
         assert value is not None

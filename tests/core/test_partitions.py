@@ -8,7 +8,15 @@ import pytest
 
 from shalott.core.generator import Completed, Context, Generator, Pending, Scheduled
 from shalott.core.op import Invocation, OpType
-from shalott.core.partitions import EMPTY, PollAll, f_of, mops_of, partition_mix
+from shalott.core.partitions import (
+    EMPTY,
+    QUIET_NS,
+    PollAll,
+    f_of,
+    mops_of,
+    partition_mix,
+    read_group,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -95,3 +103,38 @@ def test_a_process_that_is_lost_in_the_end_is_replaced() -> None:
     for process, kind in ((0, "info"), (3, "ok"), (3, "info")):
         _, polls = step(polls, process, kind)  # type: ignore[arg-type]
     assert asked_of(polls, 6).f == "assign"
+
+
+def test_where_there_are_groups_some_subscribe_and_those_commit() -> None:
+    mix: Generator = partition_mix(
+        keys=3, longest=1, send_share=0.5, crash_share=0.0, seed=7, subscribe_share=0.5
+    )
+    drawn: Counter[str] = Counter()
+    subscribed = False
+    for _ in range(600):
+        asked, mix = step(mix, 4, "ok")
+        drawn[asked.f] += 1
+        assert subscribed or asked.f != "commit"
+        subscribed = asked.f == "subscribe" or (subscribed and asked.f != "assign")
+    assert min(drawn[f] for f in ("assign", "subscribe", "commit", "send", "poll")) > 3
+    _, mix = step(mix, 4, "info")
+    assert asked_of(mix, 4).f in ("assign", "subscribe")
+
+
+def test_a_group_gets_one_member_in_the_end_which_polls_until_it_is_quiet() -> None:
+    crashes, polls = read_group(2, 3, ("n1", "n2"))
+    for process in (0, 1):
+        asked, crashes = step(crashes, process, "info")
+        assert asked.f == "crash"
+    assert crashes.next(Context(0, 2, "n1"))[0] is None
+    asked, polls = step(polls, 2, "info")
+    assert asked.f == "crash"
+    asked, polls = step(polls, 4, "ok")
+    assert asked.f == "subscribe"
+    assert polls.next(Context(0, 3, "n2"))[0] == Pending()  # the phase is not over
+    poll = asked_of(polls, 4)
+    for now_ns, is_over in ((10**9, False), (QUIET_NS, True)):
+        polls = polls.update(Completed(now_ns, 4, "n1", poll, "fail", EMPTY))
+        answer, _ = polls.next(Context(2 * now_ns, 4, "n1"))
+        assert (answer is None) is is_over
+        assert (polls.next(Context(2 * now_ns, 3, "n2"))[0] is None) is is_over

@@ -35,6 +35,7 @@ SHOWN = "tests/end_to_end/test_shown_output.py::test_a_document_shows_what_is_pr
 CTL = "tests/harness/cli/test_cli_ctl.py"
 UP = "tests/end_to_end/test_up.py"
 SPARK = "tests/spark_analysis/test_clusters.py"
+EXISTING = "tests/cluster/existing/test_whole_runs.py::test_that_nothing_is_written_down_is_found"
 SSH = "tests/cluster/ssh/test_runs.py::test_upstream_loses_what_one_side_of_a_partition_took"
 SERVE = "tests/harness/cli/test_cli_serve.py"
 REAL_SEARCH = (
@@ -62,6 +63,7 @@ ELSEWHERE: Mapping[str, str] = {
         "tests/cluster/ssh/test_refusals.py::test_the_doctor_says_what_each_host_lacks"
     ),
     "shalott test --system mirrored --cluster ssh": SSH,
+    "shalott test --system mirrored --cluster existing": EXISTING,
     "shalott clean --ssh-hosts": (
         "tests/cluster/test_sweep.py::test_what_a_killed_harness_leaves_is_swept"
     ),

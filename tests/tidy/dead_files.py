@@ -20,6 +20,7 @@ ENTRY_POINTS: Mapping[str, str] = {
     "shalott.cluster.local.relay_process": "python -m, by shalott/cluster/local/relay_link.py",
     "shalott.harness.cli.matrix_run": "python -m, by shalott/harness/matrix/night_runs.py",
     "shalott.cluster.ssh.agent.main": "what the archive of shalott/cluster/ssh/upload.py runs",
+    "shalott.cluster.existing.guardian": "python -m, by shalott/cluster/existing/guard.py",
     "shalott.cluster.images.rocketmq.await_others": "entry.sh of a RocketMQ node's image",
     "shalott.cluster.images.rocketmq.log_digest": "a node of RocketMQ, for its harness",
     "shalott.harness.testing.pytest_plugin": "the entry point of pytest, in pyproject.toml",

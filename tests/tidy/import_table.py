@@ -59,6 +59,14 @@ ROOMS: tuple[Room, ...] = (
         ("core", "cluster", "cluster.disks", "cluster.packets"),
         ("msgspec", "paramiko"),
     ),
+    Room(
+        "cluster.existing",
+        (
+            *("core", "cluster", "cluster.disks", "cluster.local", "cluster.docker"),
+            "cluster.ssh",
+        ),
+        ("msgspec", "docker"),
+    ),
     Room("cluster.sim", ("core", "cluster", "broker.base"), ("msgspec",)),
     Room(
         "cluster.systems",
@@ -101,9 +109,13 @@ ROOMS: tuple[Room, ...] = (
             *("core", "checkers", "cluster", "cluster.sim", "cluster.systems", "nemesis"),
             *("workloads", "harness.report", "harness.store"),
             *("cluster.ssh.inventory", "cluster.docker.reachable", "cluster.disks.of_nodes"),
+            "cluster.existing.inventory",
         ),
         FLOW_LIBRARIES,
-        lazily=("cluster.disks", "cluster.docker", "cluster.local", "cluster.ssh"),
+        lazily=(
+            *("cluster.disks", "cluster.docker", "cluster.local", "cluster.ssh"),
+            "cluster.existing",
+        ),
     ),
     Room(
         "harness.conformance",

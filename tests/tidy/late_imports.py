@@ -49,6 +49,9 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
         "rocketmq.exceptions": "16 ms, an extra, x86-64 Linux alone",
         "rocketmq.ffi": "14 ms, an extra, x86-64 Linux alone",
     },
+    "cluster/existing/backend.py": {
+        "shalott.cluster.existing.hosts": "120 ms, and an extra",
+    },
     "cluster/systems/rabbit/mirrored.py": {
         "shalott.cluster.systems.rabbit.simulated_replicas": "236 ms",
     },
@@ -124,11 +127,16 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
         "shalott.cluster.docker.engine": "135 ms, and an extra",
         "shalott.cluster.local.backend": "56 ms",
         "shalott.cluster.docker.backend": "209 ms, and an extra",
+        "shalott.cluster.existing.backend": "210 ms, and an extra",
+        "shalott.cluster.existing.guard": "150 ms, and an extra",
         "shalott.cluster.ssh.backend": "137 ms, and an extra",
         "shalott.cluster.ssh.sweep": "112 ms, and an extra",
         "shalott.cluster.disks.mounting": "24 ms",
         "shalott.cluster.local.sweep": "41 ms",
         "shalott.cluster.docker.sweep": "221 ms, and an extra",
+    },
+    "harness/run/request.py": {
+        "shalott.cluster.existing.project": "135 ms, and an extra",
     },
     "harness/run/provenance.py": {
         "shalott.cluster.docker.images": "153 ms, and an extra",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-import msgspec
 import pytest
 
 from shalott.clients.rocketmq.queue_partitions import QueuePartitions
-from shalott.cluster.systems.record import SYSTEMS
+from shalott.cluster.systems.record import SYSTEMS, Partitions
 from shalott.core.errors import Definite, Indefinite, Unreachable, UsageError
 from shalott.core.op import Completion, Invocation
 from shalott.core.partitions import Mop, Pairs
@@ -30,6 +29,8 @@ class Logs:
 
     answers: list[Answers | Exception]
     places: list[Mapping[int, int]] = field(default_factory=list)
+    joined: list[Sequence[int]] = field(default_factory=list)
+    committed: list[Mapping[int, int]] = field(default_factory=list)
 
     async def open(self) -> None: ...
 
@@ -41,6 +42,15 @@ class Logs:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+
+@dataclass
+class GroupedLogs(Logs):
+    async def subscribe(self, keys: Sequence[int]) -> None:
+        self.joined.append(keys)
+
+    async def commit(self, places: Mapping[int, int]) -> None:
+        self.committed.append(places)
 
 
 def asked(f: str, *value: object, **extra: object) -> Invocation:
@@ -71,6 +81,18 @@ def test_a_client_polls_on_from_where_it_was_and_begins_keys_anew() -> None:
     invoke(client, POLL)
     invoke(client, asked("assign", 2, 3), asked("assign", 1, 2), POLL)
     assert logs.places == [{1: 0, 2: 0}, {1: 4, 2: 0}, {1: 4, 2: 0}, {1: 0, 2: 0}]
+
+
+def test_a_client_that_subscribed_polls_by_its_group_and_commits_what_it_was_given() -> None:
+    logs = GroupedLogs([({1: [(4, 5), (5, 6)]},), ({2: [(0, 7)]},), ({},)])
+    client = PartitionClient(logs)
+    commit = Invocation(f="commit")
+    assert invoke(client, asked("subscribe", 1, 2), commit).error == "there is nothing to commit"
+    done = invoke(client, POLL, POLL, commit)
+    assert (done.type, done.extra) == ("ok", {"value": {"1": 6, "2": 1}})
+    assert logs.committed == [{1: 6, 2: 1}] and logs.places == [{}, {}]
+    invoke(client, asked("assign", 2), POLL)
+    assert logs.joined == [[1, 2], ()] and logs.places[-1] == {2: 0}
 
 
 def test_sends_stand_in_the_history_with_their_offsets() -> None:
@@ -172,8 +194,15 @@ def test_a_system_without_partitions_is_refused(toy: None) -> None:
     assert partitions.describe(plan()) == "4 partitions, 4 micro-operations at most"
     with pytest.raises(UsageError, match="mirrored has no partitions"):
         partitions.check(plan("mirrored"))
-    without = msgspec.structs.replace(plan(longest=1))
-    partitions.check(without)
+    without = replace(
+        SYSTEM,
+        partitions=lambda plan: Partitions(
+            port="client", make_client=lambda *_, **__: Logs([]), transactions=False
+        ),
+    )
+    SYSTEMS.offer(without)
+    partitions.check(plan())
+    assert partitions.parameters_of(plan()).longest == 1
 
 
 def test_a_topics_queues_have_one_send_or_poll_at_a_time() -> None:

@@ -158,6 +158,12 @@ def status(api: docker.APIClient, name: str) -> NodeStatus:
     return NodeStatus(state=word, pid=state["Pid"])
 
 
+def address_of(api: docker.APIClient, name: str, network: str) -> str:
+    """In that network; "" if the container has none now."""
+    networks = api.inspect_container(name)["NetworkSettings"]["Networks"]
+    return str(networks.get(network, {}).get("IPAddress", ""))
+
+
 def kill_and_wait(api: docker.APIClient, name: str) -> None:
     """SIGKILL to a container, which may have ended."""
     try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from shalott.cluster.capabilities import CLIENT_CUTS, CUTS, Can
 from shalott.cluster.cut_counts import LinkCounts
@@ -73,6 +73,8 @@ class ContainerLinks:
         self._firewall: Firewall | None = None
         self._client_drops = NO_CLIENT_DROPS
         self._lock = asyncio.Lock()  # one change of the whole set at a time
+        # Awaited before anything is changed in the nodes' own networks.
+        self.before_entering: Callable[[], Awaitable[None]] = _go_on
 
     # -- life
     # ----------------------------------------------------------------------------------------------
@@ -110,12 +112,20 @@ class ContainerLinks:
         self._firewall = None
 
     async def node_started(self, node: str) -> None:
-        """Put everything back that lived in the namespace of its last life."""
+        """Put everything back that lived in the namespace of its last life, and what goes by
+        addresses where these have changed."""
+        is_moved = await self._run.readdress()
         if self._firewall is not None:
+            if is_moved:
+                await self._apply_cuts()
             await self._firewall.node_started(node)
-        if any(source == node for source, _ in self._shapes):
-            await self._apply_shapes(node)
-        await self._packets.node_started(node)
+        for source in dict.fromkeys(source for source, _ in self._shapes):
+            if is_moved or source == node:
+                await self._apply_shapes(source)
+        if is_moved:
+            await self._packets.apply_again()
+        else:
+            await self._packets.node_started(node)
 
     async def heal(self) -> None:
         self._counts.clear()
@@ -134,6 +144,8 @@ class ContainerLinks:
 
     async def cut(self, links: Sequence[Link]) -> None:
         self._counts.cut(links)
+        if isinstance(self._firewall, ChainFirewall):
+            await self.before_entering()
         await self._apply_cuts()
 
     async def mend(self, links: Sequence[Link]) -> None:
@@ -170,6 +182,8 @@ class ContainerLinks:
     async def shape(self, source: str, destination: str, shape: LinkShape) -> None:
         by_tc, by_engine = split_shape(shape, self._tc)
         self._check(by_engine)
+        if shape != UNSHAPED:
+            await self.before_entering()
         link = (source, destination)
         if by_tc == UNSHAPED:
             changed = self._shapes.pop(link, None) is not None
@@ -189,7 +203,7 @@ class ContainerLinks:
 
     async def shape_of(self, source: str, destination: str) -> LinkShape:
         """As it is in force: read from the kernel and from the packet engine."""
-        listing = await self.run_script(source, listing_script())
+        listing = await self.run_script(source, listing_script(self._run.device(source)))
         by_tc = read_shape(listing, self._addresses[destination])
         by_engine = (await self._packets.state((source, destination))).shape
         return join_shapes(by_tc, by_engine)
@@ -198,7 +212,7 @@ class ContainerLinks:
         shapes = {
             self._addresses[b]: shape for (a, b), shape in self._shapes.items() if a == source
         }
-        await self.run_script(source, qdisc_script(shapes))
+        await self.run_script(source, qdisc_script(shapes, self._run.device(source)))
 
     # -- proofs
     # --------------------------------------------------------------------------------------------
@@ -242,7 +256,8 @@ class ContainerLinks:
             return ""  # no process, no network; ``node_started`` puts everything back
         if self.enters:
             try:
-                return await run_in_namespace(pid, script, own_files=brings(pid, TOOLS))
+                own_files = brings(pid, TOOLS) and not self._run.others
+                return await run_in_namespace(pid, script, own_files=own_files)
             except HarnessError as error:
                 if not can_enter(pid):
                     return ""  # it has ended meanwhile
@@ -273,3 +288,7 @@ class ContainerLinks:
 
 def _pairs(addresses: Iterable[str], ports: Sequence[int]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted((address, port) for address in addresses for port in ports))
+
+
+async def _go_on() -> None:
+    """Of containers that are the run's own."""

@@ -13,13 +13,17 @@ from shalott.cluster.nodes import CommandResult, NodeStatus
 from shalott.cluster.owner import this_process
 from shalott.core.errors import HarnessError
 
+NO_NETWORK = "0.0.0"  # what no packet comes from
+
 
 class ContainerNodes:
     """What the parts share; no container is made at first.
 
     ``machines``, ``addresses``: by node. ``past``: by node, its former containers. ``pids``: of
     running nodes' first processes, as the host sees them. ``stopped``: nodes that were paused by
-    SIGSTOP, for lack of the freezer.
+    SIGSTOP, for lack of the freezer. Of containers that others made: ``others``, the node by the
+    container's id, and ``devices``, the network device by node; those get another address at each
+    start, perhaps that of a node that is down.
     """
 
     def __init__(self, nodes: Sequence[str], run_id: str, *, keep: bool) -> None:
@@ -34,11 +38,39 @@ class ContainerNodes:
         self.addresses: dict[str, str] = {}
         self.pids: dict[str, int] = {}
         self.stopped: set[str] = set()
+        self.others: dict[str, str] = {}
+        self.devices: dict[str, str] = {}
 
     def forget(self) -> None:
         """The containers were removed."""
         for each in (self.machines, self.past, self.pids, self.stopped):
             each.clear()
+
+    def device(self, node: str) -> str:
+        return self.devices.get(node, "eth0")
+
+    def whose(self, container: str, label: str | None) -> str | None:
+        """The node of a container, by its id or its label of nodes."""
+        return self.others.get(container, label)
+
+    async def readdress(self) -> bool:
+        """Whether nodes have other addresses than before. Only those of others get any."""
+        if not self.others:
+            return False
+        names = {node: machine.name for node, machine in self.machines.items()}
+        network = next(iter(self.machines.values())).network
+        found = await self.engine.call(
+            lambda api: {n: containers.address_of(api, name, network) for n, name in names.items()}
+        )
+        now = {node: address for node, address in found.items() if address}
+        for number, node in enumerate(self.nodes):
+            if node not in now:  # it is down: its address may be another's by now
+                before = self.addresses.get(node, "")
+                is_taken = before in now.values() or not before
+                now[node] = f"{NO_NETWORK}.{number + 1}" if is_taken else before
+        changed = now != self.addresses
+        self.addresses |= now
+        return changed
 
     def machine(self, node: str) -> Machine:
         if node not in self.machines:

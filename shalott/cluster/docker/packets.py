@@ -133,6 +133,11 @@ class PacketShaper:
         if any(destination == node for _, destination in self._shapes):
             await self._apply(node)
 
+    async def apply_again(self) -> None:
+        """Nodes have other addresses."""
+        for node in dict.fromkeys(destination for _, destination in self._shapes):
+            await self._apply(node)
+
     async def clear(self) -> None:
         """Nothing is shaped any more."""
         nodes = list(dict.fromkeys(destination for _, destination in self._shapes))

@@ -41,11 +41,11 @@ class ExitWatch:
 
     def __init__(
         self,
-        token: str,
+        run: ContainerNodes,
         tell: Callable[[str, int | None], None],
         tell_start: Callable[[str], None],
     ) -> None:
-        self._token = token
+        self._run = run
         self._tell = tell
         self._tell_start = tell_start
         self._asked: dict[str, asyncio.Event] = {}
@@ -58,11 +58,11 @@ class ExitWatch:
         """Listen from now on. Raises UsageError: no engine answers."""
         loop = asyncio.get_running_loop()
         self._api = connect()
-        filters = {
-            "type": ["container"],
-            "event": ["die", "start"],
-            "label": [f"{LABEL_TOKEN}={self._token}"],
-        }
+        filters = {"type": ["container"], "event": ["die", "start"]}
+        if self._run.others:
+            filters["container"] = [*self._run.others]
+        else:
+            filters["label"] = [f"{LABEL_TOKEN}={self._run.token}"]
         self._stream = self._api.events(filters=filters, decode=True)
         self._thread = threading.Thread(
             target=self._read, args=(loop, self._stream), name="docker-exits", daemon=True
@@ -72,15 +72,17 @@ class ExitWatch:
     def _read(self, loop: asyncio.AbstractEventLoop, stream: Any) -> None:
         try:
             for event in stream:
-                about = event.get("Actor", {}).get("Attributes", {})
-                if LABEL_NODE not in about:
+                actor = event.get("Actor", {})
+                about = actor.get("Attributes", {})
+                node = self._run.whose(actor.get("ID", ""), about.get(LABEL_NODE))
+                if node is None:
                     continue
                 if event.get("Action") == "start":
-                    loop.call_soon_threadsafe(self._heard_start, about[LABEL_NODE])
+                    loop.call_soon_threadsafe(self._heard_start, node)
                 else:
                     code = about.get("exitCode")
                     number = int(code) if code is not None else None
-                    loop.call_soon_threadsafe(self._heard, about[LABEL_NODE], number)
+                    loop.call_soon_threadsafe(self._heard, node, number)
         except (docker.errors.DockerException, requests.exceptions.RequestException, OSError):
             if self._stream is not None:
                 log.warning("the engine tells no more of nodes that end", exc_info=True)
@@ -161,7 +163,7 @@ class ContainerProcesses:
         self._resources = resources
         self._disks = disks
         self._on_exit = on_exit
-        self._exits = ExitWatch(run.token, self._exited, self._started)
+        self._exits = ExitWatch(run, self._exited, self._started)
         self._asking: dict[asyncio.Task[None], None] = {}  # of ends and starts
 
     def tell_helper_ends(self, tell: Callable[[HelperEnd], None]) -> None:

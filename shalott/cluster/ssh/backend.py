@@ -115,7 +115,9 @@ class SshHosts:
         plan: SshPlan,
         options: SshOptions,
         cluster: Cluster,
+        services: Mapping[str, JsonObject] | None = None,
     ) -> None:
+        self._services = services or {}  # of hosts whose nodes are services of their own
         self._run = run
         self._links = links
         self._clocks = clocks
@@ -154,6 +156,7 @@ class SshHosts:
             "owner": str(this_process()),
             "directory": run.directory(node),
             "lease_s": self._lease_s,
+            "service": self._services.get(node, {}),
         }
         if host.jump:
             run.forwards[node] = Forwards(link)

@@ -46,7 +46,7 @@ class HostClocks:
     ) -> None:
         self.capabilities = capabilities & WORLDS["ssh"]["clocks"]
         self._run = run
-        self._is_wanted = is_wanted
+        self.is_wanted = is_wanted
         self._set_time = set_time
         self._ways: dict[str, Way] = {}
         self._wrong: dict[str, None] = {}
@@ -56,7 +56,7 @@ class HostClocks:
     async def prepare(self, spec: NodeSpec) -> NodeSpec:
         """The node as it is started, to have a clock of its own. Raises UsageError if it can't
         have one."""
-        if not self._is_wanted:
+        if not self.is_wanted:
             return spec
         node = spec.name
         connection, facts = self._run.connection(node), self._run.facts[node]
@@ -72,6 +72,19 @@ class HostClocks:
             files={**spec.files, FILE: file_text(0)},
             environment={**spec.environment, **environment("{config}")},
         )
+
+    def adopt(self, node: str) -> None:
+        """A node that was not started for it has its host's clock. Raises UsageError if that can't
+        be set."""
+        connection, facts = self._run.connection(node), self._run.facts[node]
+        if not self._set_time:
+            raise UsageError(
+                f"the clock of {node} is its host's: choose another --nemesis, or allow to set it"
+                " (set_time = true in the inventory)"
+            )
+        if (obstacle := why_not_set(connection.host, facts)) is not None:
+            raise UsageError(f"{node} can't have a wrong clock: {obstacle}")
+        self._ways[node] = "host"
 
     def check(self) -> None:
         """When all are prepared. Raises UsageError if a clock that is to be set is another node's
@@ -98,7 +111,7 @@ class HostClocks:
         return float(await agent.call("read_clock", command=command))
 
     def _check(self) -> None:
-        if not self._is_wanted:
+        if not self.is_wanted:
             raise refusal("ssh", "clocks")
 
     async def heal(self) -> None:

@@ -53,7 +53,10 @@ SHARED = (
     "core/errors.py",
     *(
         f"cluster/{name}.py"
-        for name in ("cgroups", "data_files", "forking", "kernel_limits", "owner", "precedence")
+        for name in (
+            *("cgroups", "data_files", "filling", "forking"),
+            *("kernel_limits", "owner", "precedence"),
+        )
     ),
     *(f"cluster/packets/{name}.py" for name in ("engine", "fates", "numbered", "queue")),
 )

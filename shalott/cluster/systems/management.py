@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from urllib.parse import quote
 
@@ -42,13 +43,15 @@ async def delete_queue(
 
 async def set_up(cluster: Cluster, vhost: str, policy: JsonObject | None) -> None:
     """Make the virtual host, unless it is there from the start, and its policy, if any: of all
-    queues. Raises BootFailed."""
+    queues that are the run's. Raises BootFailed."""
     node = cluster.nodes[0]
     if vhost != DEFAULT_VHOST:
         await put(cluster, node, api_path("vhosts", vhost), {})
     if policy is not None:
-        definition: JsonObject = {"pattern": "^", "definition": policy, "apply-to": "queues"}
-        await put(cluster, node, api_path("policies", vhost, POLICY_NAME), definition)
+        own = f"^{re.escape(cluster.prefix)}"
+        definition: JsonObject = {"pattern": own, "definition": policy, "apply-to": "queues"}
+        name = f"{cluster.prefix}{POLICY_NAME}"
+        await put(cluster, node, api_path("policies", vhost, name), definition)
 
 
 async def put(cluster: Cluster, node: str, path: str, body: Json) -> None:

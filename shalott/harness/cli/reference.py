@@ -31,6 +31,8 @@ from shalott.core.plan import (
     ClockPlan,
     ClusterPlan,
     DiskPlan,
+    ExistingNode,
+    ExistingPlan,
     FaultAction,
     GatePlan,
     HostPlan,
@@ -283,7 +285,18 @@ def exit_codes_page() -> str:
 
 def formats_page() -> str:
     plan = (
-        *(Plan, ClusterPlan, SshPlan, HostPlan, SystemPlan, WorkloadPlan, GatePlan, FaultAction),
+        *(
+            Plan,
+            ClusterPlan,
+            SshPlan,
+            HostPlan,
+            ExistingPlan,
+            ExistingNode,
+            SystemPlan,
+            WorkloadPlan,
+            GatePlan,
+            FaultAction,
+        ),
         *(Trigger, SimPlan, NetworkPlan, DiskPlan, ClockPlan, Requirement),
     )
     results = (RunResults, Tested, Result, Anomaly)

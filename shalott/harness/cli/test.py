@@ -79,7 +79,12 @@ def test(request: Request, series: Series) -> None:
     count, store, junit = series.test_count, series.store, series.junit
     if series.plan is not None:
         code = run_stored_plan(
-            series.plan, test_count=count, store_root=store, junit=junit, tags=tags
+            series.plan,
+            test_count=count,
+            store_root=store,
+            junit=junit,
+            tags=tags,
+            may_break=request.i_may_break_this,
         )
         raise typer.Exit(code)
     if series.node_count:

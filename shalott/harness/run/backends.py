@@ -20,24 +20,26 @@ import msgspec
 from shalott.cluster.capabilities import DISK_CAPABILITIES, RESOURCES
 from shalott.cluster.cluster import Cluster
 from shalott.cluster.docker.reachable import socket_obstacle
+from shalott.cluster.existing.inventory import check as check_inventory
 from shalott.cluster.nodes import Stays
 from shalott.cluster.owner import this_process
 from shalott.cluster.ssh.inventory import check_hosts
 from shalott.cluster.system import System
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.errors import HarnessError, MissingHere, UsageError
-from shalott.core.plan import Plan, PowerLoss, SshPlan
+from shalott.core.plan import ExistingPlan, Plan, PowerLoss, SshPlan
 from shalott.nemesis.requirements import required_capabilities
 from shalott.nemesis.rolling import images_told
 
 log = logging.getLogger("shalott.run.select")
 
-BACKENDS = ("auto", "docker", "local", "ssh", "sim")
+BACKENDS = ("auto", "docker", "local", "ssh", "sim", "existing")
 WHY = {
     "sim": "every node in one process, in virtual time",
     "local": "one process a node",
     "docker": "one container a node",
     "ssh": "one host a node",
+    "existing": "nodes that stand already",
 }
 PING_TIMEOUT_S = 5
 
@@ -58,7 +60,7 @@ def choose_backend(wanted: str, system: str) -> Choice:
     check_world(wanted, system)
     if wanted == "ssh" and find_spec("paramiko") is None:
         raise MissingHere("--cluster ssh needs the package paramiko: pip install 'shalott[ssh]'")
-    if wanted in ("sim", "local", "ssh"):
+    if wanted in ("sim", "local", "ssh", "existing"):
         return Choice(wanted, f"cluster {wanted}: {WHY[wanted]}, as asked for")
     obstacle = docker_obstacle() if "docker" in worlds else f"{system} does not run in containers"
     if obstacle is None:
@@ -80,6 +82,10 @@ def check_world(backend: str, system: str) -> None:
     """Raises UsageError for a backend where the system does not run."""
     worlds = SYSTEMS.find(system).worlds
     if backend == "auto" or backend in worlds:
+        return
+    if backend == "existing":
+        if worlds == ("sim",):
+            raise UsageError(f"{system} has no nodes outside of the simulation: use --cluster sim")
         return
     if worlds == ("docker",):
         raise UsageError(f"{system} runs in containers only: use --cluster docker")
@@ -115,6 +121,8 @@ def make_cluster(
     ``stays``: of local nodes that are no run's."""
     choice = choose_backend(plan.cluster.backend, plan.system.name)
     log.info("%s", choice.reason)
+    if choice.backend == "existing":
+        return _make_existing(plan, run_id)
     needs = frozenset(needs) | required_capabilities(plan.faults)
     needs_disks = bool(needs & DISK_CAPABILITIES)
     told = plan.cluster.power_loss
@@ -172,6 +180,15 @@ def make_cluster(
     )
 
 
+def _make_existing(plan: Plan, run_id: str) -> Cluster:
+    from shalott.cluster.existing.backend import make_existing
+
+    if plan.cluster.leave_running:
+        raise UsageError("nodes that stand already are left running: leave --leave-db-running out")
+    needs = required_capabilities(plan.faults)
+    return make_existing(plan.cluster.nodes, run_id, existing_of(plan), plan.seed, needs)
+
+
 def hosts_of(plan: Plan) -> SshPlan:
     """The plan's hosts. Raises UsageError if it names none, or too few."""
     ssh, nodes = plan.cluster.ssh, plan.cluster.nodes
@@ -181,6 +198,18 @@ def hosts_of(plan: Plan) -> SshPlan:
         )
     check_hosts(ssh.hosts, len(nodes))
     return ssh
+
+
+def existing_of(plan: Plan) -> ExistingPlan:
+    """What the plan says of a cluster that stands already. Raises UsageError if it says nothing,
+    or not of all its nodes."""
+    existing = plan.cluster.existing
+    if existing is msgspec.UNSET:
+        raise UsageError("the plan names no cluster that stands: give --inventory FILE")
+    check_inventory(existing, "the plan")
+    if unknown := [node for node in plan.cluster.nodes if node not in existing.nodes]:
+        raise UsageError(f"the plan does not say where {' and '.join(unknown)} may be found")
+    return existing
 
 
 def make_system(plan: Plan) -> System:
@@ -233,7 +262,9 @@ async def _sweep_all(kept: bool) -> list[str]:
         return [*sentences, f"{NOT_SWEPT}: {obstacle}"]
     from shalott.cluster.docker.engine import Engine
     from shalott.cluster.docker.sweep import sweep_docker
+    from shalott.cluster.existing.guard import sweep_ledgers
 
+    sentences += await sweep_ledgers()
     engine = Engine()
     try:
         sentences += await sweep_docker(engine, kept=kept, tell_kept=True)

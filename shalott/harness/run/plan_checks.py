@@ -22,13 +22,16 @@ from shalott.core.errors import UsageError
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import PARAMETERS_1, Effect, FaultAction, Plan
 from shalott.harness.report.results import MAY_CHANGE_NOTHING
-from shalott.harness.run.backends import hosts_of, make_system
+from shalott.harness.run.backends import existing_of, hosts_of, make_system
 from shalott.harness.run.request import parse_nodes
+from shalott.nemesis.permission import check_permission
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.requirements import check_actions, check_system, required_protocols
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
 
 DOORS: tuple[Door[Any], ...] = (SYSTEMS, WORKLOADS, FAULTS, CHECKERS)
+# Workloads, and protocols of workloads, that give what they make no prefix (``names_prefix``).
+NAMES_OF_THEIR_OWN = ("rocketmq-remoting", "metadata", "consume")
 SILENT: tuple[Effect, ...] = ("cuts-links", "suspends")  # a killed process ends its connections
 
 
@@ -80,6 +83,14 @@ def check_plan(plan: Plan) -> None:
     check_actions(plan.faults, nodes)
     if plan.cluster.backend == "ssh":
         hosts_of(plan)
+    if plan.cluster.backend == "existing":
+        existing_of(plan)
+        check_permission(plan)
+        if {*record.needs} & {*NAMES_OF_THEIR_OWN} or record.name in NAMES_OF_THEIR_OWN:
+            raise UsageError(
+                f"the workload {record.name} makes things whose names may be others' too: in a"
+                " cluster of others run another one"
+            )
     if required_protocols(plan.faults) or any(action.triggers for action in plan.faults):
         check_system(plan.faults, make_system(plan), nodes)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,7 @@ from shalott.core.errors import UsageError
 from shalott.core.parameters import Flag, flags_of, parse_duration_ms, parse_parameters, to_plan
 from shalott.core.plan import (
     ClusterPlan,
+    ExistingPlan,
     FaultAction,
     GatePlan,
     Plan,
@@ -37,15 +39,17 @@ from shalott.harness.run.request import (
     Delivery,
     Request,
     complaints_about,
+    existing_asked_for,
     hosts_asked_for,
+    nodes_asked_for,
     one_of,
     parse_concurrency,
     parse_nemeses,
-    parse_nodes,
     parse_policy,
     profile_of,
 )
 from shalott.nemesis.fault_words import told_of
+from shalott.nemesis.permission import allowed_nodes, spared
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.schedule import Rhythm, make_schedule
 from shalott.nemesis.sequence import make_sequences
@@ -60,33 +64,13 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
     workload = WORKLOADS.find(request.workload or system.workload)
     request = dataclasses.replace(request, profile=request.profile or next(iter(system.profiles)))
     profile = profile_of(system, request.profile)
-    nodes = parse_nodes(request.nodes)
+    existing = existing_asked_for(request)
+    nodes = nodes_asked_for(request, existing)
     own_system = to_plan(parse_parameters(system.parameters, request.given, profile.parameters))
     services = lay_out(system, request.layout, nodes, own_system)
     serving = len([n for n in nodes if not services or system.serves in services[n]])
     time_limit_ms = parse_duration_ms("--time-limit", request.time_limit)
-    faults = make_schedule(
-        nemeses=parse_nemeses(request.nemesis),
-        nodes=nodes,
-        time_limit_ms=time_limit_ms,
-        rhythm=Rhythm(
-            interval_ms=parse_duration_ms("--nemesis-interval", request.nemesis_interval),
-            duration_ms=parse_duration_ms("--nemesis-duration", request.nemesis_duration),
-        ),
-        targets=request.targets,
-        seed=seed,
-        told=told_of(request.fault, nodes),
-    )
-    quiet_ms = Rhythm().quiet_ms
-    faults += make_sequences(
-        request.sequence,
-        nodes=nodes,
-        begin_ms=quiet_ms,
-        time_limit_ms=time_limit_ms,
-        seed=seed,
-        first_id=len(faults) + 1,
-    )
-    faults = _with_told(faults, request)
+    faults = _faults(request, nodes, existing, time_limit_ms, seed)
     rto = request.max_rto
     own = to_plan(parse_parameters(workload.parameters, request.given, {}))
     plan = Plan(
@@ -98,6 +82,7 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
             nodes=nodes,
             leave_running=request.leave_db_running,
             ssh=hosts_asked_for(request) or msgspec.UNSET,
+            existing=existing or msgspec.UNSET,
             power_loss=_power_loss(request.power_loss),
         ),
         system=_system_plan(request, system, own_system, services),
@@ -123,6 +108,42 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
     plan = msgspec.structs.replace(plan, requires=requirements_of(plan))
     check_plan(plan)
     return plan
+
+
+def _faults(
+    request: Request,
+    nodes: Sequence[str],
+    existing: ExistingPlan | None,
+    time_limit_ms: int,
+    seed: int,
+) -> tuple[FaultAction, ...]:
+    """Drawn and told, of what the inventory allows in a cluster of others. Raises UsageError."""
+    allowed = None if existing is None else partial(allowed_nodes, existing, nodes)
+    faults = make_schedule(
+        nemeses=parse_nemeses(request.nemesis),
+        nodes=nodes,
+        time_limit_ms=time_limit_ms,
+        rhythm=Rhythm(
+            interval_ms=parse_duration_ms("--nemesis-interval", request.nemesis_interval),
+            duration_ms=parse_duration_ms("--nemesis-duration", request.nemesis_duration),
+        ),
+        targets=request.targets,
+        seed=seed,
+        allowed=allowed,
+        told=told_of(request.fault, nodes),
+    )
+    quiet_ms = Rhythm().quiet_ms
+    faults += make_sequences(
+        request.sequence,
+        nodes=nodes,
+        begin_ms=quiet_ms,
+        time_limit_ms=time_limit_ms,
+        seed=seed,
+        first_id=len(faults) + 1,
+        allowed=allowed,
+    )
+    told = existing or msgspec.UNSET
+    return tuple(spared(told, action) for action in _with_told(faults, request))
 
 
 def _with_told(faults: Sequence[FaultAction], request: Request) -> tuple[FaultAction, ...]:

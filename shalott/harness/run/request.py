@@ -18,13 +18,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from shalott.cluster.docker.reachable import socket_obstacle
+from shalott.cluster.existing.inventory import ContainerOfProject, completed, read_inventory
 from shalott.cluster.ssh.inventory import HOSTS_PANEL, SshFlags, read_hosts
 from shalott.cluster.systems.record import SYSTEMS, TOGETHER, Profile, SystemRecord
 from shalott.core.command_options import Option, Prefixed
 from shalott.core.errors import Complaints, UsageError
 from shalott.core.json_value import Json
 from shalott.core.parameters import parse_duration_ms
-from shalott.core.plan import PowerLoss, SshPlan
+from shalott.core.plan import ExistingPlan, PowerLoss, SshPlan
 from shalott.harness.report.meta import STORY_NAMES
 from shalott.harness.run.backends import BACKENDS, check_world, choose_backend
 from shalott.nemesis.fault_words import parse_fault
@@ -51,7 +52,7 @@ class Request:
     ] = ""
     system: Annotated[str, Option("What runs on the nodes.", panel=BROKER)] = "mirrored"
     profile: Annotated[str, Option("upstream or safe; else its first.", panel=BROKER)] = ""
-    cluster: Annotated[str, Option("auto, docker, local, ssh or sim.", panel=RUN)] = "auto"
+    cluster: Annotated[str, Option("auto, docker, local, ssh, sim, existing.", panel=RUN)] = "auto"
     nodes: Annotated[str, Option("Names n1,n2,n3, or how many.", panel=RUN)] = "3"
     layout: Annotated[
         str, Option("Services on nodes: together, separate, standalone.", panel=BROKER)
@@ -114,6 +115,12 @@ class Request:
             "When a silent harness's hosts undo all.", panel=HOSTS_PANEL, after="leave_db_running"
         ),
     ] = "20"
+    inventory: Annotated[
+        str, Option("Of --cluster existing: docs/how-to/run-on-your-cluster.md.", panel=RUN)
+    ] = ""
+    i_may_break_this: Annotated[
+        bool, Option("Of --cluster existing: break what the inventory names.", panel=RUN)
+    ] = False
     power_loss: Annotated[
         str, Option("What becomes of unsynced data: torn, drop, all, keep.", panel=FAULTS_PANEL)
     ] = ""
@@ -157,6 +164,7 @@ def complaints_about(request: Request) -> Complaints:
         *(partial(one_of, "scenario", each, STORY_NAMES) for each in [request.scenario] if each),
         *(partial(parse_duration_ms, f"--{flag}", text) for flag, text in durations.items()),
         partial(hosts_asked_for, request),
+        partial(existing_asked_for, request),
     ]
     if system is not None:
         checks.append(partial(profile_of, system, request.profile))
@@ -174,6 +182,43 @@ def hosts_asked_for(request: Request) -> SshPlan | None:
             raise UsageError("hosts are for --cluster ssh: add it, or leave out the flags --ssh-*")
         return None
     return read_hosts(request.ssh, parse_duration_ms("--ssh-lease", request.ssh_lease) / 1000)
+
+
+def existing_asked_for(request: Request) -> ExistingPlan | None:
+    """What the inventory says of a cluster that stands already, with all its nodes by name; None
+    for other clusters. Raises UsageError."""
+    if request.cluster != "existing":
+        if request.inventory or request.i_may_break_this:
+            raise UsageError(
+                "--inventory and --i-may-break-this are for --cluster existing: add it, or leave"
+                " them out (hosts of --cluster ssh are in --ssh-inventory)"
+            )
+        return None
+    if not request.inventory:
+        raise UsageError("--cluster existing needs --inventory FILE, which says what stands there")
+    return completed(read_inventory(Path(request.inventory)), _containers_of)
+
+
+def _containers_of(project: str) -> Sequence[ContainerOfProject]:
+    from shalott.cluster.existing.project import list_project
+
+    return list_project(project)
+
+
+def nodes_asked_for(request: Request, existing: ExistingPlan | None) -> tuple[str, ...]:
+    """The nodes' names: of a cluster that stands already those of the inventory, all of them if
+    ``--nodes`` names none. Raises UsageError."""
+    if existing is None:
+        return parse_nodes(request.nodes)
+    if request.nodes.isdigit():
+        return parse_nodes(",".join(existing.nodes))
+    names = parse_nodes(request.nodes)
+    unknown = [name for name in names if name not in existing.nodes]
+    if unknown:
+        raise UsageError(
+            f"--nodes {request.nodes}: the inventory has no {' and no '.join(unknown)}"
+        )
+    return names
 
 
 def refuse_quickly(arguments: Sequence[str]) -> None:

@@ -51,12 +51,13 @@ INTERRUPTED = "The run was interrupted"  # how the note of one begins
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
     """Why there is this run. ``command`` repeats it; ``iteration``: which of several runs it is;
-    ``story``: what to look for in it."""
+    ``story``: what to look for in it; ``may_break``: the user's word for what others made."""
 
     command: str
     iteration: int = 1
     notes: tuple[str, ...] = ()
     story: Story | None = None
+    may_break: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +212,7 @@ async def _clean_up(stage: Stage, directory: RunDirectory, trouble: Trouble) -> 
     await _attempt("collecting logs", lambda: cluster.files.collect(directory.nodes), trouble)
     if not leave_running:
         await _attempt("tearing down", stage.world.teardown or cluster.teardown, trouble)
+    trouble.notes.extend(cluster.notes)
 
 
 async def _attempt(what: str, step: Callable[[], Awaitable[None]], trouble: Trouble) -> None:

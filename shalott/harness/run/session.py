@@ -25,6 +25,7 @@ from shalott.core.plan import Plan, load_plan
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import read_results
 from shalott.harness.run import backends
+from shalott.harness.run.consent import of_its_own, require_consent
 from shalott.harness.run.junit_file import JunitFile
 from shalott.harness.run.plan_checks import check_plan, check_provided, faults_too_short
 from shalott.harness.run.planning import make_plan, repeat_command, store_words
@@ -95,6 +96,7 @@ def planner(request: Request, test_count: int, store_root: Path) -> Planner:
             iteration=number + 1,
             notes=(choice.reason,),
             story=story,
+            may_break=request.i_may_break_this,
         )
         return plan, context
 
@@ -124,21 +126,29 @@ def run_stored_plan(
     store_root: Path,
     junit: Path | None = None,
     tags: Mapping[str, str] | None = None,
+    may_break: bool = False,
 ) -> int:
-    """Run a stored plan again, as it is."""
-    planned = planner_of_stored(path, store_root)
+    """Run a stored plan again, as it is. ``may_break``: as RunContext's."""
+    planned = planner_of_stored(path, store_root, may_break)
     for note in planned(0)[1].notes:
         typer.echo(note, err=True)
     return _run_series(planned, test_count, store_root, JunitFile(junit), tags)
 
 
-def planner_of_stored(path: Path, store_root: Path) -> Planner:
+def planner_of_stored(path: Path, store_root: Path, may_break: bool = False) -> Planner:
     """The same of a stored plan; the notes say who provides what now. Raises UsageError."""
     plan = load_plan(path)
     notes = tuple(check_provided(plan))
     check_plan(plan)
     command = typed_command("test", "--plan", str(path), *store_words(store_root))
-    return lambda number: (plan, RunContext(command=command, iteration=number + 1, notes=notes))
+
+    def planned(number: int) -> tuple[Plan, RunContext]:
+        context = RunContext(
+            command=command, iteration=number + 1, notes=notes, may_break=may_break
+        )
+        return plan, context
+
+    return planned
 
 
 def _run_series(
@@ -196,6 +206,7 @@ def perform(
 ) -> tuple[Outcome, SimulationRecord | None]:
     """One run in a fresh directory of the store, of which nothing is told but by ``watch``."""
     context = dataclasses.replace(context, notes=(*context.notes, *faults_too_short(plan)))
+    plan = of_its_own(plan)
     store = Store(store_root)
     began: RunDirectory | None = None
 
@@ -214,12 +225,23 @@ def perform(
         world = build_world(plan, directory)  # may refuse; then nothing is left in the store
         # With a factory the caller's own event loop stays the current one.
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-            runner.run(world.cluster.check(world.system))  # may refuse, too
+            runner.run(_check(plan, world, context))  # may refuse, too
             begin(directory)
             return runner.run(_run_until_signalled(plan, directory, world, context, watch)), None
     finally:
         if began is not None:
             note_in_table(store_root, began)
+
+
+async def _check(plan: Plan, world: World, context: RunContext) -> None:
+    """Raises UsageError; nothing is started yet."""
+    cluster, system = world.cluster, world.system
+    await cluster.check(system)
+    await require_consent(plan, cluster.hosts, system, context.may_break, _tell)
+
+
+def _tell(line: str) -> None:
+    typer.echo(line, err=True)
 
 
 def analyze(run_name: str | None, store_root: Path) -> int:

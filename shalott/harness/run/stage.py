@@ -296,7 +296,7 @@ class Stage:
             try:
                 await system.await_ready(cluster, everyone, BOOT_TIMEOUT_MS)
             except BootFailed:
-                if not may_empty:
+                if not (may_empty and "wipe" in cluster.capabilities):
                     raise
                 log.warning("%s can't start from its disk, which is emptied", nodes[0])
                 await cluster.processes.kill(nodes[0])

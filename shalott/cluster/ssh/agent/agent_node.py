@@ -74,6 +74,8 @@ class Node:
         self._ended: asyncio.Future[None] | None = None
         self._restart: asyncio.TimerHandle | None = None
         self._commands: dict[int, asyncio.Future[int]] = {}  # administration programs by id
+        self._is_adopted = False
+        self._adopted_data = ""
 
     @property
     def directory(self) -> Path:
@@ -86,7 +88,10 @@ class Node:
 
     @property
     def data(self) -> Path:
-        return self.directory / "data"
+        """Raises OSError: of a service it is not known where that is."""
+        if self._is_adopted and not self._adopted_data:
+            raise OSError("the inventory does not say where its data is")
+        return Path(self._adopted_data) if self._is_adopted else self.directory / "data"
 
     @property
     def _output(self) -> Path:
@@ -121,6 +126,14 @@ class Node:
         path.write_text("127.0.0.1 localhost\n::1 localhost\n" + "".join(lines))
         path.chmod(0o644)
         return str(path) if os.geteuid() == 0 and can_isolate(str(path)) else ""
+
+    def adopt(self, data: str) -> None:
+        """The node is a service of the host's own (service.py): here its commands are run."""
+        self._adopted_data = data
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / MARKED_DIRECTORY).touch()
+        self._spec = Spec((), dict(os.environ), restart=False)
+        self._is_adopted = True
 
     def start(self) -> None:
         if self.pid is not None:
@@ -199,6 +212,8 @@ class Node:
 
     async def run_beside(self, command: Sequence[str], timeout_s: float) -> Request:
         """As ``run_command``, with the very environment of the node's first process."""
+        if self._is_adopted:  # the clock is the host's
+            return await self.run_command(command, timeout_s)
         if self.pid is None:
             raise NodeError("it does not run, so its clock can't be seen")
         return await self.run_command(command, timeout_s, _environment_of(self.pid))
@@ -208,14 +223,17 @@ class Node:
         command: Sequence[str],
         timeout_s: float,
         environment: Mapping[str, str] | None = None,
+        *,
+        outlives: bool = False,
     ) -> Mapping[str, object]:
         """Run an administration program beside the node, with what it prints kept apart.
-        ``environment``: the node's, if it is not told."""
+        ``environment``: the node's, if it is not told. ``outlives``: what it starts is not ended
+        with the run."""
         path = place_of(self._state.name) / f"command-{len(self._commands)}-{os.urandom(4).hex()}"
         path.touch(mode=0o600)
         give_to(path, self._user)
         try:
-            pid = launch(self._program(command, str(path), environment))
+            pid = launch(self._program(command, str(path), environment, outlives=outlives))
             ended = self._commands[pid] = asyncio.get_event_loop().create_future()
             done, _ = await asyncio.wait([ended], timeout=timeout_s)
             if not done:
@@ -231,16 +249,21 @@ class Node:
     # -- inside
 
     def _program(
-        self, command: Sequence[str], output: str, environment: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        output: str,
+        environment: Mapping[str, str] | None = None,
+        *,
+        outlives: bool = False,
     ) -> Program:
         assert self._spec is not None
-        mark = {MARK: self._state.name}
+        mark = {} if outlives else {MARK: self._state.name}
         return Program(
             command=command,
             environment={**(environment or self._spec.environment), **mark},
-            directory=str(self.data),
+            directory="/" if self._is_adopted else str(self.data),
             output=output,
-            user=self._user,
+            user=None if outlives else self._user,
             hosts=self._hosts,
             host_name=self._host_name,
             tmp=self.tmp,

@@ -31,6 +31,7 @@ from shalott.cluster.ssh.agent.requests import (
     ProbeRequests,
 )
 from shalott.cluster.ssh.agent.resources import Resources
+from shalott.cluster.ssh.agent.service import Service
 from shalott.cluster.ssh.agent.state import Request, State, place_of, undo
 
 ANSWERS_KEPT = 2000
@@ -48,9 +49,10 @@ class Server:
         self._node.on_helper_end = self._tell_helper_end
         self._resources = Resources(state, self._node)
         self._machine = MachineRequests(state, self._node, self._resources)
+        self._service = Service(state, self._node, self._tell_service_exit)
         self._handlers = (
             self,
-            NodeRequests(state, self._node, self._resources),
+            self._service if state.service else NodeRequests(state, self._node, self._resources),
             FileRequests(self._node),
             self._machine,
             LinkRequests(state, Packets(state, self._tell_stall, self._node.helpers)),
@@ -80,6 +82,7 @@ class Server:
         loop.remove_reader(self._keeper)
         loop.remove_signal_handler(signal.SIGCHLD)
         self._machine.close()
+        self._service.close()
         undo(self._state)
         for writer in self._writers:
             writer.write(_line({"gone": f"{why}, and everything there is undone"}))
@@ -100,6 +103,9 @@ class Server:
     def _tell_exit(self, code: int) -> None:
         is_out = self._resources.was_out_of_memory()
         self._tell({"exit_code": code, "out_of_memory": is_out})
+
+    def _tell_service_exit(self, code: int | None) -> None:
+        self._tell({"exit_code": code, "out_of_memory": False})
 
     def _tell_helper_end(self, helper: str, code: int) -> None:
         self._tell({"helper": helper, "exit_code": code})

@@ -15,7 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from shalott.cluster.cgroups import Groups, own_groups
-from shalott.cluster.kernel_limits import FILLER, Lack, Life, Limits, Lives
+from shalott.cluster.filling import FILLER
+from shalott.cluster.kernel_limits import Lack, Life, Limits, Lives
 from shalott.cluster.ssh.agent.agent_node import Node, NodeError
 from shalott.cluster.ssh.agent.state import (
     MARK,

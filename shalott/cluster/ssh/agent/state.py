@@ -21,12 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from shalott.cluster.cgroups import remove_groups
+from shalott.cluster.filling import empty
 from shalott.cluster.ssh.agent import firewall, queueing
 from shalott.cluster.ssh.agent.host_clock import HOST_CLOCK, HostClock
 
 MARK = "SHALOTT_NODE"  # in the environment of every process of a node
 MARKED_DIRECTORY = ".shalott-run"  # in a run's directory: to be removed as a whole
 GONE_WITHIN_S = 5.0
+START_TRIES, START_PAUSE_S = 10, 1.0  # of a service
 POLL_S = 0.01
 
 Request = Mapping[str, Any]  # what the harness asks for, or what it is told: a line of JSON
@@ -38,7 +40,11 @@ class State:
     with its start time in clock ticks, ``servers``: of its disk and of the packet engine;
     ``devices``: whose queues were replaced; ``mounts``: where its disk and its /tmp are mounted;
     ``groups``: names of control groups; ``true_ns``: the wall clock less CLOCK_BOOTTIME as they
-    were, if the host's clock is set wrong."""
+    were, if the host's clock is set wrong.
+
+    Of a node that is a service of the host's own (service.py), ``service``: its unit or commands;
+    ``is_down``: it was stopped here, and is to be started; ``paused``: processes of it that stand
+    still; ``filled``: directories that hold a file which takes all room."""
 
     name: str
     run: str
@@ -52,17 +58,26 @@ class State:
     mounts: list[str] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
     true_ns: int | None = None
+    service: dict[str, str] = field(default_factory=dict)
+    is_down: bool = False
+    paused: list[tuple[int, int]] = field(default_factory=list)
+    filled: list[str] = field(default_factory=list)
 
 
 def state_root() -> Path:
     """The directory of all runs of this user. Raises OSError if it is another user's."""
-    uid = os.geteuid()
-    path = Path("/run/shalott") if uid == 0 else Path("/dev/shm") / f"shalott-{uid}"
+    uid, path = os.geteuid(), _root()
     path.mkdir(mode=0o700, exist_ok=True)
     found = path.lstat()
     if found.st_uid != uid or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
         raise OSError(f"{path} belongs to another user: remove it")
     return path
+
+
+def _root() -> Path:
+    """Made by the first run, if it is there."""
+    uid = os.geteuid()
+    return Path("/run/shalott") if uid == 0 else Path("/dev/shm") / f"shalott-{uid}"
 
 
 def place_of(name: str) -> Path:
@@ -83,7 +98,7 @@ def write_state(state: State) -> None:
 
 
 def read_states() -> Iterator[State]:
-    for path in sorted(state_root().glob("*/state.json")):
+    for path in sorted(_root().glob("*/state.json")):
         try:
             yield State(**json.loads(path.read_text()))
         except FileNotFoundError:
@@ -111,12 +126,52 @@ def undo(state: State, host: HostClock = HOST_CLOCK) -> None:
         # Lazily: it disappears now, also if it is in use. Its content goes with the directory under
         # it.
         subprocess.run(["umount", "-l", mountpoint], capture_output=True)
+    if state.service:
+        _restore_service(state)
     directory = Path(state.directory)
     if (directory / MARKED_DIRECTORY).is_file():
         shutil.rmtree(directory, ignore_errors=True)
     if clock_is_right:  # or what is written down is needed again
         shutil.rmtree(place_of(state.name), ignore_errors=True)
         log_of(state.name).unlink(missing_ok=True)
+        if state.service:
+            _leave(directory)
+
+
+def _restore_service(state: State) -> None:
+    """The host's own service goes on as it was found."""
+    for pid, ticks in state.paused:
+        if start_ticks(pid) == ticks:
+            signal_process(pid, signal.SIGCONT)
+    for directory in state.filled:
+        empty(Path(directory))
+    if state.is_down:
+        for _ in range(START_TRIES):
+            done = subprocess.run(
+                ["sh", "-c", state.service["start"]], capture_output=True, cwd="/", env=unmarked()
+            )
+            if done.returncode == 0:
+                return
+            sys.stderr.write(f"it can't be started: {done.stderr.decode(errors='replace')}\n")
+            time.sleep(START_PAUSE_S)
+
+
+def unmarked() -> Mapping[str, str]:
+    """An environment for what is not the run's."""
+    return {name: value for name, value in os.environ.items() if name != MARK}
+
+
+def _leave(directory: Path) -> None:
+    """Remove the agent itself, and the directories that it made, unless another run is here."""
+    if any(read_states()):
+        return
+    for archive in directory.parent.parent.glob("agent-*.pyz"):
+        archive.unlink(missing_ok=True)
+    for each in (directory.parent, directory.parent.parent, _root()):
+        try:
+            each.rmdir()
+        except OSError:
+            pass  # it holds what is another's
 
 
 def _set_clock_right(state: State, host: HostClock) -> bool:

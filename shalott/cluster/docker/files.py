@@ -8,7 +8,7 @@ from pathlib import Path
 from shalott.cluster.capabilities import WORLDS
 from shalott.cluster.disks.node_disks import MountedDisks
 from shalott.cluster.docker import containers
-from shalott.cluster.docker.containers import DATA_DIR, Machine
+from shalott.cluster.docker.containers import Machine
 from shalott.cluster.docker.nodes import ContainerNodes, EntersNodes
 from shalott.cluster.node_files import read_as_process, tail
 from shalott.cluster.parts import StatelessPart
@@ -37,7 +37,7 @@ class ContainerFiles(StatelessPart):
     async def read(self, node: str, path: str, offset: int) -> bytes:
         """By the first process's own view where this host may look into it, else by a command in
         the container, which takes longer."""
-        pid, place = self._run.pids.get(node), f"{DATA_DIR}/{path}"
+        pid, place = self._run.pids.get(node), f"{self._run.machine(node).data}/{path}"
         if pid is not None and self._links.enters:
             found = await asyncio.to_thread(read_as_process, pid, place, offset)
             if found is None:

@@ -111,6 +111,8 @@ if TYPE_CHECKING:
         LogReaders as LogReaders,
         Partitions as Partitions,
         Profile as Profile,
+        Queues as Queues,
+        Registers as Registers,
         Search as Search,
         SystemRecord as SystemRecord,
         Transactions as Transactions,
@@ -180,6 +182,13 @@ if TYPE_CHECKING:
         drain as drain,
         queue_mix as queue_mix,
     )
+    from shalott.core.queued import (
+        Queued as Queued,
+        Received as Received,
+    )
+    from shalott.core.registers import (
+        Registered as Registered,
+    )
     from shalott.core.rng import (
         Draw as Draw,
         Range as Range,
@@ -224,6 +233,8 @@ _HOMES: dict[str, str] = {
         "UsageError"
     ),
     "shalott.core.transactions": "Mop Transactor",
+    "shalott.core.queued": "Queued Received",
+    "shalott.core.registers": "Registered",
     "shalott.core.message_body": "decode_body encode_body",
     "shalott.cluster.nodes": "CommandResult Endpoint NodeSpec NodeStatus Topology",
     "shalott.cluster.http": "Management exchange",
@@ -239,8 +250,8 @@ _HOMES: dict[str, str] = {
     "shalott.core.queue_generator": "Drain QueueMix drain queue_mix",
     # Systems.
     "shalott.cluster.systems.record": (
-        "Drawn Footprint Layouts LogPromises LogReaders Partitions Profile Search SystemRecord "
-        "Transactions"
+        "Drawn Footprint Layouts LogPromises LogReaders Partitions Profile Queues Registers Search "
+        "SystemRecord Transactions"
     ),
     "shalott.cluster.cluster": "Cluster",
     "shalott.cluster.system": (

@@ -21,11 +21,9 @@ import msgspec
 
 from shalott.api import (
     ClientError,
-    Completion,
     Definite,
     Endpoint,
     Indefinite,
-    Invocation,
     Unreachable,
     exchange,
 )
@@ -61,9 +59,11 @@ def read_request(key: str, *, serializable: bool) -> dict[str, object]:
 
 
 class EtcdClient:
-    """Serves read, write and cas on one node. A request has a connection of its own."""
+    """See ``core.registers.Registered``. A request has a connection of its own."""
 
-    def __init__(self, host: str, port: int, *, timeout_ms: int, serializable: bool) -> None:
+    def __init__(
+        self, host: str, port: int, *, timeout_ms: int, serializable: bool = False
+    ) -> None:
         self._at = Endpoint(host, port)
         self._timeout_ms = timeout_ms
         self._serializable = serializable
@@ -72,19 +72,7 @@ class EtcdClient:
 
     async def close(self) -> None: ...
 
-    async def invoke(self, invocation: Invocation) -> Completion:
-        key, value = invocation.key, invocation.value
-        if invocation.f == "read":
-            return await self._read(key)
-        assert value is not None
-        if invocation.f == "write":
-            await self._ask("put", {"key": encode(key), "value": encode(value)})
-            return Completion(type="ok", value=value)
-        if invocation.f == "cas":
-            return await self._cas(key, value)
-        raise Definite(f"a client of registers knows no {invocation.f}")
-
-    async def _read(self, key: str) -> Completion:
+    async def read(self, key: str) -> int | None:
         request = read_request(key, serializable=self._serializable)
         try:
             found = (await self._ask("range", request)).get("kvs", ())
@@ -92,18 +80,16 @@ class EtcdClient:
             raise
         except ClientError as error:
             raise Definite(str(error)) from error
-        value = int(base64.b64decode(found[0]["value"])) if found else None
-        return Completion(type="ok", value=value)
+        return int(base64.b64decode(found[0]["value"])) if found else None
 
-    async def _cas(self, key: str, packed: int) -> Completion:
-        """``packed`` is 10 * the value that must be there + the value to put."""
-        before, after = divmod(packed, 10)
-        there = {"key": encode(key), "target": "VALUE", "value": encode(before)}
-        put = {"requestPut": {"key": encode(key), "value": encode(after)}}
+    async def write(self, key: str, value: int) -> None:
+        await self._ask("put", {"key": encode(key), "value": encode(value)})
+
+    async def cas(self, key: str, old: int, new: int) -> bool:
+        there = {"key": encode(key), "target": "VALUE", "value": encode(old)}
+        put = {"requestPut": {"key": encode(key), "value": encode(new)}}
         done = await self._ask("txn", {"compare": [there], "success": [put]})
-        if done.get("succeeded", False):
-            return Completion(type="ok", value=packed)
-        return Completion(type="fail", error="did not match")
+        return bool(done.get("succeeded", False))
 
     async def _ask(self, what: str, body: object) -> Any:
         return await ask(self._at, f"/v3/kv/{what}", body, self._timeout_ms)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -24,13 +25,14 @@ from shalott.api import (
     Observation,
     Plan,
     Profile,
+    Registers,
     SystemRecord,
     Topology,
     UsageError,
     await_nodes,
     make_parameters,
 )
-from shalott_etcd.client import ask, read_request
+from shalott_etcd.client import EtcdClient, ask, read_request
 
 IMAGE = Path(__file__).parent / "images" / "etcd"
 ASK_TIMEOUT_MS = 1500
@@ -42,6 +44,10 @@ class EtcdParameters(msgspec.Struct, frozen=True, kw_only=True):
 
     heartbeat_ms: int = 100
     election_timeout_ms: int = 1000
+    reads: Annotated[
+        Literal["quorum", "serializable"],
+        msgspec.Meta(description="serializable: answered from a node's own copy."),
+    ] = "quorum"
     fsync: Annotated[
         bool, msgspec.Meta(description="Sync before an answer; without: --unsafe-no-fsync.")
     ] = True
@@ -177,6 +183,11 @@ def parameters_of(plan: Plan) -> EtcdParameters:
     return make_parameters(EtcdParameters, plan.system.parameters)
 
 
+def registers(plan: Plan) -> Registers:
+    stale = parameters_of(plan).reads == "serializable"
+    return Registers(port="client", make_client=partial(EtcdClient, serializable=stale))
+
+
 def check(plan: Plan) -> None:
     """Raises UsageError for what etcd can't be told, or can't survive by its own account."""
     parameters = parameters_of(plan)
@@ -196,7 +207,8 @@ SYSTEM = SystemRecord(
     name="etcd",
     summary="etcd 3.4 from Debian's package: a replicated key-value store (containers only)",
     make=lambda plan: EtcdSystem(parameters_of(plan)),
-    speaks=("etcd-v3",),
+    speaks=("registers",),
+    registers=registers,
     workload="register",
     profiles={"upstream": Profile(), "safe": Profile()},  # its defaults are what its manual wants
     parameters=EtcdParameters,

@@ -23,6 +23,7 @@ from shalott.api import (
     Plan,
     Profile,
     Program,
+    Registers,
     Search,
     SimProcess,
     SystemRecord,
@@ -30,7 +31,7 @@ from shalott.api import (
     await_nodes,
     make_parameters,
 )
-from shalott_etcd.client import ask, read_request
+from shalott_etcd.client import EtcdClient, ask, read_request
 from shalott_etcd.toy_node import ASK_TIMEOUT_MS, JOURNAL, Node, NodeConfig
 
 
@@ -122,7 +123,8 @@ SYSTEM = SystemRecord(
     name="toy-register",
     summary="one node keeps registers, the others copy them: to try workloads without containers",
     make=make,
-    speaks=("etcd-v3",),
+    speaks=("registers",),
+    registers=lambda plan: Registers(port="client", make_client=EtcdClient),
     workload="register",
     profiles={"upstream": Profile(parameters={"stale_reads": True}), "safe": Profile()},
     parameters=ToyParameters,

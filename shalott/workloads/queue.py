@@ -1,5 +1,8 @@
 """The queue workload: concurrent enqueues and dequeues on a few queues, and a drain at the end.
 
+Its clients speak AMQP to brokers whose queues the harness declares, and on each other system do
+what that system's record says (``Queues``, cluster/systems/record.py).
+
 Enqueues are persistent, confirmed and run-unique; dequeues acknowledge by hand (unless the plan
 says otherwise, to open a documented window of loss). What was acknowledged to a producer must
 come out, at the latest when every node is drained after the heal.
@@ -8,20 +11,25 @@ come out, at the latest when every node is drained after the heal.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
 
 from shalott.checkers.checker import Checker
-from shalott.checkers.queues.guarantees import ClientGuarantees
+from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
+from shalott.checkers.queues.loss_windows import WINDOWS
 from shalott.clients.amqp.channel import guest_of
 from shalott.clients.amqp.queue_client import AmqpQueueClient
+from shalott.clients.queued_client import QueuedClient
+from shalott.cluster.systems.record import QUEUES, SYSTEMS, Queues
+from shalott.core.client import Client, MakeClient
 from shalott.core.errors import UsageError
 from shalott.core.generator import Generator, Stagger, TimeLimit
 from shalott.core.message_body import SMALLEST_BYTES
 from shalott.core.parameters import make_parameters
-from shalott.core.plan import Plan
+from shalott.core.plan import GatePlan, Plan
 from shalott.core.queue_generator import drain, queue_mix
 from shalott.core.rng import Draw, Range, stream_key
 from shalott.workloads.record import Values, Workload, WorkloadRecord
@@ -109,28 +117,70 @@ def drain_generator(plan: Plan, nodes: Sequence[str] | None = None) -> Generator
     return TimeLimit(drain(asked, keys), DRAIN_LIMIT_MS * 1_000_000)
 
 
+def queues_of(plan: Plan) -> Queues | None:
+    """How the plan's system has queues; None: by AMQP. Raises UsageError: not under this plan."""
+    name = plan.system.name
+    record = SYSTEMS.find(name) if SYSTEMS.has(name) else None
+    if record is None or AMQP in record.speaks:
+        return None
+    found = record.queues(plan)
+    if found is None:
+        raise UsageError(f"{name} has no queues as it is set here")
+    return found
+
+
 def queue_workload(plan: Plan) -> Workload:
-    parameters = parameters_of(plan)
+    parameters, ways = parameters_of(plan), queues_of(plan)
     return Workload(
         name="queue",
         queues=queue_names(parameters.queues),
-        port="amqp",
-        make_client=partial(
-            AmqpQueueClient,
-            body_bytes=parameters.body_bytes,
-            op_timeout_ms=plan.workload.op_timeout_ms,
-            ack_after_ms=parameters.ack_after_ms,
-            guarantees=client_guarantees(parameters),
-            credentials=guest_of(plan),
-        ),
+        port="amqp" if ways is None else ways.port,
+        make_client=_amqp_clients(plan) if ways is None else _clients(plan, ways),
         generator=load_generator(plan),
         final_generator=drain_generator(plan),
         final_at=partial(drain_generator, plan),
     )
 
 
+def _amqp_clients(plan: Plan) -> MakeClient:
+    parameters = parameters_of(plan)
+    return partial(
+        AmqpQueueClient,
+        body_bytes=parameters.body_bytes,
+        op_timeout_ms=plan.workload.op_timeout_ms,
+        ack_after_ms=parameters.ack_after_ms,
+        guarantees=client_guarantees(parameters),
+        credentials=guest_of(plan),
+    )
+
+
+def _clients(plan: Plan, ways: Queues) -> MakeClient:
+    parameters = parameters_of(plan)
+
+    def make_client(host: str, port: int) -> Client:
+        return QueuedClient(
+            ways.make_client(host, port, timeout_ms=plan.workload.op_timeout_ms),
+            body_bytes=parameters.body_bytes,
+            timeout_ms=plan.workload.op_timeout_ms,
+            settles=ways.acknowledges,
+            ack_after_ms=parameters.ack_after_ms,
+        )
+
+    return make_client
+
+
 def queue_checkers(plan: Plan) -> Sequence[Checker]:
-    return message_checkers(plan, client_guarantees(parameters_of(plan)))
+    """Of queues that are not ours: by what their system promises, and without the windows of loss
+    that RabbitMQ's manual names for mirrored queues."""
+    guarantees, ways = client_guarantees(parameters_of(plan)), queues_of(plan)
+    if ways is None:
+        return message_checkers(plan, guarantees)
+    asked = plan.gates.delivery
+    delivery = ways.delivery if asked == GatePlan().delivery else asked
+    return message_checkers(
+        msgspec.structs.replace(plan, gates=msgspec.structs.replace(plan.gates, delivery=delivery)),
+        replace(guarantees, manual_acks=ways.acknowledges, closed=tuple(WINDOWS)),
+    )
 
 
 def draw_parameters(draw: Draw) -> Values:
@@ -149,7 +199,13 @@ def draw_parameters(draw: Draw) -> Values:
 
 
 def check_parameters(plan: Plan) -> None:
-    """Raises UsageError if no dequeue could be answered in time."""
+    """Raises UsageError if no dequeue could be answered in time, or if clients that speak no AMQP
+    are to be careless in its ways."""
+    if queues_of(plan) is not None and client_guarantees(parameters_of(plan)) != CAREFUL:
+        raise UsageError(
+            "--ack-mode, --durable, --persistent and --confirms are AMQP's: set what"
+            f" {plan.system.name} calls them"
+        )
     delay_ms, timeout_ms = parameters_of(plan).ack_after_ms, plan.workload.op_timeout_ms
     if delay_ms >= timeout_ms:
         raise UsageError(
@@ -173,6 +229,7 @@ WORKLOAD = WorkloadRecord(
     name="queue",
     summary="enqueues and dequeues on a few queues, drained at the end",
     needs=(AMQP,),
+    or_needs=(QUEUES,),
     parameters=QueueParameters,
     complete=one_a_node,
     check=check_parameters,

@@ -10,7 +10,7 @@ A run builds one Workload from its plan: values that the flow uses without knowi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -33,14 +33,15 @@ class WorkloadRecord:
     """One workload.
 
     ``needs``: the protocols that its clients speak, by name; it fits every system that speaks them
-    all. ``parameters``: a struct whose fields are flags of the command line and values of the plan
-    (core/parameters.py). ``checkers``: what judges it besides the checkers that every run
-    has. ``complete``: given the struct's values and how many nodes serve clients, the values that a
-    plan stores. ``check``: raises UsageError for a plan that it can't have. ``draw``: values for a
-    search's run; what it leaves out has its default. ``search``: fields of a swarm by name
-    (harness/scenarios/swarm.py) that searches with this workload have on every system.
-    ``describe``: a few words for the report. ``reads``: the fs of operations that change nothing,
-    so that a client may call one that timed out fail.
+    all, or else all of ``or_needs``, if it has clients for these too. ``parameters``: a struct
+    whose fields are flags of the command line and values of the plan (core/parameters.py).
+    ``checkers``: what judges it besides the checkers that every run has. ``complete``: given the
+    struct's values and how many nodes serve clients, the values that a plan stores. ``check``:
+    raises UsageError for a plan that it can't have. ``draw``: values for a search's run; what it
+    leaves out has its default. ``search``: fields of a swarm by name (harness/scenarios/swarm.py)
+    that searches with this workload have on every system. ``describe``: a few words for the report.
+    ``reads``: the fs of operations that change nothing, so that a client may call one that timed
+    out fail.
 
     For shrinking: ``lower`` names whole numbers that may be made smaller, down to 1; ``calm`` has
     the values that a parameter may be put to because there it does least.
@@ -60,6 +61,12 @@ class WorkloadRecord:
     reads: tuple[str, ...] = ()
     lower: tuple[str, ...] = ()
     calm: Values = field(default_factory=dict)
+    or_needs: tuple[str, ...] = ()
+
+    def fits(self, speaks: Collection[str]) -> bool:
+        """Whether a system that speaks these protocols understands one kind of its clients."""
+        ways = (self.needs, self.or_needs) if self.or_needs else (self.needs,)
+        return any(set(way) <= set(speaks) for way in ways)
 
 
 WORKLOADS: Door[WorkloadRecord] = door_of_records("workload", "shalott.workloads", WorkloadRecord)

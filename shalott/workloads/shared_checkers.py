@@ -30,7 +30,7 @@ def message_checkers(plan: Plan, guarantees: ClientGuarantees) -> Sequence[Check
     return standard_checkers(
         plan.gates,
         poll_round_ms=plan.observe_interval_ms,
-        guarantees=replace(guarantees, closed=tuple(closed)),
+        guarantees=replace(guarantees, closed=(*guarantees.closed, *closed)),
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from shalott.cluster.local.backend import port_of, reserve_port
 from shalott.core.errors import Definite, Indefinite, Unreachable
 from shalott.core.op import Completion, Invocation
+from shalott.workloads.register import RegisterClient
 from shalott_etcd.client import EtcdClient
 
 pytestmark = pytest.mark.unit
@@ -48,7 +49,7 @@ def ask(
     async def scenario() -> Completion:
         server = await asyncio.start_server(serve, HOST, 0)
         port = server.sockets[0].getsockname()[1]
-        client = EtcdClient(HOST, port, timeout_ms=200, serializable=serializable)
+        client = RegisterClient(EtcdClient(HOST, port, timeout_ms=200, serializable=serializable))
         async with server:
             await client.open()
             try:
@@ -137,7 +138,8 @@ def test_a_read_changes_nothing_so_it_certainly_did_not_happen(status: int, body
 def test_nothing_was_sent_where_nobody_listens(invocation: Invocation) -> None:
     async def scenario() -> Completion:
         port = port_of(holder)
-        return await EtcdClient(HOST, port, timeout_ms=200, serializable=False).invoke(invocation)
+        client = RegisterClient(EtcdClient(HOST, port, timeout_ms=200))
+        return await client.invoke(invocation)
 
     with closing(reserve_port()) as holder, pytest.raises(Unreachable):
         asyncio.run(scenario())

@@ -21,6 +21,7 @@ CATCHES_ALL: Mapping[str, str] = {
     "shalott/broker/rocket/remoting/server.py": "a failed request is answered",
     "shalott/broker/raft/driver.py": "a timer has no caller: what a step meets must end the node",
     "shalott/core/worker.py": "what a client can't classify is info",
+    "shalott/clients/queued_client.py": "a message that came has a value, also if settling failed",
     "shalott/harness/conformance/points.py": "a plug-in that is tried may fail in any way",
     "shalott/clients/cpp/program.py": "what the library raises is told to the process that asked",
     "shalott/clients/amqp_libraries/aio_pika_library.py": "a library raises what it likes",

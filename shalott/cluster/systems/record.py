@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -23,6 +23,8 @@ from shalott.core.doors import Door, door_of_records
 from shalott.core.parameters import NoParameters
 from shalott.core.partitions import MakePartitioned
 from shalott.core.plan import Plan, SystemPlan, nodes_hosting
+from shalott.core.queued import MakeQueued
+from shalott.core.registers import MakeRegistered
 from shalott.core.rng import Draw
 from shalott.core.transactions import MakeTransactor, Write
 
@@ -35,6 +37,8 @@ Services = Mapping[str, tuple[str, ...]]  # node -> what it hosts
 Parameters = Mapping[str, Any]  # or settings, of a system, as its plan has them
 TRANSACTIONS = "transactions"  # the protocol of systems that have ``SystemRecord.transactions``
 PARTITIONS = "partitions"  # likewise, of ``SystemRecord.partitions``
+QUEUES = "queues"  # of ``SystemRecord.queues``
+REGISTERS = "registers"  # of ``SystemRecord.registers``
 TOGETHER = "together"  # the layout in which every node hosts the same
 
 
@@ -118,6 +122,35 @@ class Partitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Queues:
+    """How clients use queues (core/queued.py).
+
+    ``port``: of each node, by its name. ``delivery``: what is promised of an acknowledged message.
+    ``acknowledges``: whether a message stays until it is settled; else it is gone once it was
+    delivered, and nothing is settled.
+    """
+
+    port: str
+    make_client: MakeQueued
+    delivery: Literal["at-least-once", "at-most-once", "exactly-once"] = "at-least-once"
+    acknowledges: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registers:
+    """How clients use registers (core/registers.py).
+
+    ``port``: of each node, by its name. ``cas``: whether there is a compare-and-set. ``promises``:
+    "sequential": reads may be old, but no client sees a register go back.
+    """
+
+    port: str
+    make_client: MakeRegistered
+    cas: bool = True
+    promises: Literal["linearizable", "sequential"] = "linearizable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Layouts:
     """Which services each node hosts, in systems whose nodes differ.
 
@@ -174,7 +207,7 @@ class SystemRecord:
     system can't have. ``serves``: the service whose nodes clients connect to, where nodes differ.
     ``promises``: of systems that keep a replicated log. ``readers``: how clients read it.
     ``transactions``: of systems that speak "transactions": how clients do them.
-    ``partitions``: likewise, of systems that speak "partitions".
+    ``partitions``, ``queues``, ``registers``: likewise, of systems that speak these.
     ``canonical``: settings as a plan has them, of what a user may also type otherwise; raises
     UsageError. ``closes``: the documented windows of loss (checkers/queues/loss_windows.py) that a
     plan's settings rule out. ``stays_up``: a node runs until an operator or a fault ends it, and no
@@ -208,6 +241,8 @@ class SystemRecord:
     readers: Callable[[Plan], LogReaders] = lambda plan: LogReaders()
     transactions: Callable[[Plan], Transactions | None] = lambda plan: None
     partitions: Callable[[Plan], Partitions | None] = lambda plan: None
+    queues: Callable[[Plan], Queues | None] = lambda plan: None
+    registers: Callable[[Plan], Registers | None] = lambda plan: None
     canonical: Callable[[Parameters], Parameters] = lambda policy: policy
     closes: Callable[[Plan], Sequence[str]] = lambda plan: ()
     notices_after_ms: Callable[[Plan], float] = lambda plan: 0

@@ -245,7 +245,7 @@ def _run_of(system: SystemRecord, provider: Provider) -> str:
 
 def _run_with_workload(record: WorkloadRecord, provider: Provider) -> str:
     for world, system in _places():
-        if explain.fits(record, system):
+        if record.fits(system.speaks):
             words = ("--system", system.name, "--workload", record.name)
             return _test(provider, *words, "--cluster", world)
     return ""

@@ -114,7 +114,7 @@ def _section(name: str, summary: str, lines: Sequence[str], struct: type[msgspec
 
 def system_text(record: SystemRecord, known: Known = ALL) -> str:
     """A system: what it is, where it runs, its profiles, promises, faults and parameters."""
-    fitting = [each.name for each in known.of(WORKLOADS) if fits(each, record)]
+    fitting = [each.name for each in known.of(WORKLOADS) if each.fits(record.speaks)]
     others = code(name for name in fitting if name != record.workload)
     lines = [
         item(f"Workloads: `{record.workload}` (default){others and ', '}{others}."),
@@ -128,11 +128,6 @@ def system_text(record: SystemRecord, known: Known = ALL) -> str:
     lines.append(item(f"Under `{name}` it promises: {_promises(record, name)}."))
     lines.append(item(f"Faults: {_all_but(fault_names(record, known), known)}."))
     return _section(record.name, record.summary, lines, record.parameters)
-
-
-def fits(workload: WorkloadRecord, system: SystemRecord) -> bool:
-    """Whether the system speaks all protocols that the workload's clients need."""
-    return set(workload.needs) <= set(system.speaks)
 
 
 def fault_names(system: SystemRecord, known: Known) -> list[str]:
@@ -261,7 +256,7 @@ def _systems(known: Known, modules: Sequence[str]) -> Mapping[str, System]:
 def workload_text(record: WorkloadRecord, known: Known = ALL, like: str = "") -> str:
     """A workload: which systems it fits, what judges it, its parameters, unless they are those of
     another one (``like``)."""
-    systems = code(each.name for each in known.of(SYSTEMS) if fits(record, each))
+    systems = code(each.name for each in known.of(SYSTEMS) if record.fits(each.speaks))
     lines = [item(f"Systems: {systems or f'plug-ins that speak {code(record.needs)}'}.")]
     if systems:
         checkers = code(each.name for each in checkers_of(record, known))
@@ -276,7 +271,7 @@ def checkers_of(record: WorkloadRecord, known: Known = ALL) -> list[Checker]:
     """What judges it on the systems that it fits, but for the checkers that every run has."""
     general, found = CHECKERS.names(), dict[str, Checker]()
     for system in known.of(SYSTEMS):
-        if not fits(record, system):
+        if not record.fits(system.speaks):
             continue
         profile = "safe" if "safe" in system.profiles else ""
         try:

@@ -19,7 +19,6 @@ from shalott.harness.conformance.lies import is_write
 from shalott.harness.conformance.points import Failed, Point, Score
 from shalott.harness.conformance.whole_runs import WholeRuns
 from shalott.harness.run.backends import choose_backend
-from shalott.harness.run.plan_checks import fits
 from shalott.harness.run.planning import make_plan
 from shalott.harness.run.request import Request
 from shalott.harness.run.store import Store
@@ -104,12 +103,12 @@ def find_records(asked: TryRequest) -> tuple[SystemRecord, WorkloadRecord]:
     elif systems:
         system = systems[0]
     else:
-        able = [each for each in SYSTEMS.records() if fits(workloads[0], each)]
+        able = [each for each in SYSTEMS.records() if workloads[0].fits(each.speaks)]
         if not able:
             needs = ", ".join(workloads[0].needs)
             raise UsageError(f"no system speaks what {workloads[0].name} needs: {needs}")
         system = able[0]
-    own = [each for each in workloads if fits(each, system)]
+    own = [each for each in workloads if each.fits(system.speaks)]
     name = asked.workload or (own[0].name if own else system.workload)
     return system, WORKLOADS.find(name)
 

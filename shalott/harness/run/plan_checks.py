@@ -110,17 +110,12 @@ def _check_parameters(struct: type[msgspec.Struct], values: Mapping[str, object]
 
 def check_pairing(system: SystemRecord, workload: WorkloadRecord) -> None:
     """Refuse a workload whose clients the system does not understand. Raises UsageError."""
-    if not fits(workload, system):
-        fitting = [other.name for other in SYSTEMS.records() if fits(workload, other)]
+    if not workload.fits(system.speaks):
+        fitting = [each.name for each in SYSTEMS.records() if workload.fits(each.speaks)]
         raise UsageError(
             f"the workload {workload.name} is for {', '.join(fitting) or 'no system that is here'},"
             f" and not for {system.name}: leave out --workload for the one that fits"
         )
-
-
-def fits(workload: WorkloadRecord, system: SystemRecord) -> bool:
-    """Whether the system speaks all that the workload's clients need."""
-    return all(protocol in system.speaks for protocol in workload.needs)
 
 
 def requirements_of(plan: Plan) -> tuple[Requirement, ...]:

@@ -21,6 +21,7 @@ import msgspec
 from shalott.checkers.checker import Checker
 from shalott.checkers.judge import JudgeOfRuns
 from shalott.checkers.partitions.kafka import Kafka
+from shalott.clients.programs.ways import partitions_by
 from shalott.clients.rocketmq.queue_partitions import QueuePartitions
 from shalott.cluster.systems.record import PARTITIONS, SYSTEMS, Partitions
 from shalott.core.client import Client
@@ -77,6 +78,8 @@ def parameters_of(plan: Plan) -> PartitionParameters:
 def partitions_of(plan: Plan) -> Partitions:
     """How the plan's system has partitions. Raises UsageError: not under this plan."""
     found = SYSTEMS.find(plan.system.name).partitions(plan)
+    if plan.workload.client:
+        return partitions_by(plan, found)
     if found is None:
         raise UsageError(f"{plan.system.name} has no partitions as it is set here")
     return found

@@ -22,6 +22,7 @@ from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
 from shalott.checkers.queues.loss_windows import WINDOWS
 from shalott.clients.amqp.channel import guest_of
 from shalott.clients.amqp.queue_client import AmqpQueueClient
+from shalott.clients.programs.ways import queues_by
 from shalott.clients.queued_client import QueuedClient
 from shalott.cluster.systems.record import QUEUES, SYSTEMS, Queues
 from shalott.core.client import Client, MakeClient
@@ -121,6 +122,8 @@ def queues_of(plan: Plan) -> Queues | None:
     """How the plan's system has queues; None: by AMQP. Raises UsageError: not under this plan."""
     name = plan.system.name
     record = SYSTEMS.find(name) if SYSTEMS.has(name) else None
+    if record is not None and plan.workload.client:
+        return queues_by(plan, record.queues(plan))
     if record is None or AMQP in record.speaks:
         return None
     found = record.queues(plan)

@@ -17,6 +17,7 @@ from shalott.checkers.checker import Checker
 from shalott.checkers.history.concurrent import UNKNOWN, Operation
 from shalott.checkers.judge import JudgeOfRuns
 from shalott.checkers.linearizability.run_checker import Linearizability
+from shalott.clients.programs.ways import registers_by
 from shalott.cluster.systems.record import REGISTERS, SYSTEMS, Registers
 from shalott.core.client import Client
 from shalott.core.errors import Definite, UsageError
@@ -46,6 +47,8 @@ def parameters_of(plan: Plan) -> RegisterParameters:
 def registers_of(plan: Plan) -> Registers:
     """How the plan's system has registers. Raises UsageError: not under this plan."""
     found = SYSTEMS.find(plan.system.name).registers(plan)
+    if plan.workload.client:
+        return registers_by(plan, found)
     if found is None:
         raise UsageError(f"{plan.system.name} has no registers as it is set here")
     return found

@@ -19,6 +19,7 @@ import msgspec
 
 from shalott.checkers.checker import Checker
 from shalott.checkers.judge import JudgeOfRuns
+from shalott.clients.programs.ways import transactions_by
 from shalott.cluster.systems.record import SYSTEMS, TRANSACTIONS, Transactions
 from shalott.core.client import Client
 from shalott.core.errors import Indefinite, UsageError
@@ -71,6 +72,8 @@ def parameters_of(plan: Plan) -> TransactionParameters:
 def transactions_of(plan: Plan) -> Transactions:
     """How the plan's system does transactions. Raises UsageError: not under this plan."""
     found = SYSTEMS.find(plan.system.name).transactions(plan)
+    if plan.workload.client:
+        return transactions_by(plan, found)
     if found is None:
         raise UsageError(f"{plan.system.name} does no transactions as it is set here")
     return found

@@ -52,7 +52,7 @@ def read_document(path: Path, environment: Environment) -> Document:
     return {key: _filled(each, known, f"{path}: {key}") for key, each in found.items()}
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     """Of YAML 1.2's scalars, and of mappings in which no key stands twice."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}

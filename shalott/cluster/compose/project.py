@@ -52,19 +52,25 @@ class Project:
         return {name: spec for each in nodes for name, spec in each.items()}
 
 
-def options_in(path: Path, environment: Environment) -> dict[str, str]:
-    """The options of `shalott test` that the file gives in its own ``x-shalott``, by name; paths of
-    programs are beside the file. Raises UsageError."""
+def options_in(path: Path, environment: Environment) -> dict[str, str | bool | tuple[str, ...]]:
+    """The options of `shalott test` that the file gives in its own ``x-shalott``, by name; a client
+    that lies beside the file is found there. Raises UsageError."""
     told = read_document(path, environment).get(OWN) or {}
     if not isinstance(told, Mapping):
         raise UsageError(f"--compose {path}: {OWN}: give OPTION: VALUE, as of `shalott test`")
-    found: dict[str, str] = {}
+    found: dict[str, str | bool | tuple[str, ...]] = {}
     for name, value in told.items():
         if value is None or isinstance(value, Mapping):
             raise UsageError(f"--compose {path}: {OWN}.{name} is no value of an option")
-        several = value if isinstance(value, list) else [value]
-        texts = [str(each).lower() if isinstance(each, bool) else str(each) for each in several]
-        found[name.replace("_", "-")] = ",".join(texts)
+        if isinstance(value, list):
+            found[name] = tuple(str(each) for each in value)
+        else:
+            found[name] = value if isinstance(value, bool) else str(value)
+    client = found.get("client")
+    if isinstance(client, str):
+        program, space, arguments = client.partition(" ")
+        if (path.parent / program).is_file():
+            found["client"] = f"{path.parent / program}{space}{arguments}"
     return found
 
 
@@ -296,7 +302,7 @@ def _shared(
 
 
 def _subnet(file: ProjectFile, services: Sequence[Service]) -> str:
-    """"" unless a container must have an address of its own choice."""
+    """ "" unless a container must have an address of its own choice."""
     fixed = [
         spec.container.address
         for service in services
@@ -305,9 +311,7 @@ def _subnet(file: ProjectFile, services: Sequence[Service]) -> str:
     ]
     if not fixed:
         return ""
-    pools = [
-        pool.subnet for each in file.networks.values() if each for pool in each.ipam.config
-    ]
+    pools = [pool.subnet for each in file.networks.values() if each for pool in each.ipam.config]
     for pool in filter(None, pools):
         try:
             if all(IPv4Address(address) in IPv4Network(pool) for address in fixed):

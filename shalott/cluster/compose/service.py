@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from shalott.cluster.compose.document import Environment, read_environment
 from shalott.cluster.compose.service_file import (
@@ -117,9 +118,7 @@ def dependencies_of(file: ServiceFile) -> dict[str, DependencyFile]:
     """By service; those that are linked to count too."""
     told = file.depends_on
     links = {link.partition(":")[0]: DependencyFile() for link in file.links}
-    return links | (
-        told if isinstance(told, dict) else {name: DependencyFile() for name in told}
-    )
+    return links | (told if isinstance(told, dict) else {name: DependencyFile() for name in told})
 
 
 def ports_of(where: str, file: ServiceFile) -> list[int]:
@@ -150,9 +149,7 @@ def health_of(where: str, told: HealthFile | None) -> Health | None:
     allowed_s = seconds(where, told.start_period) + tries * (
         seconds(where, told.interval) + timeout_s
     )
-    return Health(
-        words=command, timeout_s=timeout_s or 30.0, patience_s=max(PATIENCE_S, allowed_s)
-    )
+    return Health(words=command, timeout_s=timeout_s or 30.0, patience_s=max(PATIENCE_S, allowed_s))
 
 
 def health_words(test: Sequence[str]) -> tuple[str, ...]:
@@ -306,8 +303,7 @@ def _mount(where: str, text: str) -> MountFile:
     for mode in modes:
         if mode not in MODES:
             raise UsageError(f"{where}: volumes: {text}: the mode {mode} is not honoured")
-    is_path = source[:1] in ("/", ".", "~")
-    kind = "bind" if is_path else "volume"
+    kind: Literal["bind", "volume"] = "bind" if source[:1] in ("/", ".", "~") else "volume"
     return MountFile(type=kind, source=source, target=target, read_only="ro" in modes)
 
 
@@ -323,9 +319,8 @@ def _check_bind(where: str, told: str, source: Path, *, creates: bool) -> None:
 def _tmpfs_options(where: str, mount: MountFile) -> str:
     told = mount.tmpfs
     options = [f"size={size(where, told.size)}"] if told.size else []
-    options += [f"mode={told.mode:o}" if isinstance(told.mode, int) else f"mode={told.mode}"] * bool(
-        told.mode
-    )
+    if told.mode:
+        options.append(f"mode={told.mode:o}" if isinstance(told.mode, int) else f"mode={told.mode}")
     return ",".join(options)
 
 

@@ -13,7 +13,6 @@ import msgspec
 
 from shalott.cluster.services import Condition
 
-
 Word = str | int | float | bool | None
 Words = dict[str, Word] | list[str]  # NAME=VALUE, or a mapping
 Texts = str | list[str]
@@ -21,10 +20,11 @@ Number = int | float | str  # a text where a variable was filled in
 Switch = bool | str
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True): ...
+class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of a file in which nothing is passed over."""
 
 
-class Own(_Part):
+class Own(_Part, frozen=True, kw_only=True):
     """``x-shalott`` of a service."""
 
     node: bool | None = None  # it is broken, and clients may connect to it
@@ -33,7 +33,7 @@ class Own(_Part):
     job: bool | None = None  # of one that is no node: the load begins when it has ended
 
 
-class BuildFile(_Part):
+class BuildFile(_Part, frozen=True, kw_only=True):
     context: str = "."
     dockerfile: str = "Dockerfile"
     dockerfile_inline: str = ""
@@ -42,13 +42,13 @@ class BuildFile(_Part):
     labels: Words = {}
 
 
-class DependencyFile(_Part):
+class DependencyFile(_Part, frozen=True, kw_only=True):
     condition: Condition = "service_started"
     restart: bool = False
     required: bool = True
 
 
-class HealthFile(_Part):
+class HealthFile(_Part, frozen=True, kw_only=True):
     test: Texts | None = None
     interval: str = "30s"
     timeout: str = "30s"
@@ -58,20 +58,20 @@ class HealthFile(_Part):
     disable: Switch = False
 
 
-class BindFile(_Part):
+class BindFile(_Part, frozen=True, kw_only=True):
     create_host_path: bool = True
 
 
-class VolumeOptionsFile(_Part):
+class VolumeOptionsFile(_Part, frozen=True, kw_only=True):
     nocopy: bool = False
 
 
-class TmpfsFile(_Part):
+class TmpfsFile(_Part, frozen=True, kw_only=True):
     size: Number = 0
     mode: Number = ""
 
 
-class MountFile(_Part):
+class MountFile(_Part, frozen=True, kw_only=True):
     type: Literal["volume", "bind", "tmpfs"]
     target: str
     source: str = ""
@@ -82,7 +82,7 @@ class MountFile(_Part):
     consistency: str = ""
 
 
-class PortFile(_Part):
+class PortFile(_Part, frozen=True, kw_only=True):
     target: Number
     published: Number = ""
     host_ip: str = ""
@@ -92,7 +92,7 @@ class PortFile(_Part):
     app_protocol: str = ""
 
 
-class GrantFile(_Part):
+class GrantFile(_Part, frozen=True, kw_only=True):
     """A secret or a config that a service gets."""
 
     source: str
@@ -102,46 +102,46 @@ class GrantFile(_Part):
     mode: Number = ""
 
 
-class NetworkUseFile(_Part):
+class NetworkUseFile(_Part, frozen=True, kw_only=True):
     aliases: list[str] = []
     ipv4_address: str = ""
     priority: int = 0
 
 
-class LimitsFile(_Part):
+class LimitsFile(_Part, frozen=True, kw_only=True):
     cpus: Number = 0
     memory: Number = 0
     pids: Number = 0
 
 
-class ReservationsFile(_Part):
+class ReservationsFile(_Part, frozen=True, kw_only=True):
     cpus: Number = 0
     memory: Number = 0
 
 
-class ResourcesFile(_Part):
+class ResourcesFile(_Part, frozen=True, kw_only=True):
     limits: LimitsFile = LimitsFile()
     reservations: ReservationsFile = ReservationsFile()
 
 
-class DeployFile(_Part):
+class DeployFile(_Part, frozen=True, kw_only=True):
     mode: Literal["replicated"] = "replicated"
     replicas: Number = 1
     resources: ResourcesFile = ResourcesFile()
     labels: Words = {}
 
 
-class UlimitFile(_Part):
+class UlimitFile(_Part, frozen=True, kw_only=True):
     soft: Number
     hard: Number
 
 
-class LoggingFile(_Part):
+class LoggingFile(_Part, frozen=True, kw_only=True):
     driver: Literal["json-file", "local"] = "json-file"
     options: dict[str, Word] = {}
 
 
-class ServiceFile(_Part):
+class ServiceFile(_Part, frozen=True, kw_only=True):
     image: str = ""
     build: str | BuildFile | None = None
     command: Texts | None = None
@@ -203,17 +203,17 @@ class ServiceFile(_Part):
     own: Own = msgspec.field(default=Own(), name="x-shalott")
 
 
-class PoolFile(_Part):
+class PoolFile(_Part, frozen=True, kw_only=True):
     subnet: str = ""
     gateway: str = ""
 
 
-class AddressesFile(_Part):
+class AddressesFile(_Part, frozen=True, kw_only=True):
     driver: Literal["default", ""] = ""
     config: list[PoolFile] = []
 
 
-class NetworkFile(_Part):
+class NetworkFile(_Part, frozen=True, kw_only=True):
     name: str = ""
     driver: Literal["bridge", ""] = ""
     external: Literal[False] = False
@@ -224,14 +224,14 @@ class NetworkFile(_Part):
     labels: Words = {}
 
 
-class VolumeFile(_Part):
+class VolumeFile(_Part, frozen=True, kw_only=True):
     name: str = ""
     driver: Literal["local", ""] = ""
     external: Literal[False] = False
     labels: Words = {}
 
 
-class ContentFile(_Part):
+class ContentFile(_Part, frozen=True, kw_only=True):
     """What a secret or a config is."""
 
     file: str = ""
@@ -241,7 +241,7 @@ class ContentFile(_Part):
     name: str = ""
 
 
-class ProjectFile(_Part):
+class ProjectFile(_Part, frozen=True, kw_only=True):
     services: dict[str, ServiceFile]
     networks: dict[str, NetworkFile | None] = {}
     volumes: dict[str, VolumeFile | None] = {}

@@ -259,10 +259,10 @@ def check_image(
     try:
         facts = api.inspect_image(image)["Config"]
         search = _search_path(facts.get("Env") or ())
-        entry = told.get("Entrypoint", facts.get("Entrypoint")) or ()
-        if told and not command:
-            command = told.get("Cmd") or (() if "Entrypoint" in told else facts.get("Cmd")) or ()
-        words = (*entry, *command)
+        if told:
+            facts = {**facts, **({"Cmd": ()} if "Entrypoint" in told else {}), **told}
+            command = command or facts.get("Cmd") or ()
+        words = (*(facts.get("Entrypoint") or ()), *command)
         named = [word for number, word in enumerate(words) if number == 0 or word[:1] == "/"]
         for word in dict.fromkeys((*named, *command[:1])):
             content = _program_file(api, container, word, search)

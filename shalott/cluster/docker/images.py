@@ -37,8 +37,8 @@ from shalott.cluster.docker.engine import Engine
 from shalott.cluster.docker.engine_words import build_context
 from shalott.cluster.docker.namespaces import Outcome, run_program
 from shalott.cluster.docker.nodes import ContainerNodes
-from shalott.cluster.nodes import NodeSpec
 from shalott.cluster.node_tree import OWN_BROKER, broker_files, library_pins, pip_words, read_tree
+from shalott.cluster.nodes import NodeSpec
 from shalott.cluster.parts import StatelessPart
 from shalott.core.errors import BootFailed, HarnessError
 from shalott.core.steps import tell_step

@@ -22,7 +22,7 @@ from shalott.cluster.docker.containers import Machine
 from shalott.cluster.docker.engine import Engine
 from shalott.cluster.docker.names import volume_name
 from shalott.cluster.docker.nodes import ContainerNodes
-from shalott.cluster.nodes import ContainerSpec, Health
+from shalott.cluster.nodes import ContainerSpec, Health, NodeStatus
 from shalott.cluster.services import COMPLETED, HEALTHY, HasServices, Service
 from shalott.cluster.waiting import ask_until
 from shalott.core.errors import BootFailed, HarnessError
@@ -138,7 +138,7 @@ class ServiceContainers:
     async def _has_ended(self, name: str) -> bool:
         return (await self._status(name)).state == "exited"
 
-    async def _status(self, name: str) -> containers.NodeStatus:
+    async def _status(self, name: str) -> NodeStatus:
         container = self.machine(name).name
         return await self._run.engine.call(lambda api: containers.status(api, container))
 

@@ -28,7 +28,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
+from shalott.clients.programs.process import PLACES
 from shalott.cluster.system import MendsPartitions, RecordsReplicas, TellsHeld, members_of
+from shalott.cluster.systems.record import serving_nodes
 from shalott.core.client import Client, completion_of
 from shalott.core.errors import BootFailed, ClientError, Definite, Unreachable
 from shalott.core.generator import Answer, Completed, Context, Generator, Pending
@@ -186,7 +188,7 @@ class Stage:
 
     @property
     def _client_nodes(self) -> tuple[str, ...]:
-        return self.workload.nodes or self.plan.cluster.nodes
+        return self.workload.nodes or serving_nodes(self.plan)
 
     def _make_client(self, node: str) -> Client:
         cluster, several = self.world.cluster, self.workload.several
@@ -203,9 +205,17 @@ class Stage:
         if self.world.announce is not None:
             await self.world.announce(cluster, system)
         await system.await_ready(cluster, cluster.nodes, BOOT_TIMEOUT_MS)
+        self._tell_places()
         own = () if self.workload.declares_queues else self.workload.queues
         await system.configure(cluster, own)
         await self._set_up()
+
+    def _tell_places(self) -> None:
+        """Where clients that are programs find every node: all that is started from here on."""
+        cluster, program = self.world.cluster, self.plan.workload.client
+        if program:
+            found = {node: cluster.endpoint(node, program.port) for node in self._client_nodes}
+            PLACES.set({node: (at.host, at.port) for node, at in found.items()})
 
     async def _set_up(self) -> None:
         """What the workload needs before anything is measured. Raises BootFailed.

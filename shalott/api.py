@@ -197,9 +197,17 @@ if TYPE_CHECKING:
         draw_float as draw_float,
         stream_key as stream_key,
     )
+    from shalott.core.partitions import (
+        Grouped as Grouped,
+        Partitioned as Partitioned,
+    )
     from shalott.core.transactions import (
         Mop as Mop,
         Transactor as Transactor,
+    )
+    from shalott.core.published import (
+        PublishedFinding as PublishedFinding,
+        Seen as Seen,
     )
     from shalott.nemesis.context import (
         FaultContext as FaultContext,
@@ -233,6 +241,7 @@ _HOMES: dict[str, str] = {
         "UsageError"
     ),
     "shalott.core.transactions": "Mop Transactor",
+    "shalott.core.partitions": "Grouped Partitioned",
     "shalott.core.queued": "Queued Received",
     "shalott.core.registers": "Registered",
     "shalott.core.message_body": "decode_body encode_body",
@@ -270,6 +279,8 @@ _HOMES: dict[str, str] = {
     "shalott.nemesis.context": "FaultContext",
     "shalott.nemesis.processes": "release",
     "shalott.nemesis.proofs": "Check status_checks",
+    # What is published of systems.
+    "shalott.core.published": "PublishedFinding Seen",
     # Histories, checkers and models.
     "shalott.core.history": "EVENT_SCHEMA HISTORY_SCHEMA History Recorder read_history",
     "shalott.checkers.checker": "Anomaly Checker CheckerRecord Result merge_valid",

@@ -7,7 +7,9 @@ breaks the rule that it is named for (toy_node.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +18,7 @@ import msgspec
 from shalott.api import (
     BootFailed,
     Cluster,
+    Definite,
     Endpoint,
     GatePlan,
     Machine,
@@ -38,23 +41,44 @@ from shalott_partitions.toy_node import ASK_TIMEOUT_MS, JOURNAL, RULES, Node, No
 
 class ToyParameters(msgspec.Struct, frozen=True):
     breaks: Annotated[Rule, msgspec.Meta(description="The rule that it breaks.")] = "none"
+    groups: Annotated[bool, msgspec.Meta(description="Its clients can be a group.")] = False
 
 
 class ToyClient:
     """A transaction is one request: 412 says that it was aborted, no answer says nothing."""
 
-    def __init__(self, host: str, port: int, *, timeout_ms: int) -> None:
+    def __init__(self, host: str, port: int, *, timeout_ms: int, numbers: Iterator[int]) -> None:
         self._at, self._timeout_ms = Endpoint(host, port), timeout_ms
+        self._keys: Sequence[int] = ()
+        self._name = f"{host}-{next(numbers)}"
 
     async def open(self) -> None: ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        if self._keys:
+            await self.subscribe(())
+
+    async def subscribe(self, keys: Sequence[int]) -> None:
+        asked = {"member": self._name, "keys": list(keys)}
+        await ask(self._at, "/subscribe", asked, self._timeout_ms)
+        self._keys = keys
+
+    async def commit(self, places: Mapping[int, int]) -> None:
+        await self._ask("/commit", {"places": places})
+
+    async def _ask(self, path: str, asked: Mapping[str, object]) -> object:
+        member = {"member": self._name} if self._keys else {}
+        try:
+            return await ask(self._at, path, {**asked, **member}, self._timeout_ms)
+        except Definite as refused:
+            if "unknown member" in str(refused):
+                await self.subscribe(self._keys)
+            raise
 
     async def transact(
         self, mops: Sequence[tuple[object, ...]], places: Mapping[int, int]
     ) -> Sequence[tuple[int, int] | Mapping[int, Sequence[tuple[int, int]]]]:
-        asked = {"mops": mops, "places": places}
-        answer = await ask(self._at, "/txn", asked, self._timeout_ms)
+        answer = await self._ask("/txn", {"mops": mops, "places": places})
         return msgspec.convert(
             answer, list[tuple[int, int] | dict[int, list[tuple[int, int]]]], strict=False
         )
@@ -75,11 +99,12 @@ class ToySystem:
         return [self._spec(topology, node) for node in topology.listen]
 
     def _spec(self, topology: Topology, node: str) -> NodeSpec:
-        leader = next(iter(topology.listen))
+        leader, *_, last = topology.listen
         config = NodeConfig(
             name=node,
             listen=topology.listen[node]["client"],
             leader=None if node == leader else topology.dial[node][leader]["client"],
+            is_last=node == last,
             breaks=self._breaks,
             seed=self._seed,
         )
@@ -133,19 +158,30 @@ def program(spec: NodeSpec, seed: int, buggify: object) -> Program:
     return live
 
 
+def partitions(plan: Plan) -> Partitions:
+    return Partitions(
+        port="client",
+        make_client=partial(ToyClient, numbers=count()),
+        groups=make_parameters(ToyParameters, plan.system.parameters).groups,
+    )
+
+
 # It does not tell what its copies hold, which therefore is not compared.
 GATES = GatePlan(min_acked=20, must_settle=True)
 # What it does not survive: it believes what its disk says, and never runs out of room.
 DISK_FAULTS = ("disk-full", "disk-error", "disk-short", "disk-corrupt")
 PROFILES: Mapping[str, Profile] = {
-    "safe" if rule == "none" else rule: Profile(parameters={"breaks": rule}) for rule in RULES
-}
+    "safe" if rule == "none" else rule: Profile(
+        parameters={"breaks": rule, **({"groups": True} if rule == "commits-ahead" else {})}
+    )
+    for rule in RULES
+} | {"groups": Profile(parameters={"groups": True})}
 SYSTEM = SystemRecord(
     name="toy-partitions",
     summary="one node keeps all logs: to try the workload partitions without containers",
     make=ToySystem,
     speaks=("partitions",),
-    partitions=lambda plan: Partitions(port="client", make_client=ToyClient),
+    partitions=partitions,
     workload="partitions",
     profiles=PROFILES,
     parameters=ToyParameters,

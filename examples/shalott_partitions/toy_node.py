@@ -2,8 +2,9 @@
 
 The first node is the leader. It does each transaction under one lock, writes what it sends into a
 journal that it syncs, and answers then; the others pass transactions on to it. A poll is given what
-is committed, and nothing of its own transaction. So all is as Kafka promises, and more, until one
-rule is broken: see ``RULES``.
+is committed, and nothing of its own transaction. A key belongs to the member of the group that
+subscribed to it first, until that leaves or is silent; the next one goes on where the group
+committed. So all is as Kafka promises, and more, until one rule is broken: see ``RULES``.
 
     python -m shalott_partitions.toy_node NODE.JSON
 """
@@ -37,6 +38,9 @@ ASK_TIMEOUT_MS = 1000
 ABORTED = 412  # of the answers that say that certainly nothing was done
 POLLED_MAX = 6  # messages of a key that one poll returns
 INVENTED = 1_000_000_000
+SILENT_S = 4.0  # a member that asked for nothing for so long has left
+FOLLOWED_MAX = 20  # messages of a key that the last node follows, where it is behind
+UNKNOWN_MEMBER = 404  # it is to subscribe again
 
 Rule = Literal[
     "none",
@@ -54,6 +58,9 @@ Rule = Literal[
     "late-sends",  # some are acknowledged, and stored later
     "turned-sends",  # what a transaction sends is stored in the other order
     "invented",  # a poll returns a message that was never sent
+    "commits-ahead",  # a commit takes the end of the log for what was polled
+    "node-behind",  # the last node stops following the logs
+    "node-differs",  # the last node has other messages in place of some
 ]
 RULES: tuple[Rule, ...] = get_args(Rule)
 
@@ -73,12 +80,21 @@ class NodeConfig(msgspec.Struct, frozen=True):
     name: str
     listen: Endpoint
     leader: Endpoint | None  # None: it is this one
+    is_last: bool
     breaks: Rule
     seed: int
 
 
 class Asked(msgspec.Struct, frozen=True):
-    mops: list[Mop]
+    mops: list[Mop] = []
+    places: dict[int, int] = {}
+    member: str = ""  # of the group; its polls go by what the group gives it
+    keys: list[int] = []
+
+
+class Member(msgspec.Struct):
+    keys: list[int]
+    heard: float
     places: dict[int, int] = {}
 
 
@@ -94,6 +110,8 @@ class Node:
         self._lock = asyncio.Lock()
         self._drawn = Stream(config.seed, "toy-partitions", config.name)
         self._late: set[asyncio.Task[None]] = set()
+        self._members: dict[str, Member] = {}  # by age
+        self._committed: dict[int, int] = {}
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -102,7 +120,7 @@ class Node:
         await self._disk.sync_dir("")
         for line in (await self._journal.pread(await self._journal.size(), 0)).splitlines(True):
             try:
-                self._take(msgspec.json.decode(line, type=list[Send]))
+                self._recover(line)
             except msgspec.DecodeError:
                 break  # it was being written when the node ended: no client was told
             self._journal_end += len(line)
@@ -112,24 +130,91 @@ class Node:
         await asyncio.Event().wait()
 
     async def _respond(self, request: Request) -> Response:
-        if "/".join(request.segments) == "status":
+        what = "/".join(request.segments)
+        if what == "status":
             return json_response({"leader": self.config.leader is None})
         body = request.body or b"{}"
         if self.config.leader is not None:
-            return await self._pass_on(self.config.leader, msgspec.json.decode(body))
+            return await self._pass_on(self.config.leader, what, msgspec.json.decode(body))
         asked = msgspec.json.decode(body, type=Asked)
-        answers = await self._transact(asked.mops, asked.places)
+        if what == "subscribe":
+            self._subscribe(asked)
+            return json_response([])
+        places = asked.places
+        if asked.member:
+            if asked.member not in self._members:
+                return json_response({"error": "unknown member"}, UNKNOWN_MEMBER)
+            places = self._places_of(asked.member)
+        if what == "commit":
+            return await self._commit(asked, places)
+        answers = await self._transact(asked.mops, places)
         if self._rule == "lying-abort" and len(answers) > 0 and self._drawn.random() < 0.05:
             return json_response({"error": "aborted"}, ABORTED)
         return json_response(answers)
 
-    async def _pass_on(self, leader: Endpoint, body: Mapping[str, object]) -> Response:
+    async def _pass_on(self, leader: Endpoint, what: str, body: Mapping[str, object]) -> Response:
         try:
-            return json_response(await ask(leader, "/txn", body, ASK_TIMEOUT_MS))
+            answers = await ask(leader, f"/{what}", body, ASK_TIMEOUT_MS)
+            return json_response(self._own_copy(answers) if self.config.is_last else answers)
         except Definite as met:  # it was refused, or there is no way to the leader
             return json_response({"error": str(met)}, ABORTED)
         except ClientError as met:
             return json_response({"error": str(met)}, 503)
+
+    def _own_copy(self, answers: list[object]) -> list[object]:
+        """What the last node shows of the leader's answers."""
+        found: list[object] = []
+        for answer in answers:
+            if isinstance(answer, dict) and self._rule == "node-behind":
+                answer = {
+                    key: [pair for pair in pairs if pair[0] < FOLLOWED_MAX]
+                    for key, pairs in answer.items()
+                }
+            elif isinstance(answer, dict) and self._rule == "node-differs":
+                answer = {
+                    key: [(at, value if at % 8 else INVENTED + value) for at, value in pairs]
+                    for key, pairs in answer.items()
+                }
+            found.append(answer)
+        return found
+
+    # -- the group ---------------------------------------------------------------------------------
+
+    def _subscribe(self, asked: Asked) -> None:
+        self._members.pop(asked.member, None)
+        if asked.keys:
+            now = asyncio.get_running_loop().time()
+            self._members[asked.member] = Member(asked.keys, now, {})
+
+    def _places_of(self, name: str) -> dict[int, int]:
+        """Of the keys that are its own: where it is, at first where the group is."""
+        now = asyncio.get_running_loop().time()
+        self._members[name].heard = now
+        for other, member in list(self._members.items()):
+            if member.heard < now - SILENT_S:
+                del self._members[other]
+        owners: dict[int, str] = {}
+        for other, member in self._members.items():
+            for key in member.keys:
+                owners.setdefault(key, other)
+        own = self._members[name]
+        own.places = {
+            key: own.places.get(key, self._committed.get(key, 0))
+            for key in own.keys
+            if owners[key] == name
+        }
+        return own.places
+
+    async def _commit(self, asked: Asked, owned: Mapping[int, int]) -> Response:
+        if not set(asked.places) <= set(owned):
+            return json_response({"error": "another member has a key by now"}, ABORTED)
+        async with self._lock:
+            places = asked.places
+            if self._rule == "commits-ahead":
+                places = {key: self._ends.get(key, 0) for key in places}
+            await self._append(msgspec.json.encode({"committed": places}))
+            self._committed |= places
+        return json_response([])
 
     # -- what the leader does ----------------------------------------------------------------------
 
@@ -143,7 +228,7 @@ class Node:
             task.add_done_callback(self._late.discard)
             return [(-1, mops[0].value)]
         async with self._lock:
-            return await self._isolated(mops, dict(places))
+            return await self._isolated(mops, places)
 
     async def _isolated(self, mops: Sequence[Mop], places: dict[int, int]) -> list[object]:
         sends = self._placed([mop for mop in mops if mop.f == "send"])
@@ -211,11 +296,23 @@ class Node:
         return offset + (self._rule == "wrong-offset" and self._drawn.random() < 0.1)
 
     async def _write_down(self, sends: list[Send]) -> None:
-        line = msgspec.json.encode(sends) + b"\n"
+        await self._append(msgspec.json.encode(sends))
+        self._take(sends)
+
+    async def _append(self, record: bytes) -> None:
+        line = record + b"\n"
         place, self._journal_end = self._journal_end, self._journal_end + len(line)
         await self._journal.pwrite(line, place)
         await self._journal.sync()
-        self._take(sends)
+
+    def _recover(self, line: bytes) -> None:
+        """Raises DecodeError: the line is not whole."""
+        if line.startswith(b"{"):
+            self._committed |= msgspec.json.decode(line, type=dict[str, dict[int, int]])[
+                "committed"
+            ]
+        else:
+            self._take(msgspec.json.decode(line, type=list[Send]))
 
     def _take(self, sends: list[Send]) -> None:
         for key, offset, value in sends:

@@ -2,7 +2,9 @@
 
 After jepsen.tests.kafka: clients are assigned some keys, send to any, poll theirs on from where
 they were, crash and come back as others; after the heal each node is asked for every key from its
-beginning. The judge of partitions says what must be found (checkers/partitions/kafka.py).
+beginning. The judge of partitions says what must be found (checkers/partitions/kafka.py), and what
+nodes show in the end is compared (final_reads.py). Where a system has groups of consumers, clients
+subscribe, too, and commit; after the heal one member polls what is left (group_reads.py).
 
 ``partitions`` runs on each system whose record says how its clients do that (``Partitions``,
 cluster/systems/record.py); ``topic-partitions`` on brokers of RocketMQ, where each queue of a topic
@@ -14,34 +16,40 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
 from shalott.checkers.checker import Checker
 from shalott.checkers.judge import JudgeOfRuns
+from shalott.checkers.partitions.final_reads import FinalReads
+from shalott.checkers.partitions.group_reads import GroupReads
 from shalott.checkers.partitions.kafka import Kafka
 from shalott.clients.programs.ways import partitions_by
 from shalott.clients.rocketmq.queue_partitions import QueuePartitions
 from shalott.cluster.systems.record import PARTITIONS, SYSTEMS, Partitions
 from shalott.core.client import Client
 from shalott.core.errors import Definite, Indefinite, Unreachable, UsageError
-from shalott.core.generator import Generator, Stagger, TimeLimit
+from shalott.core.generator import Generator, Phases, Stagger, TimeLimit
 from shalott.core.op import Completion, Invocation
 from shalott.core.parameters import make_parameters
 from shalott.core.partitions import (
     ASSIGN,
+    COMMIT,
     CRASH,
     EMPTY,
     POLL,
     SEND,
+    SUBSCRIBE,
     TXN,
+    Grouped,
     Mop,
     Pairs,
     Partitioned,
     PollAll,
     mops_of,
     partition_mix,
+    read_group,
 )
 from shalott.core.plan import Plan, nodes_hosting
 from shalott.core.rng import Draw, stream_key
@@ -51,7 +59,8 @@ from shalott.workloads.shared_checkers import run_checkers
 
 READING_LIMIT_MS = 60_000
 BODY_BYTES = 64
-FS = (SEND, POLL, TXN, ASSIGN, CRASH)
+FS = (SEND, POLL, TXN, ASSIGN, SUBSCRIBE, CRASH)
+SUBSCRIBE_SHARES = {"assign": 0.0, "subscribe": 1.0, "both": 0.5}
 
 
 class TopicParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,13 +75,25 @@ class PartitionParameters(TopicParameters, frozen=True, kw_only=True):
     longest: Annotated[
         int, msgspec.Meta(ge=1, le=16, description="Micro-operations of a transaction, at most.")
     ] = 4
+    sub_via: Annotated[
+        Literal["both", "assign", "subscribe"],
+        msgspec.Meta(description="How clients get keys; without groups they are assigned."),
+    ] = "both"
 
 
 def parameters_of(plan: Plan) -> PartitionParameters:
     if plan.workload.name == TOPIC.name:
         given = make_parameters(TopicParameters, plan.workload.parameters)
-        return PartitionParameters(**msgspec.structs.asdict(given), longest=1)
-    return make_parameters(PartitionParameters, plan.workload.parameters)
+        return PartitionParameters(**msgspec.structs.asdict(given), longest=1, sub_via="assign")
+    given, ways = (
+        make_parameters(PartitionParameters, plan.workload.parameters),
+        partitions_of(plan),
+    )
+    return msgspec.structs.replace(
+        given,
+        longest=given.longest if ways.transactions else 1,
+        sub_via=given.sub_via if ways.groups else "assign",
+    )
 
 
 def partitions_of(plan: Plan) -> Partitions:
@@ -93,14 +114,21 @@ def load_generator(plan: Plan) -> Generator:
         send_share=parameters.send_share,
         crash_share=parameters.crash_share,
         seed=plan.seed,
+        subscribe_share=SUBSCRIBE_SHARES[parameters.sub_via],
     )
     key = stream_key(plan.seed, "partitions", "stagger")
     return TimeLimit(Stagger(mix, 1e9 / plan.workload.rate_hz, key), plan.time_limit_ms * 1_000_000)
 
 
 def reading_generator(plan: Plan, nodes: Sequence[str]) -> Generator:
-    polls = PollAll(keys=parameters_of(plan).keys, nodes=tuple(nodes))
-    return TimeLimit(polls, READING_LIMIT_MS * 1_000_000)
+    """Each phase within its own time: a group that can't be read keeps no node from being read."""
+    parameters = parameters_of(plan)
+    polls = PollAll(parameters.keys, tuple(nodes))
+    if parameters.sub_via == "assign":
+        return TimeLimit(polls, READING_LIMIT_MS * 1_000_000)
+    group = read_group(plan.workload.concurrency, parameters.keys, nodes)
+    phases = (*group, msgspec.structs.replace(polls, is_phase=True))
+    return Phases(tuple(TimeLimit(each, READING_LIMIT_MS * 1_000_000) for each in phases))
 
 
 def partition_workload(plan: Plan) -> Workload:
@@ -149,6 +177,7 @@ class PartitionClient:
 
     partitioned: Partitioned
     places: dict[int, int] = field(default_factory=dict)  # by key: the offset of the next poll
+    group: Grouped | None = None  # while it is subscribed: then places are what it may commit
 
     async def open(self) -> None:
         await self.partitioned.open()
@@ -159,13 +188,14 @@ class PartitionClient:
     async def invoke(self, invocation: Invocation) -> Completion:
         if invocation.f == CRASH:
             raise Indefinite("the client crashed")
-        if invocation.f == ASSIGN:
-            assert invocation.extra is not None
-            self.places = {key: self.places.get(key, 0) for key in invocation.extra["value"]}
-            return Completion(type="ok")
-        asked = mops_of(invocation)
         try:
-            answers = await self.partitioned.transact(asked, dict(self.places))
+            if invocation.f in (ASSIGN, SUBSCRIBE):
+                return await self._get_keys(invocation)
+            if invocation.f == COMMIT:
+                return await self._commit()
+            asked = mops_of(invocation)
+            places = {} if self.group else dict(self.places)
+            answers = await self.partitioned.transact(asked, places)
         except Unreachable as error:
             raise Definite(str(error)) from error
         done = [_done(mop, answer) for mop, answer in zip(asked, answers, strict=True)]
@@ -179,6 +209,27 @@ class PartitionClient:
             self.places |= {key: pairs[-1][0] + 1 for key, pairs in poll.items() if pairs}
         return Completion(type="ok", extra=extra)
 
+    async def _get_keys(self, invocation: Invocation) -> Completion:
+        assert invocation.extra is not None
+        keys = invocation.extra["value"]
+        if invocation.f == SUBSCRIBE:
+            assert isinstance(self.partitioned, Grouped), "its record says that it has groups"
+            self.group, self.places = self.partitioned, {}
+            await self.group.subscribe(keys)
+        else:
+            if self.group is not None:
+                await self.group.subscribe(())
+                self.group, self.places = None, {}
+            self.places = {key: self.places.get(key, 0) for key in keys}
+        return Completion(type="ok")
+
+    async def _commit(self) -> Completion:
+        if self.group is None or not self.places:
+            return Completion(type="fail", error="there is nothing to commit")
+        places, self.places = self.places, {}
+        await self.group.commit(places)
+        return Completion(type="ok", extra={"value": {str(key): at for key, at in places.items()}})
+
 
 def _done(mop: Mop, answer: tuple[int, int] | Mapping[int, Pairs]) -> list[object]:
     if isinstance(answer, Mapping):
@@ -187,17 +238,13 @@ def _done(mop: Mop, answer: tuple[int, int] | Mapping[int, Pairs]) -> list[objec
 
 
 def partition_checkers(plan: Plan) -> Sequence[Checker]:
-    return (JudgeOfRuns(Kafka(), fs=FS), *run_checkers(plan))
+    groups = (GroupReads(),) if parameters_of(plan).sub_via != "assign" else ()
+    compared = (FinalReads(),) if plan.workload.name != TOPIC.name else ()
+    return (JudgeOfRuns(Kafka(), fs=FS), *compared, *groups, *run_checkers(plan))
 
 
 def check(plan: Plan) -> None:
     """Raises UsageError."""
-    parameters = parameters_of(plan)
-    if parameters.longest > 1 and not partitions_of(plan).transactions:
-        raise UsageError(f"{plan.system.name} has no transactions: take --longest 1")
-
-
-def check_topic(plan: Plan) -> None:
     parameters_of(plan)
 
 
@@ -235,7 +282,7 @@ def _record(
         parameters=parameters,
         build=build,
         checkers=partition_checkers,
-        check=check_topic if is_topic else check,
+        check=check,
         draw=draw_topic if is_topic else draw_parameters,
         describe=describe,
         lower=("keys",) if is_topic else ("keys", "longest"),

@@ -26,8 +26,8 @@ from shalott.core.op import Completion, Invocation
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import Plan
 from shalott.core.registers import CAS, PACKED, READ, WRITE, Registered, RegisterMix
-from shalott.core.rng import Draw, stream_key
-from shalott.workloads.record import Values, Workload, WorkloadRecord
+from shalott.core.rng import stream_key
+from shalott.workloads.record import Workload, WorkloadRecord
 
 AFTERWARDS_MS = 2000  # so long registers are used on after the heal
 SESSIONS = ("read-your-writes", "monotonic-reads", "monotonic-writes", "writes-follow-reads")
@@ -144,10 +144,6 @@ def check(plan: Plan) -> None:
     registers_of(plan)
 
 
-def draw_parameters(draw: Draw) -> Values:
-    return {"ops_per_key": draw.knob("ops_per_key", (30, 100, 300))}
-
-
 def describe(plan: Plan) -> str:
     parameters = parameters_of(plan)
     return f"{parameters.clients_per_key} clients a register, {parameters.ops_per_key} operations"
@@ -161,8 +157,6 @@ WORKLOAD = WorkloadRecord(
     build=register_workload,
     checkers=register_checkers,
     check=check,
-    draw=draw_parameters,
     describe=describe,
     reads=(READ,),
-    calm={"ops_per_key": 100},
 )

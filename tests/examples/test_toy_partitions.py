@@ -3,6 +3,7 @@ broken rule is found within a few seeds of a search, as the anomaly that it make
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -35,6 +36,9 @@ BROKEN: Mapping[str, str] = {
     "late-sends": "nonmonotonic-send",
     "turned-sends": "int-nonmonotonic-send",
     "invented": "unexpected",
+    "commits-ahead": "skipped",
+    "node-behind": "lost-on-node",
+    "node-differs": "diverged",
 }
 # What draws are narrowed to, where a breach needs much that goes on at once.
 KNOBS: Mapping[str, Mapping[str, Any]] = {
@@ -65,6 +69,15 @@ def test_logs_that_are_right_are_not_accused() -> None:
     for seed in range(1, 7):
         outcome = simulate(drawn(seed))
         assert outcome.valid is True, (outcome.error, outcome.results)
+
+
+def test_a_group_that_is_right_is_not_accused() -> None:
+    seen = Counter[str]()
+    for seed in range(1, 7):
+        outcome = simulate(drawn(seed, "groups"))
+        assert outcome.valid is True, (seed, outcome.error, outcome.results)
+        seen.update(outcome.history.ops["f"].to_pylist())
+    assert min(seen["subscribe"], seen["assign"], seen["commit"]) > 10
 
 
 @pytest.mark.parametrize("rule", BROKEN)

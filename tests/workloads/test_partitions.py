@@ -178,7 +178,7 @@ def test_a_system_without_partitions_is_refused(toy: None) -> None:
 
 def test_a_topics_queues_have_one_send_or_poll_at_a_time() -> None:
     topic = plan("dledger", "topic-partitions", keys=2)
-    partitions.check_topic(topic)
+    partitions.check(topic)
     assert partitions.parameters_of(topic).longest == 1
     assert partitions.describe(topic) == "2 queues of one topic, as partitions"
     assert [each.name for each in partitions.partition_checkers(topic)][0] == "kafka"

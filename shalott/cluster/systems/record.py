@@ -114,11 +114,13 @@ class Partitions:
     """How clients send to partitions and poll them (core/partitions.py).
 
     ``port``: of each node, by its name. ``transactions``: whether several sends and polls are one.
+    ``groups``: whether its clients can join a group of consumers (``Grouped``).
     """
 
     port: str
     make_client: MakePartitioned
     transactions: bool = True
+    groups: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from shalott.clients.amqp.channel import guest_of
 from shalott.clients.amqp.queue_client import AmqpQueueClient
 from shalott.clients.programs.ways import queues_by
 from shalott.clients.queued_client import QueuedClient
-from shalott.cluster.systems.record import QUEUES, SYSTEMS, Queues
+from shalott.cluster.systems.record import QUEUES, SYSTEMS, Queues, serving_nodes
 from shalott.core.client import Client, MakeClient
 from shalott.core.errors import UsageError
 from shalott.core.generator import Generator, Stagger, TimeLimit
@@ -112,10 +112,16 @@ def load_generator(plan: Plan) -> Generator:
 
 
 def drain_generator(plan: Plan, nodes: Sequence[str] | None = None) -> Generator:
-    """Until every node says empty twice, at most a minute. ``nodes``: all, if not given."""
+    """Until every node says empty twice, at most a minute. ``nodes``: all that clients use, if not
+    given."""
     keys = queue_names(parameters_of(plan).queues)
-    asked = plan.cluster.nodes if nodes is None else nodes
+    asked = clients_nodes(plan) if nodes is None else nodes
     return TimeLimit(drain(asked, keys), DRAIN_LIMIT_MS * 1_000_000)
+
+
+def clients_nodes(plan: Plan) -> tuple[str, ...]:
+    """A system that is not here any more, as of a stored run, had clients everywhere."""
+    return serving_nodes(plan) if SYSTEMS.has(plan.system.name) else plan.cluster.nodes
 
 
 def queues_of(plan: Plan) -> Queues | None:

@@ -7,7 +7,7 @@ serves one client, which has one operation at a time; it is told whom it serves 
 
 A program is a stranger: it may die, stall, flood, or talk nonsense. Once an operation was written
 to it, each of these leaves open whether it was done, so it is Indefinite, in a sentence that begins
-with BLAME; the process is killed then and another takes its place. What it says that it was not
+with CLIENT_PROGRAM; the process is killed then and another takes its place. What it says that it was not
 asked for spoils the next operation before that is written, which is Unreachable.
 """
 
@@ -23,14 +23,13 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from shalott.core.errors import Definite, Indefinite, Unreachable
+from shalott.core.errors import CLIENT_PROGRAM, Definite, Indefinite, Unreachable
 
 T = TypeVar("T")
 
-BLAME = "client program"
 LINE_BYTES_MAX = 1 << 20
 LAST_WORDS_BYTES = 2000
-ERRORS_CHUNK_BYTES = 1 << 16
+CHUNK_BYTES = 1 << 16
 ERRORS_PAUSE_S = 0.05  # a program that floods its errors waits, and the harness does not
 EXIT_WITHIN_S = 1.0
 ERROR_CHARS_MAX = 300
@@ -55,7 +54,9 @@ class Answer(msgspec.Struct, frozen=True):
         try:
             return kind.decode(self.value)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise Indefinite(f"{BLAME}: the value of its answer to {f}: {error}") from error
+            raise Indefinite(
+                f"{CLIENT_PROGRAM}: the value of its answer to {f}: {error}"
+            ) from error
 
 
 class ProgramProcess:
@@ -88,7 +89,9 @@ class ProgramProcess:
                 start_new_session=True,  # so that what it starts ends with it
             )
         except OSError as error:
-            raise Unreachable(f"{BLAME}: {self._words[0]} can't be started: {error}") from error
+            raise Unreachable(
+                f"{CLIENT_PROGRAM}: {self._words[0]} can't be started: {error}"
+            ) from error
         assert process.stdout is not None and process.stderr is not None
         self._tasks = [
             asyncio.create_task(self._read(process, process.stdout), name="client program"),
@@ -98,9 +101,14 @@ class ProgramProcess:
     async def ask(self, f: str, **said: object) -> Answer:
         """One operation. Raises Definite: it says that it failed, Indefinite: it says that it does
         not know, or nothing that can be understood."""
+        if self._why_unfit:
+            why = self._why_unfit
+            await self.close()
+            raise Unreachable(f"{CLIENT_PROGRAM}: {why}")
+        if self._process is None:
+            await self.open()  # another one in its place
         process = self._process
-        if process is None or process.stdin is None or self._why_unfit:
-            raise Unreachable(f"{BLAME}: {self._why_unfit or 'it was not started'}")
+        assert process is not None and process.stdin is not None
         self._asked += 1
         line = {"id": self._asked, "f": f, **said, "timeout_ms": self._timeout_ms}
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -124,6 +132,7 @@ class ProgramProcess:
     async def close(self) -> None:
         """End it, with all that it started."""
         process, self._process = self._process, None
+        self._why_unfit, self._last_words = "", b""
         if process is None:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -135,6 +144,9 @@ class ProgramProcess:
             process.stdin.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(EXIT_WITHIN_S):
+                for left in (process.stdout, process.stderr):
+                    while left is not None and await left.read(CHUNK_BYTES):
+                        pass  # pipes are closed when they have been read to their end
                 await process.wait()
 
     async def _read(
@@ -165,7 +177,7 @@ class ProgramProcess:
     def _unfit(self, why: str) -> Indefinite:
         """What is asked of it now may have been done, and it is asked nothing more."""
         self._why_unfit = self._why_unfit or why
-        error = Indefinite(f"{BLAME}: {why}")
+        error = Indefinite(f"{CLIENT_PROGRAM}: {why}")
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
         return error
@@ -186,7 +198,7 @@ class ProgramProcess:
         )
 
     async def _listen(self, errors: asyncio.StreamReader) -> None:
-        while chunk := await errors.read(ERRORS_CHUNK_BYTES):
+        while chunk := await errors.read(CHUNK_BYTES):
             self._last_words = (self._last_words + chunk)[-LAST_WORDS_BYTES:]
             if len(chunk) > LAST_WORDS_BYTES:
                 await asyncio.sleep(ERRORS_PAUSE_S)

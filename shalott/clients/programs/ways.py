@@ -31,7 +31,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from shalott.clients.programs.build import GO, built
-from shalott.clients.programs.process import BLAME, ProgramProcess
+from shalott.clients.programs.process import ProgramProcess
 from shalott.cluster.systems.record import (
     PARTITIONS,
     QUEUES,
@@ -43,7 +43,7 @@ from shalott.cluster.systems.record import (
     Transactions,
 )
 from shalott.core import partitions, transactions
-from shalott.core.errors import Indefinite, UsageError
+from shalott.core.errors import CLIENT_PROGRAM, Indefinite, UsageError
 from shalott.core.plan import Plan, ProgramPlan
 from shalott.core.queued import Received
 
@@ -90,7 +90,9 @@ class ProgramQueued(_Program):
         try:
             body = base64.b64decode(text, altchars=b"-_", validate=True)
         except (ValueError, binascii.Error) as error:
-            raise Indefinite(f"{BLAME}: it received what none sent: {text[:80]}") from error
+            raise Indefinite(
+                f"{CLIENT_PROGRAM}: it received what none sent: {text[:80]}"
+            ) from error
         self.settling = (queue, answer.token)
         return Received(body, answer.redelivered)
 
@@ -131,7 +133,9 @@ class ProgramPartitioned(_Program):
         answer = await self.process.ask("poll", value=asked)
         found = answer.read(POLLED, "poll")
         if not set(found) <= set(places):
-            raise Indefinite(f"{BLAME}: it polled keys that it was not asked for: {sorted(found)}")
+            raise Indefinite(
+                f"{CLIENT_PROGRAM}: it polled keys that it was not asked for: {sorted(found)}"
+            )
         return [found]
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from itertools import combinations
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -26,7 +27,13 @@ from shalott.cluster.compose.service import (
     ports_of,
     whole,
 )
-from shalott.cluster.compose.service_file import ProjectFile, ServiceFile
+from shalott.cluster.compose.service_file import (
+    ContentFile,
+    NetworkFile,
+    ProjectFile,
+    ServiceFile,
+    VolumeFile,
+)
 from shalott.cluster.nodes import NodeSpec
 from shalott.cluster.services import COMPLETED, Condition, Service
 from shalott.core.errors import UsageError
@@ -34,6 +41,15 @@ from shalott.core.json_value import Json
 
 NODE = re.compile(r"[a-z][a-z0-9-]{0,30}")
 OWN = "x-shalott"
+# Entries of these parts, by name.
+PARTS: Mapping[str, type] = {
+    "services": ServiceFile,
+    "networks": NetworkFile,
+    "volumes": VolumeFile,
+    "secrets": ContentFile,
+    "configs": ContentFile,
+}
+T = TypeVar("T")
 CLIENT = "client"  # the port that clients use
 
 
@@ -80,15 +96,35 @@ def read_project(path: Path, environment: Environment) -> Project:
     if "services" not in document:
         raise UsageError(f"--compose {path}: it has no services")
     try:
-        file = msgspec.convert(_without_extensions(document), ProjectFile)
-        return _project(file, path.parent, environment)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"--compose {path}: {_refusal(str(error))}") from error
+        return _project(_convert(_without_extensions(document)), path.parent, environment)
     except UsageError as error:
         raise UsageError(f"--compose {path}: {error}") from error
 
 
-def _without_extensions(document: Document) -> Json:
+def _convert(document: Mapping[str, Json]) -> ProjectFile:
+    """Raises UsageError that names the entry and the key."""
+    for part, kind in PARTS.items():
+        entries = document.get(part, {})
+        for name, told in entries.items() if isinstance(entries, Mapping) else ():
+            if told is not None:
+                _as(kind, told, f"{part}.{name}")
+    return _as(ProjectFile, document, "")
+
+
+def _as(kind: type[T], told: Json, where: str) -> T:
+    try:
+        return msgspec.convert(told, kind)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at `$")
+        place = where + path.rstrip("`")
+        unknown = re.fullmatch(r"Object contains unknown field `(.+)`", reason)
+        if unknown is None:
+            raise UsageError(f"{place.lstrip('.') or 'the file'}: {reason}") from error
+        name = f"{place}.{unknown[1]}".lstrip(".")
+        raise UsageError(f"{name} is not honoured: take it out") from error
+
+
+def _without_extensions(document: Document) -> Mapping[str, Json]:
     """Keys without a value are as if they were not there; those that begin with x- are others'."""
     services = document.get("services")
     if not isinstance(services, Mapping):
@@ -109,15 +145,6 @@ def _without_extensions(document: Document) -> Json:
         if value is not None and not key.startswith("x-")
     }
     return {**rest, "services": own}
-
-
-def _refusal(complaint: str) -> str:
-    unknown = re.match(r"Object contains unknown field `(.+)`(?: - at `\$\.?(.*)`)?", complaint)
-    if unknown is None:
-        reason, _, path = complaint.partition(" - at ")
-        return f"{path.strip('`').removeprefix('$.') or 'the file'}: {reason}"
-    within = f"{unknown[2]}." if unknown[2] else ""
-    return f"{within.replace('[...]', '')}{unknown[1]} is not honoured: take it out"
 
 
 def _project(file: ProjectFile, directory: Path, environment: Environment) -> Project:

@@ -7,7 +7,7 @@ serves one client, which has one operation at a time; it is told whom it serves 
 
 A program is a stranger: it may die, stall, flood, or talk nonsense. Once an operation was written
 to it, each of these leaves open whether it was done, so it is Indefinite, in a sentence that begins
-with CLIENT_PROGRAM; the process is killed then and another takes its place. What it says that it was not
+with BLAME; the process is killed then and another takes its place. What it says that it was not
 asked for spoils the next operation before that is written, which is Unreachable.
 """
 
@@ -23,7 +23,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from shalott.core.errors import CLIENT_PROGRAM, Definite, Indefinite, Unreachable
+from shalott.core.errors import CLIENT_PROGRAM as BLAME
+from shalott.core.errors import Definite, Indefinite, Unreachable
 
 T = TypeVar("T")
 
@@ -54,9 +55,7 @@ class Answer(msgspec.Struct, frozen=True):
         try:
             return kind.decode(self.value)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise Indefinite(
-                f"{CLIENT_PROGRAM}: the value of its answer to {f}: {error}"
-            ) from error
+            raise Indefinite(f"{BLAME}: the value of its answer to {f}: {error}") from error
 
 
 class ProgramProcess:
@@ -89,9 +88,7 @@ class ProgramProcess:
                 start_new_session=True,  # so that what it starts ends with it
             )
         except OSError as error:
-            raise Unreachable(
-                f"{CLIENT_PROGRAM}: {self._words[0]} can't be started: {error}"
-            ) from error
+            raise Unreachable(f"{BLAME}: {self._words[0]} can't be started: {error}") from error
         assert process.stdout is not None and process.stderr is not None
         self._tasks = [
             asyncio.create_task(self._read(process, process.stdout), name="client program"),
@@ -104,7 +101,7 @@ class ProgramProcess:
         if self._why_unfit:
             why = self._why_unfit
             await self.close()
-            raise Unreachable(f"{CLIENT_PROGRAM}: {why}")
+            raise Unreachable(f"{BLAME}: {why}")
         if self._process is None:
             await self.open()  # another one in its place
         process = self._process
@@ -177,7 +174,7 @@ class ProgramProcess:
     def _unfit(self, why: str) -> Indefinite:
         """What is asked of it now may have been done, and it is asked nothing more."""
         self._why_unfit = self._why_unfit or why
-        error = Indefinite(f"{CLIENT_PROGRAM}: {why}")
+        error = Indefinite(f"{BLAME}: {why}")
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
         return error

@@ -43,7 +43,8 @@ from shalott.cluster.systems.record import (
     Transactions,
 )
 from shalott.core import partitions, transactions
-from shalott.core.errors import CLIENT_PROGRAM, Indefinite, UsageError
+from shalott.core.errors import CLIENT_PROGRAM as BLAME
+from shalott.core.errors import Indefinite, UsageError
 from shalott.core.plan import Plan, ProgramPlan
 from shalott.core.queued import Received
 
@@ -90,9 +91,7 @@ class ProgramQueued(_Program):
         try:
             body = base64.b64decode(text, altchars=b"-_", validate=True)
         except (ValueError, binascii.Error) as error:
-            raise Indefinite(
-                f"{CLIENT_PROGRAM}: it received what none sent: {text[:80]}"
-            ) from error
+            raise Indefinite(f"{BLAME}: it received what none sent: {text[:80]}") from error
         self.settling = (queue, answer.token)
         return Received(body, answer.redelivered)
 
@@ -133,9 +132,7 @@ class ProgramPartitioned(_Program):
         answer = await self.process.ask("poll", value=asked)
         found = answer.read(POLLED, "poll")
         if not set(found) <= set(places):
-            raise Indefinite(
-                f"{CLIENT_PROGRAM}: it polled keys that it was not asked for: {sorted(found)}"
-            )
+            raise Indefinite(f"{BLAME}: it polled keys that it was not asked for: {sorted(found)}")
         return [found]
 
 

@@ -1,4 +1,4 @@
-"""PublishedFinding: what someone published of a system, and how it is found again.
+"""PublishedFinding: what was published of a system, and how it is found again.
 
 A plug-in offers its findings, a tuple of them, at the entry-point group ``shalott.findings``, or in
 a module given to ``--load``. ``shalott bugs --published`` runs each on the release of which it was
@@ -93,12 +93,15 @@ FINDINGS: Door[PublishedFinding] = door_of_records("finding", "shalott.findings"
 
 def find_findings(name: str | None) -> tuple[PublishedFinding, ...]:
     """The one of that name, all of a system of that name, or all. Raises UsageError."""
+    found = tuple(FINDINGS.records())
+    if not found:
+        raise UsageError(
+            "no published finding is here: install a plug-in that offers some, or --load one"
+        )
     if name is None:
-        found = FINDINGS.records()
-        if not found:
-            raise UsageError(
-                "no published finding is here: install a plug-in that offers some, or --load one"
-            )
-        return tuple(found)
-    of_system = tuple(each for each in FINDINGS.records() if each.system == name)
-    return of_system or (FINDINGS.find(name),)
+        return found
+    wanted = tuple(each for each in found if name in (each.system, each.name))
+    if not wanted:
+        names = dict.fromkeys((*(each.system for each in found), *(each.name for each in found)))
+        raise UsageError(f"unknown finding {name}: choose one of {', '.join(names)}")
+    return wanted

@@ -77,7 +77,7 @@ class PartitionParameters(TopicParameters, frozen=True, kw_only=True):
     ] = 4
     sub_via: Annotated[
         Literal["both", "assign", "subscribe"],
-        msgspec.Meta(description="How clients get keys; without groups they are assigned."),
+        msgspec.Meta(description="How clients get keys."),
     ] = "both"
 
 

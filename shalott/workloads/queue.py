@@ -125,12 +125,15 @@ def clients_nodes(plan: Plan) -> tuple[str, ...]:
 
 
 def queues_of(plan: Plan) -> Queues | None:
-    """How the plan's system has queues; None: by AMQP. Raises UsageError: not under this plan."""
+    """How the plan's system has queues; None: by AMQP, as it does not speak "queues".
+
+    Raises UsageError: not under this plan.
+    """
     name = plan.system.name
     record = SYSTEMS.find(name) if SYSTEMS.has(name) else None
     if record is not None and plan.workload.client:
         return queues_by(plan, record.queues(plan))
-    if record is None or AMQP in record.speaks:
+    if record is None or QUEUES not in record.speaks:
         return None
     found = record.queues(plan)
     if found is None:

@@ -144,6 +144,11 @@ ROOMS: tuple[Room, ...] = (
         FLOW_LIBRARIES,
     ),
     Room(
+        "harness.published",
+        ("core", "checkers", "harness.originals", "harness.report", "harness.run"),
+        FLOW_LIBRARIES,
+    ),
+    Room(
         "harness.matrix",
         (
             *("core", "cluster.systems.record", "nemesis", "workloads"),
@@ -178,8 +183,8 @@ ROOMS: tuple[Room, ...] = (
             *("core", "checkers", "cluster.systems.record", "workloads"),
             *("harness.store", "harness.matrix", "harness.run", "harness.search", "harness.fleet"),
             *("harness.scenarios", "harness.shrinking", "broker", "broker.base", "nemesis"),
-            *("cluster", "cluster.ssh.inventory", "harness.originals", "harness.report"),
-            *("spark_analysis", "broker.rabbit.ctl", "broker.rabbit.config"),
+            *("cluster", "cluster.ssh.inventory", "harness.originals", "harness.published"),
+            *("harness.report", "spark_analysis", "broker.rabbit.ctl", "broker.rabbit.config"),
             *("broker.rocket.config", "harness.conformance"),
         ),
         FLOW_LIBRARIES,

@@ -50,11 +50,13 @@ class Profile:
     is what its manual recommends against loss. ``parameters`` are fields of the system's struct,
     ``policy`` are named settings of the system itself, over which ``--policy KEY=VALUE`` is laid;
     ``policy_for`` more of them, where they go with the values of the system's parameters.
+    ``promise``: what the manual promises so, in a sentence, with its address.
     """
 
     parameters: Parameters = field(default_factory=dict)
     policy: Parameters = field(default_factory=dict)
     policy_for: Callable[[Parameters], Parameters] = lambda parameters: {}
+    promise: str = ""
 
     def settings(self, parameters: Parameters) -> dict[str, object]:
         return {**self.policy, **self.policy_for(parameters)}
@@ -217,6 +219,7 @@ class SystemRecord:
     plan's settings rule out. ``stays_up``: a node runs until an operator or a fault ends it, and no
     process within it crashes; a run in which one did not is invalid.
     ``orderly_exits``: codes with which a node may end by itself nevertheless.
+    ``gaps``: what of the system is not tested, or not seen, a sentence each, for its page.
     ``notices_after_ms``: how long a node must be silent before the others may act on it; 0 if
     that is not known. Shorter cuts and pauses may pass unseen.
 
@@ -259,6 +262,7 @@ class SystemRecord:
     carry: Callable[[SystemPlan, Parameters], Drawn | None] = lambda plan, asked: None
     stays_up: bool = False
     orderly_exits: tuple[int, ...] = ()
+    gaps: tuple[str, ...] = ()
 
 
 SYSTEMS: Door[SystemRecord] = door_of_records("system", "shalott.systems", SystemRecord)

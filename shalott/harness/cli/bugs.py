@@ -2,7 +2,8 @@
 
 A bug that a search can look for has a scenario (harness/scenarios/catalogue.py): the anomaly that
 it must report, and within how many seeds. ``--original`` runs the ladder of RocketMQ's known bugs
-on RocketMQ's own releases (harness/originals).
+on RocketMQ's own releases (harness/originals), ``--published`` what plug-ins say is published of
+their systems (published.py).
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from shalott.broker.base.errors import ConfigError
 from shalott.broker.known_bugs import CATALOGUE, KnownBug, known_bug
 from shalott.core.command_options import Argument, Option
 from shalott.core.errors import UsageError
-from shalott.harness.cli.options import StoreField, with_options
+from shalott.harness.cli.options import LoadField, StoreField, with_options
+from shalott.harness.cli.published import document_published, run_published
 from shalott.harness.originals.document import DOCUMENT as LADDER_DOCUMENT
 from shalott.harness.originals.document import LADDER, find_row, write_document
 from shalott.harness.originals.evidence import Look, load_looks
 from shalott.harness.originals.row import RELEASES, Row
 from shalott.harness.originals.running import LadderRequest, run_in_store, run_ladder
+from shalott.harness.published.running import REPEAT, FindingsRequest
 from shalott.harness.run.simulate import simulate
 from shalott.harness.scenarios.catalogue import SCENARIOS, scenario_of, scenario_of_bug
 from shalott.harness.search.door import Simulate
@@ -61,20 +64,38 @@ class BugsOptions:
     original: Annotated[
         bool, Option("Run RocketMQ's own releases; write docs/evidence/originals.md.")
     ] = False
+    published: Annotated[bool, Option("Run what is published of systems, and write it down.")] = (
+        False
+    )
+    newest: Annotated[bool, Option("On the newest release alone.")] = False
     row: Annotated[str | None, Option("Of --original: this row only.", ("--bug",))] = None
-    repeat: Annotated[int, Option("Of --original: runs of each side of a row.")] = 1
-    version: Annotated[str, Option("Of --original: on this release instead.")] = ""
+    repeat: Annotated[int | None, Option("Runs of each side of a row.")] = None
+    version: Annotated[str, Option("On this release instead of the row's.")] = ""
     every: Annotated[bool, Option("Of --original: make runs that can't change the answer.")] = False
+    load: LoadField = ()
     store: StoreField = Path("store")
 
 
 def bugs(asked: BugsOptions) -> None:
     """List the historical bugs that `--bug` switches on, or tell all about one."""
+    if asked.repeat is not None and asked.repeat < 1:
+        raise UsageError(f"--repeat {asked.repeat}: give 1 or more")
     console, out = Console(), asked.out
+    if asked.published:
+        runs = FindingsRequest(
+            repeat=REPEAT if asked.repeat is None else asked.repeat,
+            version=asked.version,
+            newest=asked.newest,
+        )
+        raise typer.Exit(
+            document_published(out, console)
+            if asked.document
+            else run_published(asked.bug or asked.row, runs, out, asked.store, console)
+        )
     if asked.original and asked.document:
         document_originals(out, console)
     elif asked.original:
-        ladder = LadderRequest(repeat=asked.repeat, version=asked.version, every=asked.every)
+        ladder = LadderRequest(repeat=asked.repeat or 1, version=asked.version, every=asked.every)
         run_originals(asked.row or asked.bug, ladder, out, asked.store, console)
     elif asked.measure:
         measure_bugs(asked.bug, asked.seeds, out, simulate, console)
@@ -175,8 +196,6 @@ def run_originals(
 ) -> None:
     """Run what is missing of one row, or of all, and write the document. Raises UsageError."""
     rows = LADDER if bug is None else (_row_with_plan(bug),)
-    if asked.repeat < 1:
-        raise UsageError(f"--repeat {asked.repeat}: give 1 or more")
     if asked.version and asked.version not in RELEASES:
         raise UsageError(f"--version {asked.version}: there are {', '.join(RELEASES)}")
 

@@ -9,6 +9,8 @@ whose parameters have one name share the flag.
 from __future__ import annotations
 
 import dataclasses
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +20,9 @@ import typer
 
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.command_options import Option
+from shalott.core.errors import UsageError
 from shalott.core.parameters import flags_of
+from shalott.harness.cli.commands import run_typer
 from shalott.harness.cli.options import (
     LoadField,
     LoadOption,
@@ -93,6 +97,21 @@ def test(request: Request, series: Series) -> None:
     raise typer.Exit(
         run_request(request, test_count=count, store_root=store, junit=junit, tags=tags)
     )
+
+
+def read_words(words: Sequence[str]) -> tuple[Request, Series]:
+    """What ``shalott test WORDS`` would be asked for, and nothing is run. Raises UsageError."""
+    kept: list[tuple[Request, Series]] = []
+
+    def keep(request: Request, series: Series) -> None:
+        kept.append((request, series))
+
+    app = typer.Typer(add_completion=False)
+    app.command()(with_options(keep, shared_flags(), COMMON))
+    run_typer(typer.main.get_command(app), words)
+    if not kept:
+        raise UsageError(f"{shlex.join(words)}: these words ask for no run")
+    return kept[0]
 
 
 def analyze(

@@ -12,7 +12,7 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -25,7 +25,7 @@ from shalott.harness.run.atomic_file import write_atomically
 from shalott.harness.run.store import RunDirectory
 
 LOOKS_FILE = "evidence/originals.json"
-Side = Literal["with", "control", "ours-on", "ours-off"]
+Side = Literal["with", "control", "ours-on", "ours-off", "published"]
 SIDES: tuple[Side, ...] = ("with", "control", "ours-on", "ours-off")
 # A run in which one of these had to say "unknown" saw too little to say that a bug is not there;
 # and so did one in which another one had, if it judges an anomaly by which the row's bug is known.
@@ -47,6 +47,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     of all nodes. ``counts``: how many of each class, and what else checkers count that the ladder
     tells. ``first_s``: when the first anomaly was, in s from the beginning of the load.
     ``elapsed_s``: the whole run, boot to checks. ``load``: of the machine, over the last minute.
+    ``cpu_s``: what all of the machine's processes computed meanwhile, if that was measured.
     ``void``: why it is not sound; "" if it is.
     """
 
@@ -62,10 +63,12 @@ class Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     first_s: float | None = None
     elapsed_s: float = 0.0
     load: float = 0.0
+    cpu_s: float = 0.0
     void: str = ""
 
 
 KeptLooks = dict[str, list[Look]]
+Kept = TypeVar("Kept")
 
 
 class Tally(msgspec.Struct, frozen=True):
@@ -84,11 +87,11 @@ def tally(looks: Sequence[Look], side: Side) -> Tally:
     return Tally(sum(look.found for look in sound), len(sound))
 
 
-def minutes_to_first(looks: Sequence[Look]) -> float | None:
+def minutes_to_first(looks: Sequence[Look], side: Side = "with") -> float | None:
     """Of running the plan, void runs included, until it was found for the first time."""
     passed = 0.0
     for look in looks:
-        if look.side == "with":
+        if look.side == side:
             passed += look.elapsed_s
             if look.found and not look.void:
                 return passed / 60
@@ -130,23 +133,26 @@ def look_at(
         classes=kinds,
         lines=lines,
         counts=_counts(found.results, kinds),
-        first_s=_first_s(found.results, wanted) if is_found else None,
+        first_s=first_s(found.results, wanted) if is_found else None,
         elapsed_s=round(found.elapsed_ns / NS, 1),
         load=round(load, 2),
         void=why_void(found, wanted, is_found=is_found),
     )
 
 
-def why_void(found: RunResults, wanted: Sequence[str], *, is_found: bool) -> str:
+def why_void(
+    found: RunResults, wanted: Sequence[str], *, is_found: bool, judges: Sequence[str] = ()
+) -> str:
     """ "" for a sound run. What was found was found, although a checker saw too little of the
-    rest. ``wanted``: the anomalies that would have been a find."""
+    rest. ``wanted``: the anomalies that would have been a find; ``judges``: the checkers that
+    would have told it."""
     if found.failures:
         return f"the harness failed: {found.failures[0][:160]}"
     if not found.complete:
         return "the recording was cut short"
     if is_found:
         return ""
-    needed = {*SEEING, *(JUDGES[kind] for kind in wanted if kind in JUDGES)}
+    needed = {*SEEING, *judges, *(JUDGES[kind] for kind in wanted if kind in JUDGES)}
     blind = [r.checker for r in found.results if r.valid == "unknown" and r.checker in needed]
     return f"saw too little: {', '.join(blind)}" if blind else ""
 
@@ -155,7 +161,7 @@ def most_lines(lines: Lines, directory: Path) -> int:
     """How often the line stands in a node's log, the most of all nodes."""
     pattern = re.compile(lines.pattern)
     logs = sorted(directory.glob(f"nodes/*/log/{lines.service}.log"))
-    return max((_matches(pattern, path) for path in logs), default=0)
+    return max((matches(pattern, path) for path in logs), default=0)
 
 
 def most_route_changes(directory: Path) -> int:
@@ -176,7 +182,7 @@ def _changes(named: Sequence[str]) -> int:
     return sum(one != other for one, other in itertools.pairwise(named))
 
 
-def _matches(pattern: re.Pattern[str], path: Path) -> int:
+def matches(pattern: re.Pattern[str], path: Path) -> int:
     with path.open(errors="replace") as text:
         return sum(pattern.search(line) is not None for line in text)
 
@@ -191,7 +197,7 @@ def _counts(results: Sequence[Result], kinds: Sequence[str]) -> dict[str, float]
     }
 
 
-def _first_s(results: Sequence[Result], wanted: Sequence[str]) -> float | None:
+def first_s(results: Sequence[Result], wanted: Sequence[str]) -> float | None:
     """When the first anomaly that is told with a time was, from the run's beginning."""
     times = [
         float(at_ns)
@@ -213,20 +219,36 @@ def _at_ns(anomaly: Anomaly) -> float | None:
 
 def load_looks(directory: Path) -> KeptLooks:
     """{} if nothing was run. Raises StoreError."""
-    path = directory / LOOKS_FILE
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=KeptLooks)
-    except FileNotFoundError:
-        return {}
-    except (OSError, msgspec.MsgspecError) as error:
-        raise StoreError(f"cannot read {path}: {error}") from error
+    return read_kept(directory / LOOKS_FILE, KeptLooks) or {}
+
+
+def keep_look(directory: Path, name: str, look: Look) -> None:
+    """Beside what others have kept meanwhile."""
+    kept = load_looks(directory)
+    kept.setdefault(name, []).append(look)
+    save_looks(directory, kept)
 
 
 def save_looks(directory: Path, kept: Mapping[str, Sequence[Look]]) -> None:
     """Raises StoreError. A kill in the midst leaves the file as it was."""
-    data = msgspec.json.format(msgspec.json.encode(kept, order="sorted"), indent=1)
+    write_kept(directory / LOOKS_FILE, kept)
+
+
+def read_kept(path: Path, kind: type[Kept]) -> Kept | None:
+    """None if the file is not there. Raises StoreError."""
     try:
-        (directory / LOOKS_FILE).parent.mkdir(parents=True, exist_ok=True)
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise StoreError(f"cannot read {path}: {error}") from error
+
+
+def write_kept(path: Path, value: object) -> None:
+    """Raises StoreError."""
+    data = msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=1)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"cannot write into {directory}: {error.strerror}") from error
-    write_atomically(directory / LOOKS_FILE, data + b"\n")
+        raise StoreError(f"cannot write into {path.parent}: {error.strerror}") from error
+    write_atomically(path, data + b"\n")

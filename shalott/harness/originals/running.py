@@ -14,7 +14,6 @@ that was killed goes on where it was.
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Protocol
 
 import msgspec
 
+from shalott.core.doors import typed_command
 from shalott.core.json_value import Json
 from shalott.core.plan import Plan, dump_plan
 from shalott.harness.originals.evidence import (
@@ -29,9 +29,9 @@ from shalott.harness.originals.evidence import (
     KeptLooks,
     Look,
     Side,
+    keep_look,
     load_looks,
     look_at,
-    save_looks,
     tally,
 )
 from shalott.harness.originals.row import Row, Setup, text_of
@@ -81,16 +81,9 @@ def run_ladder(
                 results, where = run_plan(plan)
                 look = look_at(row, side, release, results, where, os.getloadavg()[0])
                 looks.append(look)
-                _keep(directory, row, look)
+                keep_look(directory, row.id, look)
                 tell(row, look)
     return load_looks(directory)
-
-
-def _keep(directory: Path, row: Row, look: Look) -> None:
-    """Beside what others have kept meanwhile."""
-    kept = load_looks(directory)
-    kept.setdefault(row.id, []).append(look)
-    save_looks(directory, kept)
 
 
 def _missing(
@@ -217,14 +210,19 @@ def _plan(
 
 
 def run_in_store(plan: Plan, store_root: Path) -> tuple[RunResults, Path | None]:
-    """One run from boot to verdict. Raises KeyboardInterrupt if it was interrupted, and
-    ShalottError for a run that could not begin."""
+    """As ``run_stored``, but what is simulated is not stored."""
     if plan.cluster.backend == "sim":
         return _simulated(plan), None
+    return run_stored(plan, store_root)
+
+
+def run_stored(plan: Plan, store_root: Path) -> tuple[RunResults, Path]:
+    """One run from boot to verdict. Raises KeyboardInterrupt if it was interrupted, and
+    ShalottError for a run that could not begin."""
     file = store_root / "plans" / f"{plan.name}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, dump_plan(plan))
-    command = shlex.join(["shalott", "test", "--plan", str(file), "--store", str(store_root)])
+    command = typed_command("test", "--plan", str(file), "--store", str(store_root))
     run_once(plan, store_root, RunContext(command=command))
     directory = Store(store_root).find(plan.name).path
     results = read_results(directory / RESULTS)

@@ -1,0 +1,197 @@
+"""`shalott bugs --published`: what is published of systems, run again, and a page a system.
+
+Exit codes: 0 if each row was decided on the releases that were asked for and the newest one does
+not show it, 1 if the newest one does, 2 if runs proved too little, as of any verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from shalott.cluster.systems.record import SYSTEMS, SystemRecord
+from shalott.core.doors import OWN
+from shalott.core.errors import UsageError
+from shalott.core.plan import Plan, load_plan
+from shalott.core.published import FINDINGS, PublishedFinding, find_findings
+from shalott.harness.cli import explain
+from shalott.harness.cli.markdown import item, wrapped
+from shalott.harness.cli.test import read_words
+from shalott.harness.originals.evidence import Look
+from shalott.harness.originals.running import run_stored
+from shalott.harness.published.document import (
+    DOCUMENT,
+    PAGES,
+    make_folder,
+    rows,
+    write_document,
+)
+from shalott.harness.published.evidence import Published, keep, tally_on
+from shalott.harness.published.running import FindingsRequest, run_findings
+from shalott.harness.run.atomic_file import write_atomically
+from shalott.harness.run.backends import choose_backend
+from shalott.harness.run.plan_checks import check_plan, requirements_of
+from shalott.harness.run.planning import make_plan
+from shalott.workloads.record import WORKLOADS
+
+VALID, INVALID, UNKNOWN = 0, 1, 2
+
+
+def run_published(
+    name: str | None, asked: FindingsRequest, directory: Path, store: Path, console: Console
+) -> int:
+    """Run what is missing, and write the document. Raises UsageError."""
+    findings = find_findings(name)
+
+    def tell(finding: PublishedFinding, look: Look) -> None:
+        said = f"void: {look.void}" if look.void else "found" if look.found else "not found"
+        seen = f"{', '.join(look.classes) or 'valid'}; run {look.run}"
+        console.print(Text(f"{finding.name}: {said} on {look.release}; {seen}"))
+
+    run_plan = partial(run_stored, store_root=store)
+    kept = run_findings(findings, asked, plan_of, run_plan, directory, tell)
+    write_documents(directory, kept)
+    console.print(Text(f"{directory / DOCUMENT} is written."))
+    return exit_code(findings, asked, kept)
+
+
+def exit_code(findings: Sequence[PublishedFinding], asked: FindingsRequest, kept: Published) -> int:
+    codes = set()
+    for finding in findings:
+        for release in asked.releases(finding):
+            tally = tally_on(kept.looks.get(finding.name, ()), release)
+            if release == finding.newest and tally.found:
+                codes.add(INVALID)
+            elif tally.runs < asked.repeat:
+                codes.add(UNKNOWN)
+    return INVALID if INVALID in codes else UNKNOWN if codes else VALID
+
+
+def document_published(directory: Path, console: Console) -> int:
+    """Write the document, and the pages of systems, from what was run before."""
+    write_documents(directory, keep(directory, FINDINGS.records()))
+    console.print(Text(f"{directory / DOCUMENT} is written."))
+    return VALID
+
+
+def plan_of(finding: PublishedFinding, release: str, seed: int) -> Plan:
+    """The finding's plan on a release. Raises UsageError, naming the finding."""
+    words = ("--system", finding.system, "--version", release, *finding.command)
+    try:
+        request, series = read_words(words)
+        if series.plan is not None:
+            plan = _of_stored(load_plan(series.plan), release)
+        else:
+            backend = choose_backend(request.cluster, request.system).backend
+            plan = make_plan(request, backend=backend, seed=(request.seed or 0) + seed)
+    except UsageError as error:
+        raise UsageError(f"{finding.name} on {release}: {error}") from error
+    return msgspec.structs.replace(plan, name=f"{finding.name}-{release}")
+
+
+def _of_stored(plan: Plan, release: str) -> Plan:
+    parameters = {**plan.system.parameters, "version": release}
+    system = msgspec.structs.replace(plan.system, parameters=parameters)
+    plan = msgspec.structs.replace(plan, system=system)
+    plan = msgspec.structs.replace(plan, requires=requirements_of(plan))
+    check_plan(plan)
+    return plan
+
+
+# -- a page a system -------------------------------------------------------------------------------
+
+
+def write_documents(directory: Path, kept: Published) -> None:
+    """published.md, and the page of each system that a plug-in brings. Raises StoreError."""
+    write_document(directory, kept)
+    records = [each for each in SYSTEMS.records() if SYSTEMS.provider_of(each.name).name != OWN]
+    described = dict.fromkeys(sorted(each.system for each in kept.findings.values()))
+    make_folder(directory / PAGES)
+    write_atomically(directory / PAGES / "index.md", index(described).encode())
+    for record in records:
+        if record.name in described:
+            write_atomically(directory / PAGES / f"{record.name}.md", page(record, kept).encode())
+
+
+def index(systems: Iterable[str]) -> str:
+    """Of all pages that there are, also of those whose plug-ins are not here."""
+    lines = [
+        "# Systems of others",
+        "",
+        wrapped(
+            "For users who ask what was found in a system: a page each, with what it promises, what"
+            " was found by release, and its gaps. Generated by `shalott bugs --published"
+            " --document`."
+        ),
+        "",
+        *(item(f"[{name}]({name}.md)") for name in systems),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def page(record: SystemRecord, kept: Published) -> str:
+    """What a system promises, what was found of it by release, and what is not tested."""
+    head, _, told = explain.system_text(record).partition("\n\n")
+    lines = [
+        f"# {head.removeprefix('## ')}",
+        "",
+        wrapped("For users of this system. Generated by `shalott bugs --published --document`."),
+        "",
+        told,
+        "",
+        "## What it promises",
+        "",
+        *_promises(record),
+        "",
+        "## What was found, by release",
+        "",
+        *rows(kept, record.name),
+        "",
+        *_by_release(record, kept),
+        "",
+        wrapped("[All of it](../published.md), with the commands and every run."),
+        "",
+        "## Gaps",
+        "",
+        *_gaps(record),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _by_release(record: SystemRecord, kept: Published) -> Iterator[str]:
+    for finding in kept.findings.values():
+        looks = kept.looks.get(finding.name, ())
+        told = [
+            f"{release} {tally_on(looks, release).words}"
+            for release in sorted({look.release for look in looks})
+        ]
+        if finding.system == record.name:
+            yield item(f"`{finding.name}` ({finding.title}): {', '.join(told) or 'not run yet'}.")
+
+
+def _promises(record: SystemRecord) -> Iterator[str]:
+    for name, profile in record.profiles.items():
+        yield item(f"`{name}`: {profile.promise or 'what its manual says is not noted here'}.")
+    plan = explain.sample_plan(record, profile="safe" if "safe" in record.profiles else "")
+    if transactions := record.transactions(plan):
+        yield item(f"Transactions are {transactions.promises}.")
+    if queues := record.queues(plan):
+        yield item(f"Queues deliver {queues.delivery}.")
+    if registers := record.registers(plan):
+        yield item(f"Registers are {registers.promises}.")
+
+
+def _gaps(record: SystemRecord) -> Iterator[str]:
+    yield from (item(gap) for gap in record.gaps)
+    shared = [each for each in WORKLOADS.records() if not each.fits(record.speaks)]
+    missing = [need for each in shared for need in (each.or_needs or each.needs)]
+    told = sorted(set(missing) & {"queues", "registers", "partitions", "transactions"})
+    if told:
+        yield item(f"It is not spoken to as: {', '.join(told)}.")
+    worlds = [world for world in ("docker", "local", "ssh", "sim") if world not in record.worlds]
+    yield item(f"It does not run in: {', '.join(worlds) or 'no world, it runs in all'}.")

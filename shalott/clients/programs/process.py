@@ -98,6 +98,9 @@ class ProgramProcess:
     async def ask(self, f: str, **said: object) -> Answer:
         """One operation. Raises Definite: it says that it failed, Indefinite: it says that it does
         not know, or nothing that can be understood."""
+        output = self._process.stdout if self._process is not None else None
+        if output is not None and output.at_eof():
+            await asyncio.wait(self._tasks[:1])  # it says how it ended
         if self._why_unfit:
             why = self._why_unfit
             await self.close()

@@ -160,7 +160,7 @@ def registers_by(plan: Plan, told: Registers | None) -> Registers:
 def partitions_by(plan: Plan, told: Partitions | None) -> Partitions:
     make = _maker(plan, ProgramPartitioned)
     own = Partitions(port=_program(plan).port, make_client=make)
-    return replace(own if told is None else told, make_client=make, transactions=False)
+    return replace(told or own, port=own.port, make_client=make, transactions=False, groups=False)
 
 
 def transactions_by(plan: Plan, told: Transactions | None) -> Transactions:

@@ -99,15 +99,15 @@ async def ensure_container_image(engine: Engine, spec: NodeSpec) -> str:
     if build.target == "" and "BASE" not in build.arguments:
         await _ensure_base(engine)  # what many begin with, where no registry is reached
     digest = hashlib.sha256(msgspec.json.encode(build)).hexdigest()[:12]
-    tag = f"shalott-{spec.name}:{digest}"
-    tell_step(f"building the image of {spec.name} of {Path(build.context).name}")
+    tag = f"shalott-compose:{digest}"
+    tell_step(f"building the image of {Path(build.context).name}")
     words = {
         "path": build.context,
         "dockerfile": build.dockerfile,
         "buildargs": dict(build.arguments),
         "target": build.target,
         "tag": tag,
-        "labels": {LABEL_RECIPE: spec.name},
+        "labels": {LABEL_RECIPE: "compose"},
     }
     why = await engine.call(lambda api: build_context(api, words))
     if why or await image_id(engine, tag) is None:

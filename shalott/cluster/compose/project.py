@@ -9,6 +9,7 @@ waited for as the file says, and never broken.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
@@ -84,9 +85,8 @@ def options_in(path: Path, environment: Environment) -> dict[str, str | bool | t
             found[name] = value if isinstance(value, bool) else str(value)
     client = found.get("client")
     if isinstance(client, str):
-        program, space, arguments = client.partition(" ")
-        if (path.parent / program).is_file():
-            found["client"] = f"{path.parent / program}{space}{arguments}"
+        beside = ((word, path.parent / word) for word in shlex.split(client))
+        found["client"] = shlex.join(str(at) if at.is_file() else word for word, at in beside)
     return found
 
 

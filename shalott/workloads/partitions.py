@@ -25,7 +25,6 @@ from shalott.checkers.judge import JudgeOfRuns
 from shalott.checkers.partitions.final_reads import FinalReads
 from shalott.checkers.partitions.group_reads import GroupReads
 from shalott.checkers.partitions.kafka import Kafka
-from shalott.clients.programs.ways import partitions_by
 from shalott.clients.rocketmq.queue_partitions import QueuePartitions
 from shalott.cluster.systems.record import PARTITIONS, SYSTEMS, Partitions
 from shalott.core.client import Client
@@ -54,6 +53,7 @@ from shalott.core.partitions import (
 from shalott.core.plan import Plan, nodes_hosting
 from shalott.core.rng import Draw, stream_key
 from shalott.workloads.log import PORTS, REMOTING, log_client, port_at, queue_keys
+from shalott.workloads.programs import partitions_by
 from shalott.workloads.record import SeveralPorts, Values, Workload, WorkloadRecord
 from shalott.workloads.shared_checkers import run_checkers
 

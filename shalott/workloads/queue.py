@@ -22,7 +22,6 @@ from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
 from shalott.checkers.queues.loss_windows import WINDOWS
 from shalott.clients.amqp.channel import guest_of
 from shalott.clients.amqp.queue_client import AmqpQueueClient
-from shalott.clients.programs.ways import queues_by
 from shalott.clients.queued_client import QueuedClient
 from shalott.cluster.systems.record import QUEUES, SYSTEMS, Queues, serving_nodes
 from shalott.core.client import Client, MakeClient
@@ -33,6 +32,7 @@ from shalott.core.parameters import make_parameters
 from shalott.core.plan import GatePlan, Plan
 from shalott.core.queue_generator import drain, queue_mix
 from shalott.core.rng import Draw, Range, stream_key
+from shalott.workloads.programs import queues_by
 from shalott.workloads.record import Values, Workload, WorkloadRecord
 from shalott.workloads.shared_checkers import message_checkers
 

@@ -17,7 +17,6 @@ from shalott.checkers.checker import Checker
 from shalott.checkers.history.concurrent import UNKNOWN, Operation
 from shalott.checkers.judge import JudgeOfRuns
 from shalott.checkers.linearizability.run_checker import Linearizability
-from shalott.clients.programs.ways import registers_by
 from shalott.cluster.systems.record import REGISTERS, SYSTEMS, Registers
 from shalott.core.client import Client
 from shalott.core.errors import Definite, UsageError
@@ -27,6 +26,7 @@ from shalott.core.parameters import make_parameters
 from shalott.core.plan import Plan
 from shalott.core.registers import CAS, PACKED, READ, WRITE, Registered, RegisterMix
 from shalott.core.rng import stream_key
+from shalott.workloads.programs import registers_by
 from shalott.workloads.record import Workload, WorkloadRecord
 
 AFTERWARDS_MS = 2000  # so long registers are used on after the heal

@@ -19,7 +19,6 @@ import msgspec
 
 from shalott.checkers.checker import Checker
 from shalott.checkers.judge import JudgeOfRuns
-from shalott.clients.programs.ways import transactions_by
 from shalott.cluster.systems.record import SYSTEMS, TRANSACTIONS, Transactions
 from shalott.core.client import Client
 from shalott.core.errors import Indefinite, UsageError
@@ -38,6 +37,7 @@ from shalott.core.transactions import (
     read_all,
     transaction_mix,
 )
+from shalott.workloads.programs import transactions_by
 from shalott.workloads.record import Values, Workload, WorkloadRecord
 from shalott.workloads.shared_checkers import run_checkers
 

@@ -122,7 +122,9 @@ def test_what_a_project_can_not_have_is_said_before_it_boots(
     refused = run(tmp_path, images, "--compose", "compose.yaml", "--client", "cat")
     assert refused.exit_code == 254
     assert "services.a.gpus is not honoured" in refused.stderr
-    failed = run(tmp_path, images, "--compose", "failing.yaml", "--client", "cat")
+    failed = run(
+        tmp_path, images, "--compose", "failing.yaml", "--client", "cat", "--nemesis", "kill"
+    )
     assert failed.exit_code == 255
     assert "job: it ended with exit code 3" in failed.stdout + failed.stderr
 

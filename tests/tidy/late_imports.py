@@ -49,6 +49,10 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
         "rocketmq.exceptions": "16 ms, an extra, x86-64 Linux alone",
         "rocketmq.ffi": "14 ms, an extra, x86-64 Linux alone",
     },
+    "cluster/compose/record.py": {
+        "shalott.cluster.compose.project": "30 ms, and yaml is an extra",
+        "shalott.cluster.compose.system": "2 ms, and yaml is an extra",
+    },
     "cluster/systems/rabbit/mirrored.py": {
         "shalott.cluster.systems.rabbit.simulated_replicas": "236 ms",
     },
@@ -110,6 +114,7 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
         "shalott.harness.cli.unforeseen": "41 ms",
         "shalott.harness.cli.checking": "277 ms",
         "importlib.metadata": "24 ms",
+        "shalott.cluster.compose.record": "60 ms",
         "shalott.harness.run.junit_file": "428 ms",
         "shalott.harness.cli.commands": "46 ms",
         "shalott.harness.run.request": "75 ms",

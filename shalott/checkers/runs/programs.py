@@ -1,8 +1,8 @@
 """Clients that are programs: how often one died, stalled or talked nonsense, as a note.
 
 Each such operation is ``info``, or ``fail`` where it had not been written to the program yet
-(clients/programs), so a verdict holds whatever clients do. But a run whose clients keep breaking
-has tried little, and its user should look at the client first.
+(clients/programs), so a verdict does not depend on what clients do. But a run whose clients keep
+breaking has tried little, and its user should look at the client first.
 """
 
 from __future__ import annotations

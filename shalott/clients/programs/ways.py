@@ -1,4 +1,4 @@
-"""How a program does what the shared workloads need of a client, by the plan (``WorkloadPlan``).
+"""How a program does what the shared workloads need of a client.
 
 queues        send      key, value: a text          ok: the system has acknowledged it
               receive   key                         ok, value: the text, null: there is none;
@@ -20,35 +20,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-import os
-import shlex
-import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
-from shalott.clients.programs.build import GO, built
 from shalott.clients.programs.process import ProgramProcess
-from shalott.cluster.systems.record import (
-    PARTITIONS,
-    QUEUES,
-    REGISTERS,
-    TRANSACTIONS,
-    Partitions,
-    Queues,
-    Registers,
-    Transactions,
-)
 from shalott.core import partitions, transactions
 from shalott.core.errors import CLIENT_PROGRAM as BLAME
-from shalott.core.errors import Indefinite, UsageError
-from shalott.core.plan import Plan, ProgramPlan
+from shalott.core.errors import Indefinite
 from shalott.core.queued import Received
 
-C_co = TypeVar("C_co", covariant=True)
 Decoder = msgspec.json.Decoder
 TEXT: Decoder[str | None] = Decoder(str | None)
 NUMBER: Decoder[int | None] = Decoder(int | None)
@@ -59,7 +41,6 @@ DONE: Decoder[list[tuple[str, int, object]]] = Decoder(
     list[tuple[str, int, int | list[int] | None]]
 )
 NOTHING = msgspec.Raw(b"null")
-SPOKEN = (QUEUES, REGISTERS, PARTITIONS, TRANSACTIONS)
 
 
 @dataclass(slots=True)
@@ -142,69 +123,3 @@ class ProgramTransactor(_Program):
     async def transact(self, mops: Sequence[transactions.Mop]) -> Sequence[transactions.Mop]:
         answer = await self.process.ask("txn", value=mops)
         return answer.read(DONE, "txn")
-
-
-def queues_by(plan: Plan, told: Queues | None) -> Queues:
-    """By the plan's program; what the system says of its queues otherwise (``told``) stays."""
-    make = _maker(plan, ProgramQueued)
-    own = Queues(port=_program(plan).port, make_client=make)
-    return own if told is None else replace(told, port=own.port, make_client=make)
-
-
-def registers_by(plan: Plan, told: Registers | None) -> Registers:
-    make = _maker(plan, ProgramRegistered)
-    own = Registers(port=_program(plan).port, make_client=make)
-    return own if told is None else replace(told, port=own.port, make_client=make)
-
-
-def partitions_by(plan: Plan, told: Partitions | None) -> Partitions:
-    make = _maker(plan, ProgramPartitioned)
-    own = Partitions(port=_program(plan).port, make_client=make)
-    return replace(told or own, port=own.port, make_client=make, transactions=False, groups=False)
-
-
-def transactions_by(plan: Plan, told: Transactions | None) -> Transactions:
-    make = _maker(plan, ProgramTransactor)
-    own = Transactions(port=_program(plan).port, make_client=make)
-    return own if told is None else replace(told, port=own.port, make_client=make)
-
-
-class _Make(Protocol[C_co]):
-    def __call__(self, host: str, port: int, *, timeout_ms: int) -> C_co: ...
-
-
-def _maker(plan: Plan, kind: Callable[[ProgramProcess], C_co]) -> _Make[C_co]:
-    """Makes clients of the node that listens there: each has a process of its own."""
-    name, words = plan.workload.name, _program(plan).words
-
-    def make(host: str, port: int, *, timeout_ms: int) -> C_co:
-        return kind(ProgramProcess(built(words), host, port, workload=name, timeout_ms=timeout_ms))
-
-    return make
-
-
-def _program(plan: Plan) -> ProgramPlan:
-    program = plan.workload.client
-    assert program is not msgspec.UNSET, "the plan has a program for a client"
-    return program
-
-
-def find_program(told: str) -> tuple[str, ...]:
-    """The words of ``--client``, whose program may be a file of the working directory. Raises
-    UsageError: there is no such program, or it can't be built."""
-    try:
-        program, *arguments = shlex.split(told)
-    except ValueError as error:
-        raise UsageError(f"--client {told}: {error}") from error
-    path = Path(program)
-    if path.is_file():
-        program = program if "/" in program else f"./{program}"
-        if not program.endswith(GO) and not os.access(path, os.X_OK):
-            raise UsageError(f"--client {told}: it is no program: chmod +x {program}")
-    elif "/" in program or shutil.which(program) is None:
-        raise UsageError(
-            f"--client {told}: there is no such program; give one that reads and writes JSON lines"
-        )
-    words = (program, *arguments)
-    built(words)
-    return words

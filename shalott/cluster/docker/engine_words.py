@@ -10,30 +10,31 @@ import io
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import docker
 
 from shalott.cluster.docker.names import volume_name
 from shalott.cluster.nodes import MIB, ContainerSpec
 from shalott.core.errors import BootFailed
+from shalott.core.json_value import Json
 
 COPIES_MAX = 256 * MIB
 
 
-def lay_over(config: dict[str, Any], told: ContainerSpec, token: str) -> None:
+def lay_over(config: dict[str, Json], told: ContainerSpec, token: str) -> None:
     """Put the container's own words over those that every node gets."""
     own = {**told.config}
     environment = own.pop("Env", None)
     config.update(own)
     if isinstance(environment, list):
-        config["Env"] = [*environment, *(config.get("Env") or ())]
+        config["Env"] = [*environment, *_list(config.get("Env"))]
     if "Cmd" not in own:
         config["Cmd"] = config.get("Cmd") or None
-    host: dict[str, Any] = config["HostConfig"]
+    host = config["HostConfig"]
+    assert isinstance(host, dict), "the engine's words"
     for word, value in told.host.items():
         if isinstance(value, list):
-            host[word] = [*(host.get(word) or ()), *value]
+            host[word] = [*_list(host.get(word)), *value]
         elif isinstance(value, Mapping) and word != "RestartPolicy":
             host[word] = {**(host.get(word) or {}), **value}
         else:
@@ -43,7 +44,11 @@ def lay_over(config: dict[str, Any], told: ContainerSpec, token: str) -> None:
         for place, name in told.shared.items()
     ]
     read = [f"{source}:{place}:ro" for place, source in told.binds.items()]
-    host["Binds"] = [*(host.get("Binds") or ()), *shared, *read]
+    host["Binds"] = [*_list(host.get("Binds")), *shared, *read]
+
+
+def _list(value: Json) -> list[Json]:
+    return [*value] if isinstance(value, list) else []
 
 
 def put_contents(api: docker.APIClient, name: str, told: ContainerSpec) -> None:
@@ -72,7 +77,7 @@ def _files(source: Path) -> list[Path]:
     return [each for each in (source, *source.rglob("*")) if each.is_file()]
 
 
-def build_context(api: docker.APIClient, words: Mapping[str, Any]) -> str:
+def build_context(api: docker.APIClient, words: Mapping[str, object]) -> str:
     """Build with the engine's words; what it said if there is no image then, else ""."""
     said = ""
     for line in api.build(**words, rm=True, forcerm=True, decode=True):

@@ -16,7 +16,6 @@ import msgspec
 
 from shalott.checkers.checker import CHECKERS
 from shalott.checkers.runs.compose import extra_requirements
-from shalott.clients.programs.ways import SPOKEN
 from shalott.cluster.systems.record import SYSTEMS, SystemRecord, serving_nodes
 from shalott.core.doors import Door, Requirement, check_requirements
 from shalott.core.errors import UsageError
@@ -27,6 +26,7 @@ from shalott.harness.run.backends import hosts_of, make_system
 from shalott.harness.run.request import parse_nodes
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.requirements import check_actions, check_system, required_protocols
+from shalott.workloads.programs import SPOKEN
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
 
 DOORS: tuple[Door[Any], ...] = (SYSTEMS, WORKLOADS, FAULTS, CHECKERS)

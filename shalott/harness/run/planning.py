@@ -15,7 +15,6 @@ from pathlib import Path
 
 import msgspec
 
-from shalott.clients.programs.ways import find_program
 from shalott.cluster.ssh.inventory import SshFlags
 from shalott.cluster.systems.record import SYSTEMS, TOGETHER, Services, SystemRecord
 from shalott.core.doors import loaded_modules
@@ -50,6 +49,7 @@ from shalott.harness.run.request import (
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.schedule import Rhythm, make_schedule
 from shalott.nemesis.trigger_words import with_triggers
+from shalott.workloads.programs import find_program
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
 
 

@@ -28,7 +28,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
-from shalott.clients.programs.process import PLACES
 from shalott.cluster.system import MendsPartitions, RecordsReplicas, TellsHeld, members_of
 from shalott.cluster.systems.record import serving_nodes
 from shalott.core.client import Client, completion_of
@@ -43,6 +42,7 @@ from shalott.core.worker import ClientFactory, Worker, describe
 from shalott.harness.run.node_watch import DeathWatch, Observer
 from shalott.harness.run.world import Nemesis, World
 from shalott.nemesis.record import FAULTS
+from shalott.workloads.programs import tell_places
 from shalott.workloads.record import Workload
 
 # Clients agree on a heartbeat every 10 s. Two may be written before one fails, each after 5 to 10.
@@ -215,7 +215,7 @@ class Stage:
         cluster, program = self.world.cluster, self.plan.workload.client
         if program:
             found = {node: cluster.endpoint(node, program.port) for node in self._client_nodes}
-            PLACES.set({node: (at.host, at.port) for node, at in found.items()})
+            tell_places({node: (at.host, at.port) for node, at in found.items()})
 
     async def _set_up(self) -> None:
         """What the workload needs before anything is measured. Raises BootFailed.

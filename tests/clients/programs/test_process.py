@@ -19,13 +19,13 @@ from shalott.clients.programs.ways import (
     ProgramQueued,
     ProgramRegistered,
     ProgramTransactor,
-    find_program,
 )
 from shalott.clients.queued_client import QueuedClient
 from shalott.core.errors import CLIENT_PROGRAM, Definite, Indefinite, Unreachable, UsageError
 from shalott.core.op import Invocation, OpType
 from shalott.core.recording import HistoryWriter
 from shalott.core.worker import Worker
+from shalott.workloads.programs import find_program
 
 STRANGE = Path(__file__).with_name("strange.py")
 TIMEOUT_MS = 400
@@ -172,8 +172,8 @@ def test_nothing_is_left_of_a_program_that_starts_others() -> None:
 @pytest.mark.explore
 @pytest.mark.parametrize("seed", range(2))
 def test_fuzz_no_program_makes_a_fail_of_what_may_have_been_done(seed: int, tmp_path: Path) -> None:
-    """A worker whose programs go wrong in drawn ways: an operation is ok where it was answered well,
-    fail only where the program said so or was not asked, else info; and the next one is served."""
+    """A worker whose programs go wrong in drawn ways: an operation is ok where it was answered
+    well, fail only where the program said so or was not asked, else info; the next is served."""
     draw = random.Random(seed)
     ways = (*UNKNOWN, "answers-twice", "floods-output", "says-fail", "says-info")
     hows = [(draw.choice(ways), draw.randrange(3)) for _ in range(12)]

@@ -108,10 +108,12 @@ def test_services_that_share_an_image_and_have_ports_are_nodes(tmp_path: Path) -
           a: {image: "db:1", ports: ["127.0.0.1:7001:7000/tcp"]}
           b: {image: "db:1", expose: ["7000"]}
           setup: {image: "db:1", depends_on: {a: {condition: service_healthy}, b: {}}}
-          c: {image: "db:1", ports: [{target: 7005}], depends_on: {setup: {condition: %s}}}
+          c:
+            image: "db:1"
+            ports: [{target: 7005}]
+            depends_on: {setup: {condition: service_completed_successfully}}
           proxy: {image: "proxy:1", ports: ["80"], links: ["a:first"]}
-        """
-        % COMPLETED,
+        """,
     )
     assert {name: dict(spec.ports) for name, spec in found.nodes.items()} == {
         "a": {"client": 7000}, "b": {"client": 7000}, "c": {"client": 7005},
@@ -163,7 +165,7 @@ def test_the_words_of_the_engine(tmp_path: Path) -> None:
         env_file: some.env
         environment: {B: 3, C: , D: true}
         user: 999
-        working_dir: /work
+        working_dir: /srv
         stop_signal: SIGINT
         stop_grace_period: 1m30s
         mem_limit: 64m
@@ -184,7 +186,7 @@ def test_the_words_of_the_engine(tmp_path: Path) -> None:
         "Entrypoint": ["/bin/entry"],
         "Cmd": ["run", "--flag", "two words"],
         "User": "999",
-        "WorkingDir": "/work",
+        "WorkingDir": "/srv",
         "StopSignal": "SIGINT",
     }
     assert told.host == {

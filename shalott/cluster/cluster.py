@@ -27,6 +27,7 @@ from shalott.cluster.parts import (
     Processes,
     Resources,
 )
+from shalott.cluster.services import HasServices, StartsServices
 
 P = TypeVar("P")
 
@@ -222,7 +223,10 @@ class Cluster:
         """Sweep leftovers, prepare machines and what nodes need, start every node."""
         topology = await self.hosts.open(software)
         await self.hosts.prepare(software, software.node_specs(topology))
-        await self.each(self.processes.start)
+        if isinstance(software, HasServices) and isinstance(self.hosts, StartsServices):
+            await self.hosts.start_services(software, self.processes.start)
+        else:
+            await self.each(self.processes.start)
         await self.hosts.ready()
 
     async def heal(self) -> None:

@@ -10,6 +10,8 @@ from typing import Literal
 
 import msgspec
 
+from shalott.core.json_value import Json
+
 MIB = 1 << 20
 Link = tuple[str, str]  # (source, destination): one direction between two nodes
 CLIENTS = "clients"  # the far end of the links between the harness's clients and a node
@@ -120,6 +122,53 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
 PLENTY = Shortage()
 
 
+class Build(msgspec.Struct, frozen=True, kw_only=True):
+    """How an image is built of a directory, with the engine's own words."""
+
+    context: str
+    dockerfile: str = "Dockerfile"  # relative to the directory
+    arguments: Mapping[str, str] = {}
+    target: str = ""
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """How a container is asked whether it does what it is for: a command in it that ends with 0.
+
+    ``patience_s``: how long it may take from its start on.
+    """
+
+    words: tuple[str, ...]
+    timeout_s: float = 30.0
+    patience_s: float = 120.0
+
+
+class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a container is made with that others than ours say of it.
+
+    ``config`` and ``host`` are the engine's own words (its API's container and HostConfig), which
+    go over those that a node gets anyhow. ``data``: where the node's own volume is, "" for where
+    the image has its first one. ``volumes``: further places for volumes of its own; ``shared``:
+    places for volumes that others use too, by their names; ``binds``: places of files and
+    directories of this host, that it only reads. ``copies``: files and directories of this host
+    that it gets as its own; ``contents``: files by what is in them. ``address``: the one that it
+    must have. ``names``: which it goes by besides its own. ``health``: None: as its image says.
+    """
+
+    config: Mapping[str, Json] = {}
+    host: Mapping[str, Json] = {}
+    data: str = ""
+    volumes: tuple[str, ...] = ()
+    shared: Mapping[str, str] = {}
+    binds: Mapping[str, str] = {}
+    copies: Mapping[str, str] = {}  # by place: what
+    contents: Mapping[str, str] = {}
+    address: str = ""
+    names: tuple[str, ...] = ()
+    build: Build | None = None
+    health: Health | None = None
+    stop_ms: int = 0  # how long it may take to stop; 0: as long as any
+
+
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What a system wants on one node. Paths in ``files`` are relative to its configuration
     directory.
@@ -141,6 +190,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     ports: Mapping[str, int] = {}
     collect: tuple[str, ...] = ("events.jsonl",)
     restart_if_exits: bool = False  # by itself, that is; a killed or stopped node stays down
+    container: ContainerSpec | None = None  # of a node that is a container as others describe it
 
 
 class CommandResult(msgspec.Struct, frozen=True):

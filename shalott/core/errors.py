@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+CLIENT_PROGRAM = "client program"  # how errors begin that a user's program is to blame for
+
 
 class ShalottError(Exception):
     """Base of all."""

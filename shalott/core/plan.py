@@ -199,6 +199,14 @@ class SystemPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     services: dict[str, tuple[str, ...]] = {}
 
 
+class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program that is the run's client (clients/programs): its words, and the name of the port
+    of each node that it is told."""
+
+    words: tuple[str, ...]
+    port: str
+
+
 class WorkloadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the clients do. ``parameters`` are the fields of the workload's own struct
     (WorkloadRecord.parameters)."""
@@ -208,6 +216,7 @@ class WorkloadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     concurrency: int
     op_timeout_ms: int = 5000
     parameters: Values = {}
+    client: ProgramPlan | msgspec.UnsetType = msgspec.UNSET  # in place of the system's own
 
 
 class GatePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -53,6 +53,7 @@ from shalott.core.partitions import (
 from shalott.core.plan import Plan, nodes_hosting
 from shalott.core.rng import Draw, stream_key
 from shalott.workloads.log import PORTS, REMOTING, log_client, port_at, queue_keys
+from shalott.workloads.programs import partitions_by
 from shalott.workloads.record import SeveralPorts, Values, Workload, WorkloadRecord
 from shalott.workloads.shared_checkers import run_checkers
 
@@ -98,6 +99,8 @@ def parameters_of(plan: Plan) -> PartitionParameters:
 def partitions_of(plan: Plan) -> Partitions:
     """How the plan's system has partitions. Raises UsageError: not under this plan."""
     found = SYSTEMS.find(plan.system.name).partitions(plan)
+    if plan.workload.client:
+        return partitions_by(plan, found)
     if found is None:
         raise UsageError(f"{plan.system.name} has no partitions as it is set here")
     return found

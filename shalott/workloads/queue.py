@@ -32,6 +32,7 @@ from shalott.core.parameters import make_parameters
 from shalott.core.plan import GatePlan, Plan, names_prefix
 from shalott.core.queue_generator import drain, queue_mix
 from shalott.core.rng import Draw, Range, stream_key
+from shalott.workloads.programs import queues_by
 from shalott.workloads.record import Values, Workload, WorkloadRecord
 from shalott.workloads.shared_checkers import message_checkers
 
@@ -112,10 +113,16 @@ def load_generator(plan: Plan) -> Generator:
 
 
 def drain_generator(plan: Plan, nodes: Sequence[str] | None = None) -> Generator:
-    """Until every node says empty twice, at most a minute. ``nodes``: all, if not given."""
+    """Until every node says empty twice, at most a minute. ``nodes``: all that clients use, if not
+    given."""
     keys = queue_names(parameters_of(plan).queues, plan)
-    asked = plan.cluster.nodes if nodes is None else nodes
+    asked = clients_nodes(plan) if nodes is None else nodes
     return TimeLimit(drain(asked, keys), DRAIN_LIMIT_MS * 1_000_000)
+
+
+def clients_nodes(plan: Plan) -> tuple[str, ...]:
+    """A system that is not here any more, as of a stored run, had clients everywhere."""
+    return serving_nodes(plan) if SYSTEMS.has(plan.system.name) else plan.cluster.nodes
 
 
 def queues_of(plan: Plan) -> Queues | None:
@@ -125,6 +132,8 @@ def queues_of(plan: Plan) -> Queues | None:
     """
     name = plan.system.name
     record = SYSTEMS.find(name) if SYSTEMS.has(name) else None
+    if record is not None and plan.workload.client:
+        return queues_by(plan, record.queues(plan))
     if record is None or QUEUES not in record.speaks:
         return None
     found = record.queues(plan)

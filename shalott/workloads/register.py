@@ -26,6 +26,7 @@ from shalott.core.parameters import make_parameters
 from shalott.core.plan import Plan, names_prefix
 from shalott.core.registers import CAS, PACKED, READ, WRITE, Registered, RegisterMix
 from shalott.core.rng import stream_key
+from shalott.workloads.programs import registers_by
 from shalott.workloads.record import Workload, WorkloadRecord
 
 AFTERWARDS_MS = 2000  # so long registers are used on after the heal
@@ -46,6 +47,8 @@ def parameters_of(plan: Plan) -> RegisterParameters:
 def registers_of(plan: Plan) -> Registers:
     """How the plan's system has registers. Raises UsageError: not under this plan."""
     found = SYSTEMS.find(plan.system.name).registers(plan)
+    if plan.workload.client:
+        return registers_by(plan, found)
     if found is None:
         raise UsageError(f"{plan.system.name} has no registers as it is set here")
     return found

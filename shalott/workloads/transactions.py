@@ -37,6 +37,7 @@ from shalott.core.transactions import (
     read_all,
     transaction_mix,
 )
+from shalott.workloads.programs import transactions_by
 from shalott.workloads.record import Values, Workload, WorkloadRecord
 from shalott.workloads.shared_checkers import run_checkers
 
@@ -71,6 +72,8 @@ def parameters_of(plan: Plan) -> TransactionParameters:
 def transactions_of(plan: Plan) -> Transactions:
     """How the plan's system does transactions. Raises UsageError: not under this plan."""
     found = SYSTEMS.find(plan.system.name).transactions(plan)
+    if plan.workload.client:
+        return transactions_by(plan, found)
     if found is None:
         raise UsageError(f"{plan.system.name} does no transactions as it is set here")
     return found

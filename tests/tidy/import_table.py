@@ -76,6 +76,11 @@ ROOMS: tuple[Room, ...] = (
         ),
         ("msgspec", "h11", "tenacity"),
     ),
+    Room(
+        "cluster.compose",
+        ("core", "cluster", "cluster.systems.record", "cluster.systems.settling"),
+        ("msgspec", "yaml"),
+    ),
     Room("nemesis", ("core", "cluster"), ("msgspec",)),
     Room(
         "clients",
@@ -202,7 +207,7 @@ ROOMS: tuple[Room, ...] = (
         FLOW_LIBRARIES,
         lazily=(
             *("cluster.docker", "cluster.ssh", "checkers.porcupine", "harness.serve"),
-            "harness.pictures",
+            *("harness.pictures", "cluster.compose"),
         ),
     ),
     # Loaded by every pytest where the package is installed.

@@ -52,6 +52,10 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
     "cluster/existing/backend.py": {
         "shalott.cluster.existing.hosts": "120 ms, and an extra",
     },
+    "cluster/compose/record.py": {
+        "shalott.cluster.compose.project": "30 ms, and yaml is an extra",
+        "shalott.cluster.compose.system": "2 ms, and yaml is an extra",
+    },
     "cluster/systems/rabbit/mirrored.py": {
         "shalott.cluster.systems.rabbit.simulated_replicas": "236 ms",
     },
@@ -113,6 +117,7 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
         "shalott.harness.cli.unforeseen": "41 ms",
         "shalott.harness.cli.checking": "277 ms",
         "importlib.metadata": "24 ms",
+        "shalott.cluster.compose.record": "60 ms",
         "shalott.harness.run.junit_file": "428 ms",
         "shalott.harness.cli.commands": "46 ms",
         "shalott.harness.run.request": "75 ms",

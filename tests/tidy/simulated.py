@@ -51,10 +51,12 @@ FILES = tuple(
         *(f"shalott/harness/run/{part}" for part in ("node_watch", "stage")),
     )
 )
-# Libraries of others, with sockets and threads of their own: refused where a cluster is simulated.
+# Libraries and programs of others, with sockets of their own: refused in a simulation.
 NEVER_SIMULATED = (
     "shalott/clients/cpp/",
     "shalott/clients/java/",
+    "shalott/clients/programs/",
+    "shalott/workloads/programs.py",
     "shalott/clients/amqp_libraries/",
 )
 ORDERLESS = ("sorted", "len", "min", "max", "sum", "any", "all", "bool")

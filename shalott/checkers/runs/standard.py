@@ -16,6 +16,7 @@ from shalott.checkers.runs.convergence import Convergence
 from shalott.checkers.runs.deaths import Crashes, Deaths
 from shalott.checkers.runs.fault_effects import Noticed
 from shalott.checkers.runs.liveness import Liveness
+from shalott.checkers.runs.programs import Programs
 from shalott.checkers.runs.stalls import Stalls
 from shalott.checkers.runs.stats import Rates, Stats
 from shalott.core.plan import GatePlan
@@ -68,6 +69,15 @@ RUN_WIDE: Final = (
         reads=("operations", "events", "faults", "observations"),
         promise="A run in which no fault was noticed is unknown.",
         source="etcd's robustness tests, which assert that a failpoint was hit",
+    ),
+    CheckerRecord(
+        name="client-programs",
+        summary="how often a client that is a program died, stalled or talked nonsense",
+        make=lambda plan: Programs(),
+        reads=("operations",),
+        promise="None: what a client does is no verdict on the system.",
+        source="shalott/clients/programs/process.py",
+        fits=lambda plan: bool(plan.workload.client),
     ),
     CheckerRecord(
         name="stalls",

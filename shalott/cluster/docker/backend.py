@@ -15,9 +15,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from ipaddress import IPv4Network
 from pathlib import Path
 
 import docker
@@ -35,15 +36,17 @@ from shalott.cluster.docker.containers import CONFIG_DIR, DATA_DIR, Machine
 from shalott.cluster.docker.disks import check_mounted, disk_obstacle, place_of_volume
 from shalott.cluster.docker.files import ContainerFiles
 from shalott.cluster.docker.firewall import list_tables
-from shalott.cluster.docker.images import ContainerImages, ensure_image
+from shalott.cluster.docker.images import ContainerImages, ensure_container_image, ensure_image
 from shalott.cluster.docker.links import ContainerLinks
 from shalott.cluster.docker.names import network_name, resource_name
 from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.docker.processes import ContainerProcesses
 from shalott.cluster.docker.resources import SMALL_TMP, ContainerResources
+from shalott.cluster.docker.services import ServiceContainers, containers_of, with_facts
 from shalott.cluster.docker.sweep import remove_run, sweep_docker
 from shalott.cluster.nodes import Endpoint, NodeSpec, Topology
-from shalott.core.errors import BootFailed
+from shalott.cluster.services import HasServices
+from shalott.core.errors import BootFailed, UsageError
 
 log = logging.getLogger("shalott.cluster.docker")
 
@@ -129,22 +132,29 @@ class DockerHosts:
         self._image = ""  # the system's own, by its tag
         self._printed_since_s: float | None = None
         self._has_made = False  # whether there may be anything to remove
+        self._services = ServiceContainers(run)
+        self._helpers_at: dict[str, str] = {}  # addresses
         self._has_own_kernel: bool | None = None  # the nodes have: not the harness's
 
     async def check(self, software: Software) -> None:
         """See ``ChecksFirst``."""
-        if not self._options.clocks:
+        if not self._options.clocks and not (self._disks.is_wanted and containers_of(software)):
             return
         run = self._run
         try:
-            self._image = await ensure_image(run.engine, software.image)
+            await self._find_image(software)
             run.ports = software.ports
             run.addresses |= {node: f"0.0.0.{number}" for number, node in enumerate(run.nodes)}
             checked: list[tuple[str, Sequence[str]]] = []
             for spec in software.node_specs(self._topology()):
-                if (spec.image, spec.command) not in checked:
-                    await self._machine_for(spec, software)
+                if spec.container is not None or (spec.image, spec.command) not in checked:
+                    machine = await self._machine_for(spec, software)
                     checked.append((spec.image, spec.command))
+                    if self._disks.is_wanted and not machine.data:
+                        raise UsageError(
+                            f"{spec.name} has no volume, so its data can lie on no disk that"
+                            " fails: give it one, or choose another --nemesis"
+                        )
         finally:
             run.addresses.clear()
             run.engine.close()
@@ -153,20 +163,30 @@ class DockerHosts:
         run, engine = self._run, self._run.engine
         for sentence in await sweep_docker(engine, kept=False):
             log.info("%s", sentence)
-        self._image = await ensure_image(engine, software.image)
+        await self._find_image(software)
         for each in self._options.images:
             await ensure_image(engine, each)
         run.ports = software.ports
         self._has_made = True
-        network = network_name(run.token)
-        subnet = await engine.call(lambda api: create_network(api, network, run.labels))
-        run.addresses |= {node: f"{subnet}.{FIRST_HOST + i}" for i, node in enumerate(run.nodes)}
+        network, asked = network_name(run.token), ""
+        if isinstance(software, HasServices):
+            asked = software.subnet
+        subnet = await engine.call(lambda api: create_network(api, network, run.labels, asked))
+        everyone = settle_addresses(subnet, run.nodes, software)
+        run.addresses |= {node: everyone.pop(node) for node in run.nodes}
+        self._helpers_at = everyone
         self._links.set_addresses(run.addresses)
         return self._topology()
 
+    async def _find_image(self, software: Software) -> None:
+        """Containers that others describe have their own."""
+        if not containers_of(software):
+            self._image = await ensure_image(self._run.engine, software.image)
+
     def _topology(self) -> Topology:
         nodes, ports = self._run.nodes, self._run.ports
-        at = {node: {port: self.endpoint(node, port) for port in ports} for node in nodes}
+        addresses = self._run.addresses
+        at = {n: {port: Endpoint(addresses[n], ports[port]) for port in ports} for n in nodes}
         everywhere = {name: Endpoint("0.0.0.0", number) for name, number in ports.items()}
         return Topology(
             listen=dict.fromkeys(nodes, everywhere),
@@ -183,24 +203,52 @@ class DockerHosts:
             return
         self._run.machines |= made
         self._processes.listen()
+        if isinstance(software, HasServices):
+            await self._make_helpers(software)
         rule = names_rule_for(software.image)
         await asyncio.gather(*(self._create(machine, rule) for machine in made.values()))
 
-    async def _machine_for(self, spec: NodeSpec, software: Software) -> Machine:
-        run, image = self._run, self._image
-        if spec.image != software.image:
+    async def _make_helpers(self, software: HasServices) -> None:
+        await self._services.make_volumes(software.volumes)
+        for each in software.services:
+            for spec in () if each.is_node else each.containers.values():
+                await self._services.make(await self._machine_for(spec, software))
+
+    async def start_services(
+        self, software: HasServices, start_node: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """See ``StartsServices``."""
+        await self._services.start(software.services, start_node)
+
+    async def why_unhealthy(self, node: str) -> str:
+        return await self._services.why_unhealthy(node)
+
+    async def _machine_for(self, spec: NodeSpec, software: Software | HasServices) -> Machine:
+        run, image, is_node = self._run, self._image, spec.name in self._run.nodes
+        if spec.container is not None:
+            image = await ensure_container_image(run.engine, spec)
+        elif isinstance(software, HasServices) or spec.image != software.image:
             image = await ensure_image(run.engine, spec.image)
-        return Machine(
-            spec=await self._clocks.prepare(spec, image),
+        everyone = {**run.addresses, **self._helpers_at}
+        machine = Machine(
+            spec=spec,
             name=resource_name(run.token, spec.name),
             image=image,
             network=network_name(run.token),
-            address=run.addresses[spec.name],
-            hosts={n: a for n, a in run.addresses.items() if n != spec.name},
+            address=everyone[spec.name],
+            hosts={n: a for n, a in everyone.items() if n != spec.name},
             labels=run.labels,
-            tmpfs=SMALL_TMP if self._options.small_tmp else {},
+            tmpfs=SMALL_TMP if self._options.small_tmp and is_node else {},
             printed_since_s=self._printed_since_s,
+            aliases=aliases_of(software, everyone),
+            is_node=is_node,
         )
+        if spec.container is not None:
+            facts = await run.engine.call(lambda api: api.inspect_image(image)["Config"])
+            machine = with_facts(machine, facts)
+        if not is_node:
+            return machine
+        return replace(machine, spec=await self._clocks.prepare(machine.spec, image))
 
     async def _create(self, machine: Machine, names: NamesRule) -> None:
         engine, node = self._run.engine, machine.spec.name
@@ -230,7 +278,7 @@ class DockerHosts:
         pids = {node: pid for node in self._run.nodes if (pid := self._run.pids.get(node))}
         if self._disks.is_wanted:
             for node, pid in pids.items():
-                check_mounted(node, pid, DATA_DIR)
+                check_mounted(node, pid, self._run.machine(node).data)
         await self._links.open(pids)
 
     async def end(self, node: str) -> None:
@@ -246,7 +294,7 @@ class DockerHosts:
         self._disks.forget_losses()
 
     async def reopen(self, software: Software) -> Topology:
-        self._image = await ensure_image(self._run.engine, software.image)
+        await self._find_image(software)
         self._run.ports = software.ports
         self._printed_since_s = await self._run.engine.call(containers.time_of_engine)
         return self._topology()
@@ -260,7 +308,7 @@ class DockerHosts:
         self._run.engine.close()  # perhaps it could not even be reached
 
     def endpoint(self, node: str, port: str) -> Endpoint:
-        return Endpoint(self._run.addresses[node], self._run.ports[port])
+        return Endpoint(self._run.addresses[node], self._run.port_at(node, port))
 
     def describe(self) -> Mapping[str, str]:
         return {
@@ -283,15 +331,17 @@ PREFIX = "10.213"  # little used; docker's own networks start at 172.17
 ATTEMPTS = 32
 
 
-def create_network(api: docker.APIClient, name: str, labels: Mapping[str, str]) -> str:
-    """Make the network. Returns the first three bytes of its addresses. Blocks."""
+def create_network(
+    api: docker.APIClient, name: str, labels: Mapping[str, str], asked: str = ""
+) -> IPv4Network:
+    """Make the network: the one that is ``asked`` for, or any. Blocks."""
     error: Exception | None = None
     # Which subnet it is decides nothing in a run, so this need not be seeded.
-    for third in random.sample(range(256), ATTEMPTS):
-        subnet = f"{PREFIX}.{third}"
-        if _is_routed(subnet):
+    some = (f"{PREFIX}.{third}.0/24" for third in random.sample(range(256), ATTEMPTS))
+    for subnet in map(IPv4Network, [asked] if asked else some):
+        if not asked and _is_routed(str(subnet[0]).removesuffix(".0")):
             continue
-        pool = docker.types.IPAMPool(subnet=f"{subnet}.0/24", gateway=f"{subnet}.1")
+        pool = docker.types.IPAMPool(subnet=str(subnet), gateway=str(subnet[1]))
         try:
             api.create_network(
                 name,
@@ -306,7 +356,38 @@ def create_network(api: docker.APIClient, name: str, labels: Mapping[str, str]) 
             error = refused
             continue
         return subnet
-    raise BootFailed(f"no free subnet in {PREFIX}.0.0/16: {error}")
+    raise BootFailed(f"no free subnet in {asked or f'{PREFIX}.0.0/16'}: {error}")
+
+
+def settle_addresses(
+    subnet: IPv4Network, nodes: Sequence[str], software: Software
+) -> dict[str, str]:
+    """By container, the nodes first; those of the software's own choice are as it says."""
+    specs = {
+        name: spec
+        for each in (software.services if isinstance(software, HasServices) else ())
+        for name, spec in each.containers.items()
+    }
+    told = {name: spec.container.address for name, spec in specs.items() if spec.container}
+    taken, number = set(told.values()), FIRST_HOST
+    found: dict[str, str] = {}
+    for name in dict.fromkeys((*nodes, *specs)):
+        while str(subnet[number]) in taken:
+            number += 1
+        found[name] = told.get(name) or str(subnet[number])
+        taken.add(found[name])
+    return found
+
+
+def aliases_of(software: Software | HasServices, at: Mapping[str, str]) -> tuple[str, ...]:
+    """NAME:ADDRESS of every name that a container goes by besides its own."""
+    return tuple(
+        f"{alias}:{at[name]}"
+        for each in (software.services if isinstance(software, HasServices) else ())
+        for name, spec in each.containers.items()
+        for alias in (spec.container.names if spec.container is not None else ())
+        if alias != name
+    )
 
 
 def _is_routed(subnet: str) -> bool:

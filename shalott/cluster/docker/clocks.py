@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 
 import docker
 import docker.errors
@@ -42,6 +43,7 @@ from shalott.cluster.faketime import (
 )
 from shalott.cluster.nodes import NodeSpec
 from shalott.core.errors import HarnessError, UsageError
+from shalott.core.json_value import Json
 
 SYMLINKS_MAX = 8
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -83,7 +85,8 @@ class ContainerClocks:
         if not self._is_wanted:
             return spec
         command = [fill_placeholders(word) for word in spec.command]
-        await self._run.engine.call(lambda api: check_image(api, image, command, spec.name))
+        told = spec.container.config if spec.container is not None else {}
+        await self._run.engine.call(lambda api: check_image(api, image, command, spec.name, told))
         return msgspec.structs.replace(
             spec,
             files={**spec.files, FILE: file_text(0)},
@@ -243,12 +246,22 @@ def wall_ns_of(text: str) -> int:
 # -- which programs can have a clock of their own
 
 
-def check_image(api: docker.APIClient, image: str, command: Sequence[str], node: str) -> None:
-    """Raise UsageError unless what ``command`` runs in ``image`` can have its own clock. Blocks."""
+def check_image(
+    api: docker.APIClient,
+    image: str,
+    command: Sequence[str],
+    node: str,
+    told: Mapping[str, Json] = MappingProxyType({}),
+) -> None:
+    """Raise UsageError unless what ``command`` runs in ``image`` can have its own clock; ``told``
+    are words of the engine's that go over the image's. Blocks."""
     container = api.create_container(image, command=["true"], network_disabled=True)["Id"]
     try:
         facts = api.inspect_image(image)["Config"]
         search = _search_path(facts.get("Env") or ())
+        if told:
+            facts = {**facts, **({"Cmd": ()} if "Entrypoint" in told else {}), **told}
+            command = command or facts.get("Cmd") or ()
         words = (*(facts.get("Entrypoint") or ()), *command)
         named = [word for number, word in enumerate(words) if number == 0 or word[:1] == "/"]
         for word in dict.fromkeys((*named, *command[:1])):

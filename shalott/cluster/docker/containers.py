@@ -19,7 +19,8 @@ import docker
 import docker.errors
 from docker.utils.socket import frames_iter
 
-from shalott.cluster.docker.names import LABEL_NODE
+from shalott.cluster.docker.engine_words import lay_over, put_contents
+from shalott.cluster.docker.names import LABEL_NODE, LABEL_TOKEN
 from shalott.cluster.node_files import unpack
 from shalott.cluster.nodes import CommandResult, NodeSpec, NodeState, NodeStatus
 
@@ -28,6 +29,7 @@ log = logging.getLogger("shalott.cluster.docker")
 BASE_TAG = "debian:bookworm-slim"
 CONFIG_DIR = "/etc/shalott"
 DATA_DIR = "/data"
+MORE_DIR = "/more"  # where a helper has the volumes that hold no data directory
 READINGS_MAX = 10  # of a directory whose files change meanwhile
 LOG_MAX = "64m"  # of what a node prints; it never fills the host's disk
 
@@ -45,39 +47,60 @@ class Machine:
     labels: Mapping[str, str]
     tmpfs: Mapping[str, str]  # directories in memory, with their mount options
     printed_since_s: float | None = None  # by the engine's clock; earlier output is another run's
+    aliases: Sequence[str] = ()  # NAME:ADDRESS, beside the nodes' own names
+    is_node: bool = True  # or it helps the nodes, and its end is no news
+
+    @property
+    def data(self) -> str:
+        """Where its volume is; "": it has none."""
+        return DATA_DIR if self.spec.container is None else self.spec.container.data
+
+    @property
+    def volumes(self) -> dict[str, str]:
+        """The places of its own volumes, by the volumes' names."""
+        more = self.spec.container.volumes if self.spec.container is not None else ()
+        own = {self.name: self.data} if self.data else {}
+        return own | {f"{self.name}-{number}": place for number, place in enumerate(more, 2)}
 
     @property
     def runs(self) -> tuple[object, ...]:
         """What its container was made for."""
-        return (self.image, self.spec.command, self.spec.environment, sorted(self.spec.files))
+        spec = self.spec
+        return (self.image, spec.command, spec.environment, sorted(spec.files), spec.container)
 
 
 def create(api: docker.APIClient, machine: Machine) -> None:
     """Make the volume and the container and put the configuration files in; does not start it."""
-    labels = {**machine.labels, LABEL_NODE: machine.spec.name}
-    api.create_volume(machine.name, labels=labels)
+    labels = {**machine.labels, **({LABEL_NODE: machine.spec.name} if machine.is_node else {})}
+    for volume in machine.volumes:
+        api.create_volume(volume, labels=labels)
     restart = "always" if machine.spec.restart_if_exits else "no"
     host_config = api.create_host_config(
-        binds={machine.name: {"bind": DATA_DIR, "mode": "rw"}},
+        binds={name: {"bind": place, "mode": "rw"} for name, place in machine.volumes.items()},
         cap_add=["NET_ADMIN"],
-        extra_hosts=dict(machine.hosts),
+        extra_hosts=[*(f"{n}:{a}" for n, a in machine.hosts.items()), *machine.aliases],
         network_mode=machine.network,
         tmpfs=dict(machine.tmpfs),
         restart_policy={"Name": restart},
         log_config={"Type": "json-file", "Config": {"max-size": LOG_MAX}},
     )
     endpoint = api.create_endpoint_config(ipv4_address=machine.address)
-    api.create_container(
+    config = api.create_container_config(
         machine.image,
         command=[fill_placeholders(word) for word in machine.spec.command],
         environment={k: fill_placeholders(v) for k, v in machine.spec.environment.items()},
-        name=machine.name,
         hostname=machine.spec.name,
         labels=labels,
         host_config=host_config,
         networking_config=api.create_networking_config({machine.network: endpoint}),
     )
-    api.put_archive(machine.name, "/", _config_archive(machine.spec.files))
+    if machine.spec.container is not None:
+        lay_over(config, machine.spec.container, machine.labels[LABEL_TOKEN])
+    api.create_container_from_config(config, machine.name)
+    if machine.spec.container is not None:
+        put_contents(api, machine.name, machine.spec.container)
+    if machine.spec.files or machine.spec.container is None:
+        api.put_archive(machine.name, "/", _config_archive(machine.spec.files))
 
 
 def make_again(
@@ -232,14 +255,16 @@ def ran_out_of_memory(api: docker.APIClient, name: str) -> bool:
 
 @contextlib.contextmanager
 def beside(api: docker.APIClient, machine: Machine, command: Sequence[str]) -> Iterator[str]:
-    """A container, not started, that has a node's volume and no network. The node's own container,
-    and so its output, stays.
+    """A container, not started, that has a node's volumes and no network: its data's at DATA_DIR.
+    The node's own container, and so its output, stays.
 
     It takes a program, which the node's own image may lack: that of the base image comes first.
     """
-    host_config = api.create_host_config(
-        binds={machine.name: {"bind": DATA_DIR, "mode": "rw"}}, network_mode="none"
-    )
+    if not machine.volumes:
+        raise docker.errors.DockerException(f"{machine.spec.name} has no volume")
+    places = {name: f"{MORE_DIR}/{name}" for name in machine.volumes} | {machine.name: DATA_DIR}
+    binds = {name: {"bind": places[name], "mode": "rw"} for name in machine.volumes}
+    host_config = api.create_host_config(binds=binds, network_mode="none")
     try:
         image = str(api.inspect_image(BASE_TAG)["Id"])
     except docker.errors.ImageNotFound:
@@ -271,8 +296,10 @@ def run_on_volume(api: docker.APIClient, machine: Machine, command: Sequence[str
 
 
 def erase_volume(api: docker.APIClient, machine: Machine) -> None:
-    """Empty a stopped node's data directory."""
-    run_on_volume(api, machine, ["find", DATA_DIR, "-mindepth", "1", "-delete"])
+    """Empty a stopped node's volumes."""
+    more = [f"{MORE_DIR}/{name}" for name in machine.volumes if name != machine.name]
+    places = [*([DATA_DIR] if machine.data else []), *more]
+    run_on_volume(api, machine, ["find", *places, "-mindepth", "1", "-delete"])
 
 
 def collect(api: docker.APIClient, machine: Machine, into: Path, past: Sequence[str] = ()) -> None:

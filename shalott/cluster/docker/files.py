@@ -10,7 +10,7 @@ from shalott.cluster.capabilities import WORLDS
 from shalott.cluster.data_files import Place
 from shalott.cluster.disks.node_disks import MountedDisks
 from shalott.cluster.docker import containers
-from shalott.cluster.docker.containers import DATA_DIR, Machine
+from shalott.cluster.docker.containers import Machine
 from shalott.cluster.docker.disks import place_of_volume
 from shalott.cluster.docker.namespaces import is_root
 from shalott.cluster.docker.nodes import ContainerNodes, EntersNodes
@@ -44,7 +44,7 @@ class ContainerFiles(DirectoriesHere, StatelessPart):
     async def read(self, node: str, path: str, offset: int) -> bytes:
         """By the first process's own view where this host may look into it, else by a command in
         the container, which takes longer."""
-        pid, place = self._run.pids.get(node), f"{DATA_DIR}/{path}"
+        pid, place = self._run.pids.get(node), f"{self._run.machine(node).data}/{path}"
         if pid is not None and self._links.enters:
             found = await asyncio.to_thread(read_as_process, pid, place, offset)
             if found is None:

@@ -29,15 +29,18 @@ from pathlib import Path
 
 import docker
 import docker.errors
+import msgspec
 
 from shalott.cluster.capabilities import WORLDS
 from shalott.cluster.debian_packages import PINS, read_pins
 from shalott.cluster.docker import containers
 from shalott.cluster.docker.containers import BASE_TAG as BASE_TAG
 from shalott.cluster.docker.engine import Engine
+from shalott.cluster.docker.engine_words import build_context
 from shalott.cluster.docker.namespaces import Outcome, run_program
 from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.node_tree import OWN_BROKER, broker_files, library_pins, pip_words, read_tree
+from shalott.cluster.nodes import NodeSpec
 from shalott.cluster.parts import StatelessPart
 from shalott.core.errors import BootFailed, HarnessError
 from shalott.core.steps import tell_step
@@ -89,6 +92,31 @@ async def ensure_image(engine: Engine, image: str) -> str:
         base = await _ensure(engine, find_recipe("python"))
         recipe = replace(recipe, base_tag=base, files={**recipe.files, **broker_files()})
     return await _ensure(engine, recipe)
+
+
+async def ensure_container_image(engine: Engine, spec: NodeSpec) -> str:
+    """The tag of the image of a container that others describe: a stock one, or one that is built
+    of a directory by the engine, which knows what it built before. Raises BootFailed."""
+    build = spec.container.build if spec.container is not None else None
+    if build is None:
+        return await _ensure_stock(engine, spec.image)
+    if build.target == "" and "BASE" not in build.arguments:
+        await _ensure_base(engine)  # what many begin with, where no registry is reached
+    digest = hashlib.sha256(msgspec.json.encode(build)).hexdigest()[:12]
+    tag = f"shalott-compose:{digest}"
+    tell_step(f"building the image of {Path(build.context).name}")
+    words = {
+        "path": build.context,
+        "dockerfile": build.dockerfile,
+        "buildargs": dict(build.arguments),
+        "target": build.target,
+        "tag": tag,
+        "labels": {LABEL_RECIPE: "compose"},
+    }
+    why = await engine.call(lambda api: build_context(api, words))
+    if why or await image_id(engine, tag) is None:
+        raise BootFailed(f"the image of {spec.name} can't be built: {why[-2000:].strip()}")
+    return tag
 
 
 async def _ensure_stock(engine: Engine, image: str) -> str:

@@ -160,7 +160,8 @@ class ContainerLinks:
 
     async def set_client_cuts(self, links: Sequence[Link], ports: Sequence[str]) -> None:
         """See ``CutsClients``. Between the host and the nodes, at these ports only."""
-        at, numbers = self._addresses, [self._run.ports[port] for port in ports]
+        at, nodes = self._addresses, self._run.nodes
+        numbers = sorted({self._run.port_at(node, port) for node in nodes for port in ports})
         self._client_drops = ClientDrops(
             requests=_pairs((at[b] for a, b in links if a == CLIENTS), numbers),
             answers=_pairs((at[a] for a, b in links if b == CLIENTS), numbers),

@@ -37,6 +37,11 @@ def resource_name(token: str, node: str) -> str:
     return f"shalott-{token}-{node}"
 
 
+def volume_name(token: str, volume: str) -> str:
+    """Of a volume that several containers use; no node is called so."""
+    return f"shalott-{token}_{volume}"
+
+
 def table_name(token: str, owner: Owner) -> str:
     """Of the run's nftables table. Tables have no labels, so the name says whose it is."""
     return f"{TABLE_PREFIX}{token}_{owner.pid}_{owner.start_ticks}"

@@ -72,6 +72,11 @@ class ContainerNodes:
         self.addresses |= now
         return changed
 
+    def port_at(self, node: str, port: str) -> int:
+        """Its number, which may be another one at each node."""
+        own = self.machines[node].spec.ports if node in self.machines else {}
+        return own.get(port, self.ports[port])
+
     def machine(self, node: str) -> Machine:
         if node not in self.machines:
             raise HarnessError(f"there is no container of {node}")

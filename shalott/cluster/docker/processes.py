@@ -200,7 +200,10 @@ class ContainerProcesses:
             log.warning("%s was started by the engine, without its faults: %s", node, error)
 
     async def stop(self, node: str, timeout_ms: int = 20000) -> None:
-        name, timeout_s = self._run.machine(node).name, max(1, round(timeout_ms / 1000))
+        machine = self._run.machine(node)
+        if machine.spec.container is not None:
+            timeout_ms = machine.spec.container.stop_ms or timeout_ms
+        name, timeout_s = machine.name, max(1, round(timeout_ms / 1000))
         if node in self._run.stopped:
             # As the engine does with a frozen one: it could not end otherwise.
             await self.resume(node)

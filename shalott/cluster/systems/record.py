@@ -209,6 +209,8 @@ class SystemRecord:
     others. ``workload``: what runs if the user names none. ``worlds``: the backends where it runs.
     ``profiles``: by name, the default first. ``check``: raises UsageError for a plan that this
     system can't have. ``serves``: the service whose nodes clients connect to, where nodes differ.
+    ``places``: of systems that have nodes of their own, which are not asked for by --nodes: what
+    each hosts.
     ``promises``: of systems that keep a replicated log. ``readers``: how clients read it.
     ``transactions``: of systems that speak "transactions": how clients do them.
     ``partitions``, ``queues``, ``registers``: likewise, of systems that speak these.
@@ -242,6 +244,7 @@ class SystemRecord:
     check: Callable[[Plan], None] = lambda plan: None
     layouts: Layouts | None = None
     serves: str = ""
+    places: Callable[[Parameters], Services] | None = None
     promises: Callable[[Plan], LogPromises] = lambda plan: LogPromises()
     readers: Callable[[Plan], LogReaders] = lambda plan: LogReaders()
     transactions: Callable[[Plan], Transactions | None] = lambda plan: None

@@ -135,7 +135,7 @@ def fault_names(system: SystemRecord, known: Known) -> list[str]:
     return [
         fault.name
         for fault in known.of(FAULTS)
-        if system.name in asked_of(fault, known)
+        if (not fault.asks if system.places else system.name in asked_of(fault, known))
         and any(not lacks(fault, world) for world in system.worlds)
     ]
 
@@ -162,6 +162,8 @@ def _typed(value: object) -> str:
 
 
 def _promises(record: SystemRecord, profile: str) -> str:
+    if record.places is not None:
+        return "what its workload judges"  # there is no plan without a user's own file
     plan = sample_plan(record, profile=profile)
     promises, found = record.promises(plan), []
     if promises.keeps_acknowledged:
@@ -242,6 +244,8 @@ def _systems(known: Known, modules: Sequence[str]) -> Mapping[str, System]:
     """What those that are there after ``modules`` were loaded can be asked."""
     found: dict[str, System] = {}
     for record in known.of(SYSTEMS):
+        if record.places is not None:
+            continue  # it is a user's file
         try:
             found[record.name] = make_system(sample_plan(record))
         except Exception:  # a plug-in's code must not keep ours from being explained

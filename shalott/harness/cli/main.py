@@ -31,6 +31,7 @@ EXIT_HARNESS_FAILED = 255
 EXIT_INTERRUPTED = 130
 LONGEST_NUMBER = 100_000  # digits of a value in a history, in place of Python's 4,300
 SENTENCE = "interrupted before the run began"
+SEVERAL = ("policy", "trigger", "bug", "tag", "load")  # options that are typed once a value
 _last_words: list[Callable[[str], None]] = []
 
 
@@ -100,7 +101,7 @@ def _run_test(arguments: Sequence[str]) -> int:
             junit = RefusedJunit(path, arguments) if path is not None else None
             on_interrupt(junit.refuse if junit is not None else _nothing)
     try:
-        return _run_app(arguments)
+        return _run_app(_with_file_options(arguments))
     except ShalottError as error:
         if junit is not None:
             junit.refuse(str(error))
@@ -110,6 +111,38 @@ def _run_test(arguments: Sequence[str]) -> int:
         raise
     finally:
         on_interrupt(_nothing)
+
+
+def _with_file_options(arguments: Sequence[str]) -> Sequence[str]:
+    """With those that a compose file gives itself; what is typed counts more."""
+    path = option_typed(arguments, "--compose")
+    if not path:
+        return arguments
+    with quiet_exit():
+        from shalott.cluster.compose.record import NAME, file_options
+
+        words = ["--system", NAME]
+        for name, value in file_options(path).items():
+            flag = f"--{name.replace('_', '-')}"
+            if isinstance(value, bool):
+                words.append(flag if value else flag.replace("--", "--no-", 1))
+            elif isinstance(value, str):
+                words += [flag, value]
+            elif name in SEVERAL:
+                words += [word for each in value for word in (flag, each)]
+            else:
+                words += [flag, ",".join(value)]
+    return [*arguments[:1], *words, *arguments[1:]]
+
+
+def option_typed(arguments: Sequence[str], flag: str) -> str:
+    """The last value of an option among the arguments; "" if it is not there."""
+    found = ""
+    for place, word in enumerate(arguments):
+        name, equals, value = word.partition("=")
+        if name == flag:
+            found = value if equals else "".join(arguments[place + 1 : place + 2])
+    return found
 
 
 def _run_app(arguments: Sequence[str]) -> int:

@@ -38,8 +38,18 @@ from shalott.workloads.record import WORKLOADS
 
 # What `--help` shows: the rest is in `--help-all`.
 COMMON = (
-    *("system", "profile", "policy", "bug", "load", "store"),
-    *("workload", "cluster", "nodes", "concurrency", "rate", "time_limit", "seed", "test_count"),
+    *("system", "compose", "profile", "policy", "bug", "load", "store"),
+    *(
+        "workload",
+        "client",
+        "cluster",
+        "nodes",
+        "concurrency",
+        "rate",
+        "time_limit",
+        "seed",
+        "test_count",
+    ),
     *("plan", "junit", "leave_db_running"),
     *("nemesis", "nemesis_interval", "nemesis_duration", "targets"),
 )

@@ -27,6 +27,7 @@ from shalott.harness.run.request import parse_nodes
 from shalott.nemesis.permission import check_permission
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.requirements import check_actions, check_system, required_protocols
+from shalott.workloads.programs import SPOKEN
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
 
 DOORS: tuple[Door[Any], ...] = (SYSTEMS, WORKLOADS, FAULTS, CHECKERS)
@@ -39,11 +40,11 @@ def check_plan(plan: Plan) -> None:
     """What a well-formed plan may still get wrong, stored plans included. Raises UsageError."""
     workload, nodes = plan.workload, plan.cluster.nodes
     record, system = WORKLOADS.find(workload.name), SYSTEMS.find(plan.system.name)
-    check_pairing(system, record)
+    check_pairing(system, record, plan)
     _check_parameters(system.parameters, plan.system.parameters, f"system {system.name}")
     _check_parameters(record.parameters, workload.parameters, f"workload {record.name}")
     parse_nodes(",".join(nodes))
-    if plan.system.services and system.layouts is None:
+    if plan.system.services and system.layouts is None and system.places is None:
         raise UsageError(
             f"{system.name} has no services to lay out on its nodes: leave them out of the plan"
         )
@@ -119,8 +120,21 @@ def _check_parameters(struct: type[msgspec.Struct], values: Mapping[str, object]
             raise UsageError(f"the {of} has no parameter {name}")
 
 
-def check_pairing(system: SystemRecord, workload: WorkloadRecord) -> None:
-    """Refuse a workload whose clients the system does not understand. Raises UsageError."""
+def check_pairing(system: SystemRecord, workload: WorkloadRecord, plan: Plan) -> None:
+    """Refuse a workload whose clients the system does not understand, or that no program can be a
+    client of. Raises UsageError."""
+    if plan.workload.client:
+        if plan.cluster.backend == "sim":
+            raise UsageError("--client: a program has real clocks and sockets, and sim has none")
+        if not workload.fits(SPOKEN):
+            able = [each.name for each in WORKLOADS.records() if each.fits(SPOKEN)]
+            raise UsageError(
+                f"--client: no program is a client of {workload.name}: choose --workload"
+                f" {', '.join(able)}"
+            )
+        return
+    if not system.speaks:
+        raise UsageError(f"{system.name} has no clients of its own: give it one with --client")
     if not workload.fits(system.speaks):
         fitting = [each.name for each in SYSTEMS.records() if workload.fits(each.speaks)]
         raise UsageError(

@@ -28,6 +28,7 @@ from shalott.core.plan import (
     GatePlan,
     Plan,
     PowerLoss,
+    ProgramPlan,
     SystemPlan,
     WorkloadPlan,
 )
@@ -54,6 +55,7 @@ from shalott.nemesis.record import FAULTS
 from shalott.nemesis.schedule import Rhythm, make_schedule
 from shalott.nemesis.sequence import make_sequences
 from shalott.nemesis.trigger_words import with_triggers
+from shalott.workloads.programs import find_program
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
 
 
@@ -65,14 +67,14 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
     request = dataclasses.replace(request, profile=request.profile or next(iter(system.profiles)))
     profile = profile_of(system, request.profile)
     existing = existing_asked_for(request)
-    nodes = nodes_asked_for(request, existing)
-    own_system = to_plan(parse_parameters(system.parameters, request.given, profile.parameters))
-    services = lay_out(system, request.layout, nodes, own_system)
+    given = given_to(request, system, workload)
+    own_system = to_plan(parse_parameters(system.parameters, given, profile.parameters))
+    nodes, services = nodes_of(system, request, own_system, existing)
     serving = len([n for n in nodes if not services or system.serves in services[n]])
     time_limit_ms = parse_duration_ms("--time-limit", request.time_limit)
     faults = _faults(request, nodes, existing, time_limit_ms, seed)
     rto = request.max_rto
-    own = to_plan(parse_parameters(workload.parameters, request.given, {}))
+    own = to_plan(parse_parameters(workload.parameters, given, {}))
     plan = Plan(
         name=request.name or f"{system.name}-{request.profile}-{workload.name}",
         seed=seed,
@@ -105,6 +107,8 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
         faults=with_triggers(faults, request.trigger),
         reread=request.reread or any(spoils_silently(action.kind) for action in faults),
     )
+    if request.client and "client" not in given:
+        plan = with_program(plan, request.client)
     plan = msgspec.structs.replace(plan, requires=requirements_of(plan))
     check_plan(plan)
     return plan
@@ -144,6 +148,54 @@ def _faults(
     )
     told = existing or msgspec.UNSET
     return tuple(spared(told, action) for action in _with_told(faults, request))
+
+
+def given_to(
+    request: Request, system: SystemRecord, workload: WorkloadRecord
+) -> Mapping[str, str | bool]:
+    """What was typed of the records' parameters, with the options that mean one of these where a
+    record has it."""
+    told = {
+        "client": (request.client, workload.parameters),
+        "compose": (request.compose, system.parameters),
+    }
+    own = {
+        name: value
+        for name, (value, struct) in told.items()
+        if value and name in _names(flags_of(struct))
+    }
+    return {**request.given, **own}
+
+
+def nodes_of(
+    system: SystemRecord,
+    request: Request,
+    parameters: Mapping[str, object],
+    existing: ExistingPlan | None,
+) -> tuple[tuple[str, ...], Services]:
+    """The nodes, and what each hosts. Raises UsageError."""
+    if system.places is None:
+        nodes = nodes_asked_for(request, existing)
+        return nodes, lay_out(system, request.layout, nodes, parameters)
+    if request.nodes != Request().nodes:
+        raise UsageError(f"--nodes {request.nodes}: {system.name} says itself which nodes it has")
+    services = system.places(parameters)
+    alike = all(system.serves in each for each in services.values())
+    return tuple(services), {} if alike else services
+
+
+def with_program(plan: Plan, told: str) -> Plan:
+    """With a program as the client. Raises UsageError: there is none, or no port for it."""
+    words, system = find_program(told), SYSTEMS.find(plan.system.name)
+    ways = (system.queues, system.registers, system.partitions, system.transactions)
+    spoken = [found.port for way in ways if (found := way(plan)) is not None]
+    ports = [*spoken, *system.make(plan).ports]
+    if not ports:
+        raise UsageError(f"--client {told}: no node of {plan.system.name} has a port for clients")
+    port = next((each for each in ports if spoken or each == "client"), ports[0])
+    client = ProgramPlan(words=words, port=port)
+    workload = msgspec.structs.replace(plan.workload, client=client)
+    return msgspec.structs.replace(plan, workload=workload)
 
 
 def _with_told(faults: Sequence[FaultAction], request: Request) -> tuple[FaultAction, ...]:
@@ -258,6 +310,8 @@ def _system_plan(
 
 def _check_given(request: Request, system: SystemRecord, workload: WorkloadRecord) -> None:
     """A flag that neither the workload nor the system has would do nothing. Raises UsageError."""
+    if request.compose and "compose" not in _names(flags_of(system.parameters)):
+        raise UsageError(f"--compose {request.compose} is a system of its own, not {system.name}")
     known = _names(flags_of(system.parameters)) | _names(flags_of(workload.parameters))
     for name in request.given:
         if name not in known:

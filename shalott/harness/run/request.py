@@ -50,7 +50,13 @@ class Request:
     workload: Annotated[  # "": the system's own
         str, Option("What clients do; else the system's own.", ("--workload", "-w"), RUN)
     ] = ""
+    client: Annotated[
+        str, Option("A program of yours that speaks JSON lines, or a library.", panel=RUN)
+    ] = ""
     system: Annotated[str, Option("What runs on the nodes.", panel=BROKER)] = "mirrored"
+    compose: Annotated[str, Option("A compose file whose project is the system.", panel=BROKER)] = (
+        ""
+    )
     profile: Annotated[str, Option("upstream or safe; else its first.", panel=BROKER)] = ""
     cluster: Annotated[str, Option("auto, docker, local, ssh, sim, existing.", panel=RUN)] = "auto"
     nodes: Annotated[str, Option("Names n1,n2,n3, or how many.", panel=RUN)] = "3"

@@ -29,6 +29,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 from shalott.cluster.system import MendsPartitions, RecordsReplicas, TellsHeld, members_of
+from shalott.cluster.systems.record import serving_nodes
 from shalott.core.client import Client, completion_of
 from shalott.core.errors import BootFailed, ClientError, Definite, Unreachable
 from shalott.core.generator import Answer, Completed, Context, Generator, Pending
@@ -41,6 +42,7 @@ from shalott.core.worker import ClientFactory, Worker, describe
 from shalott.harness.run.node_watch import DeathWatch, Observer
 from shalott.harness.run.world import Nemesis, World
 from shalott.nemesis.record import FAULTS
+from shalott.workloads.programs import tell_places
 from shalott.workloads.record import Workload
 
 # Clients agree on a heartbeat every 10 s. Two may be written before one fails, each after 5 to 10.
@@ -186,7 +188,7 @@ class Stage:
 
     @property
     def _client_nodes(self) -> tuple[str, ...]:
-        return self.workload.nodes or self.plan.cluster.nodes
+        return self.workload.nodes or serving_nodes(self.plan)
 
     def _make_client(self, node: str) -> Client:
         cluster, several = self.world.cluster, self.workload.several
@@ -203,9 +205,17 @@ class Stage:
         if self.world.announce is not None:
             await self.world.announce(cluster, system)
         await system.await_ready(cluster, cluster.nodes, BOOT_TIMEOUT_MS)
+        self._tell_places()
         own = () if self.workload.declares_queues else self.workload.queues
         await system.configure(cluster, own)
         await self._set_up()
+
+    def _tell_places(self) -> None:
+        """Where clients that are programs find every node: all that is started from here on."""
+        cluster, program = self.world.cluster, self.plan.workload.client
+        if program:
+            found = {node: cluster.endpoint(node, program.port) for node in self._client_nodes}
+            tell_places({node: (at.host, at.port) for node, at in found.items()})
 
     async def _set_up(self) -> None:
         """What the workload needs before anything is measured. Raises BootFailed.

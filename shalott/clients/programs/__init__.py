@@ -1,0 +1,1 @@
+"""Clients that are programs of any language, driven over their standard streams."""

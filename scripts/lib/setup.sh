@@ -144,11 +144,11 @@ engine_digest() {
     ) | sha256sum
 }
 
-# wanted_stamp EXTRAS  what the stamp file must hold: the project's place, its dependencies, the extras installed, and
-# what the engine is built from.
+# wanted_stamp EXTRAS  what the stamp file must hold: the project's place, its dependencies and the plug-ins', the extras
+# installed, and what the engine is built from.
 wanted_stamp() {
-    printf '%s\n%s\n%s\n%s\n' \
-        "$PROJECT_ROOT" "$(sha256sum <"$PROJECT_ROOT/pyproject.toml")" "$1" "$(engine_digest)"
+    printf '%s\n%s\n%s\n%s\n' "$PROJECT_ROOT" \
+        "$(cd "$PROJECT_ROOT" && cat pyproject.toml plugins/*/pyproject.toml | sha256sum)" "$1" "$(engine_digest)"
 }
 
 # merged_extras EXTRA...  the extras asked for and those already installed, sorted, comma separated.
@@ -158,7 +158,8 @@ merged_extras() {
     printf '%s\n' "$installed" "$@" | tr , '\n' | sed '/^$/d' | sort -u | paste -sd, -
 }
 
-# setup_venv [EXTRA...]  .venv with the project installed in it, editable. Does nothing when nothing changed.
+# setup_venv [EXTRA...]  .venv with the project installed in it, editable. Does nothing when nothing changed. An extra
+# with a slash is a plug-in of ours, by its directory: plugins/shalott-nats.
 setup_venv() {
     local extras
     exec 9<"$PROJECT_ROOT"     # two scripts at once: the second waits for the first
@@ -172,23 +173,38 @@ setup_venv() {
 }
 
 install_venv() {
-    local extras="$1"
+    local extras plugins words=()
+    extras="$(tr , '\n' <<<"$1" | sed '/\//d' | paste -sd, -)"
+    plugins="$(tr , '\n' <<<"$1" | sed -n '/\//p')"
+    words=(-e ".${extras:+[$extras]}")
+    for plugin in $plugins; do words+=(-e "$plugin"); done
     if ! python_works "$VENV/bin/python"; then
         ensure_python && ensure_venv_module || return 1
         say "making .venv with $("$PYTHON" --version 2>&1)"
         "$PYTHON" -m venv --clear "$VENV" >>"$SETUP_LOG" 2>&1 9>&- || { tail -n 5 "$SETUP_LOG" >&2; return 1; }
     fi
     ensure_compiler "$VENV/bin/python" || return 1
-    say "installing Python packages${extras:+ (extras: $extras)}; the first time takes a minute"
+    say "installing Python packages${1:+ (extras: $1)}; the first time takes a minute"
     rm -f "$VENV_STAMP"
     rm -rf "$PROJECT_ROOT/shalott.egg-info"   # of the layout before src/: its entry points would hide ours
     if ! (cd "$PROJECT_ROOT" && "$VENV/bin/python" -m pip install -q --disable-pip-version-check \
-        -e ".${extras:+[$extras]}") >>"$SETUP_LOG" 2>&1 </dev/null 9>&-; then
+        "${words[@]}") >>"$SETUP_LOG" 2>&1 </dev/null 9>&-; then
         tail -n 15 "$SETUP_LOG" >&2
         say "pip could not install the project; the whole log is ${SETUP_LOG#"$PROJECT_ROOT"/}"
         return 1
     fi
-    wanted_stamp "$extras" >"$VENV_STAMP"
+    wanted_stamp "$1" >"$VENV_STAMP"
+}
+
+# plugins_of WORD...  the directories of the plug-ins that offer one of these systems.
+plugins_of() {
+    local directory word
+    for directory in plugins/*/; do
+        for word in "$@"; do
+            ! grep -qE "^$word *= *\"shalott_[a-z0-9]+\.[a-z_.]+:" "$directory/pyproject.toml" 2>/dev/null \
+                || printf '%s\n' "${directory%/}"
+        done
+    done | sort -u
 }
 
 # --- Docker ------------------------------------------------------------------------------------------------------

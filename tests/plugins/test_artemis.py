@@ -9,17 +9,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
+from proton import Connection, Delivery, Event, Message, Sender
+from proton.handlers import MessagingHandler
+from proton.reactor import Container
 
 import shalott.api as api
 from shalott.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
-
-proton = pytest.importorskip("proton")  # a plug-in's own library
-
-from proton import Connection, Delivery, Event, Message, Sender  # noqa: E402
-from proton.handlers import MessagingHandler  # noqa: E402
-from proton.reactor import Container  # noqa: E402
-from shalott_artemis.client import PEERS, ArtemisClient  # noqa: E402
-from shalott_artemis.system import ArtemisSystem, check, hosted  # noqa: E402
+from shalott_artemis.client import PEERS, ArtemisClient
+from shalott_artemis.system import ArtemisSystem, check, hosted
 
 pytestmark = pytest.mark.unit
 

@@ -10,12 +10,9 @@ from typing import Any
 
 import pytest
 
-client = pytest.importorskip("shalott_etcd.client")
-system = pytest.importorskip("shalott_etcd.system")
-
-from shalott.cluster.nodes import Endpoint, Topology  # noqa: E402
-from shalott.core.errors import Definite, Indefinite, Unreachable, UsageError  # noqa: E402
-from shalott.core.plan import (  # noqa: E402
+from shalott.cluster.nodes import Endpoint, Topology
+from shalott.core.errors import Definite, Indefinite, Unreachable, UsageError
+from shalott.core.plan import (
     ClusterPlan,
     FaultAction,
     GatePlan,
@@ -23,6 +20,7 @@ from shalott.core.plan import (  # noqa: E402
     SystemPlan,
     WorkloadPlan,
 )
+from shalott_etcd import client, system
 
 pytestmark = pytest.mark.unit
 

@@ -8,19 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import pytest
+from aiokafka.protocol.admin import ApiVersionResponse_v0
+from aiokafka.protocol.metadata import MetadataResponse_v5
+from aiokafka.protocol.offset import OffsetResponse_v5
+from aiokafka.protocol.produce import ProduceResponse_v7
 
 import shalott.api as api
 from shalott.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
-
-aiokafka = pytest.importorskip("aiokafka")  # a plug-in's own library
-
-from aiokafka.protocol.admin import ApiVersionResponse_v0  # noqa: E402
-from aiokafka.protocol.metadata import MetadataResponse_v5  # noqa: E402
-from aiokafka.protocol.offset import OffsetResponse_v5  # noqa: E402
-from aiokafka.protocol.produce import ProduceResponse_v7  # noqa: E402
-from shalott_kafka.client import TOPIC, KafkaClient, outcome_of, within  # noqa: E402
-from shalott_kafka.system import KafkaParameters, KafkaSystem, check, lay_out, missing  # noqa: E402
-from shalott_kafka.wire import DescribeQuorumResponse, End, Partition, Quorum, Wire  # noqa: E402
+from shalott_kafka.client import TOPIC, KafkaClient, outcome_of, within
+from shalott_kafka.system import KafkaParameters, KafkaSystem, check, lay_out, missing
+from shalott_kafka.wire import DescribeQuorumResponse, End, Partition, Quorum, Wire
 
 pytestmark = pytest.mark.unit
 

@@ -9,12 +9,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("nats")
-client = pytest.importorskip("shalott_nats.client")
-system = pytest.importorskip("shalott_nats.system")
-
-from shalott.core.errors import Definite, Indefinite, Unreachable, UsageError  # noqa: E402
-from shalott.core.plan import (  # noqa: E402
+from shalott.core.errors import Definite, Indefinite, Unreachable, UsageError
+from shalott.core.plan import (
     ClusterPlan,
     FaultAction,
     GatePlan,
@@ -22,6 +18,7 @@ from shalott.core.plan import (  # noqa: E402
     SystemPlan,
     WorkloadPlan,
 )
+from shalott_nats import client, system
 
 pytestmark = pytest.mark.unit
 

@@ -8,24 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("aio_pika")
-client = pytest.importorskip("shalott_rabbitmq.client")
-system = pytest.importorskip("shalott_rabbitmq.system")
-unconfirmed = pytest.importorskip("shalott_rabbitmq.unconfirmed")
-
-from aio_pika.exceptions import (  # noqa: E402
+from aio_pika.exceptions import (
     AMQPConnectionError,
     ChannelInvalidStateError,
     ChannelNotFoundEntity,
     DeliveryError,
     PublishError,
 )
-from pamqp.commands import Basic  # noqa: E402
+from pamqp.commands import Basic
 
-from shalott.core.errors import Definite, Indefinite, Unreachable, UsageError  # noqa: E402
-from shalott.core.plan import ClusterPlan, FaultAction, GatePlan, Plan, SystemPlan, WorkloadPlan  # noqa: E402
-from tests.checkers.histories import Story  # noqa: E402
+from shalott.core.errors import Definite, Indefinite, Unreachable, UsageError
+from shalott.core.plan import ClusterPlan, FaultAction, GatePlan, Plan, SystemPlan, WorkloadPlan
+from shalott_rabbitmq import client, system, unconfirmed
+from tests.checkers.histories import Story
 
 pytestmark = pytest.mark.unit
 

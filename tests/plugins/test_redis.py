@@ -8,12 +8,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("redis")
-client = pytest.importorskip("shalott_redis.client")
-system = pytest.importorskip("shalott_redis.system")
-
-from shalott.core.errors import Definite, Indefinite, Unreachable, UsageError  # noqa: E402
-from shalott.core.plan import (  # noqa: E402
+from shalott.core.errors import Definite, Indefinite, Unreachable, UsageError
+from shalott.core.plan import (
     ClusterPlan,
     FaultAction,
     GatePlan,
@@ -21,6 +17,7 @@ from shalott.core.plan import (  # noqa: E402
     SystemPlan,
     WorkloadPlan,
 )
+from shalott_redis import client, system
 
 pytestmark = pytest.mark.unit
 

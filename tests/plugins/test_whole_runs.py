@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from shalott.harness.testing import pytest_plugin as plugin
 from tests.tidy.sources import ROOT
 
-plugin = pytest.importorskip("shalott.harness.testing.pytest_plugin")
-pytest.importorskip("shalott_rabbitmq")
-pytest.importorskip("shalott_redis")
 pytestmark = [pytest.mark.docker, pytest.mark.nightly("builds images, and minutes of runs")]
 
 FAULTS = {"nemesis": "kill,pause,partition", "time_limit": "45s", "rate": 60, "seed": 1}
@@ -26,7 +24,7 @@ BLIP = {"nemesis": "disconnect", "nemesis_interval": "10s", "time_limit": "20s",
 
 @pytest.mark.parametrize("version", ["4.0", "4.3"])
 def test_quorum_queues_keep_what_they_acknowledged(
-    shalott: plugin.Shalott,  # type: ignore[name-defined]
+    shalott: plugin.Shalott,
     version: str,
 ) -> None:
     run = shalott.run(
@@ -36,7 +34,7 @@ def test_quorum_queues_keep_what_they_acknowledged(
     run.assert_valid()
 
 
-def test_mnesia_stays_apart_after_a_blip(shalott: plugin.Shalott) -> None:  # type: ignore[name-defined]
+def test_mnesia_stays_apart_after_a_blip(shalott: plugin.Shalott) -> None:
     run = shalott.run(
         system="rabbitmq4", load="shalott_rabbitmq", cluster="docker", profile="safe", **BLIP
     )
@@ -46,7 +44,7 @@ def test_mnesia_stays_apart_after_a_blip(shalott: plugin.Shalott) -> None:  # ty
 @pytest.mark.parametrize("more", [{"mode": "sentinel"}, {"mode": "cluster", "nodes": "6"}])
 @pytest.mark.parametrize("system", ["redis", "valkey"])
 def test_what_all_copies_have_is_kept(
-    shalott: plugin.Shalott,  # type: ignore[name-defined]
+    shalott: plugin.Shalott,
     system: str,
     more: dict[str, str],
 ) -> None:
@@ -58,7 +56,7 @@ def test_what_all_copies_have_is_kept(
 
 @pytest.mark.parametrize("copies", ["none", "one"])
 def test_a_former_master_s_writes_are_lost(
-    shalott: plugin.Shalott,  # type: ignore[name-defined]
+    shalott: plugin.Shalott,
     copies: str,
 ) -> None:
     run = shalott.run(

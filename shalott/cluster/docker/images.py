@@ -101,7 +101,7 @@ async def ensure_container_image(engine: Engine, spec: NodeSpec) -> str:
     if build is None:
         return await _ensure_stock(engine, spec.image)
     if build.target == "" and "BASE" not in build.arguments:
-        await _ensure_base(engine)  # what many begin with, where no registry is reached
+        await _ensure_base(engine, BASE_TAG)  # what many begin with, where no registry is reached
     digest = hashlib.sha256(msgspec.json.encode(build)).hexdigest()[:12]
     tag = f"shalott-compose:{digest}"
     tell_step(f"building the image of {Path(build.context).name}")

@@ -67,8 +67,8 @@ MEANT: Mapping[str, str] = {
     "node.toml": "written for each node",
     "broker.role": "a setting, as are the other names of that form",
 }
-# Words after "broker." that are settings' names, not modules.
-SETTINGS = re.compile(r"broker\.(?:role|\w+_(?:ms|interval|addr|id|name|enable))$")
+# Words after "broker." that are names of settings and files, not modules.
+SETTINGS = re.compile(r"broker\.(?:role|xml|\w+_(?:ms|interval|addr|id|name|enable))$")
 
 
 @dataclass(frozen=True, slots=True)

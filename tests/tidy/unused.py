@@ -31,6 +31,8 @@ NO_USER_HERE: Mapping[tuple[str, str], str] = {
 # Distributions whose import has another name.
 IMPORTED_AS: Mapping[str, str] = {
     "aio-pika": "aio_pika",
+    "nats-py": "nats",
+    "python-qpid-proton": "proton",
     "pytest-timeout": "pytest_timeout",
     "pytest-xdist": "xdist",
     "pyyaml": "yaml",

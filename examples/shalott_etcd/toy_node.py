@@ -9,9 +9,7 @@ requests on to it, and copy what it has now and then.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 
@@ -19,23 +17,20 @@ from shalott.api import (
     ClientError,
     Disk,
     Endpoint,
-    ManagementServer,
-    OsDisk,
     Request,
     Response,
     json_response,
 )
 from shalott_etcd.client import ask
+from shalott_toys.node import ASK_TIMEOUT_MS, Journal, run_alone, serve
 
-JOURNAL = "journal"
 COPY_EVERY_S = 0.2
-ASK_TIMEOUT_MS = 1000
 
 
 class NodeConfig(msgspec.Struct, frozen=True):
     name: str
     listen: Endpoint
-    first: Endpoint | None  # the node that keeps everything; None: it is this one
+    leader: Endpoint | None  # the node that keeps everything; None: it is this one
     stale_reads: bool
 
 
@@ -43,41 +38,33 @@ class Node:
     """One life of a node, on the disk of its earlier ones."""
 
     def __init__(self, config: NodeConfig, disk: Disk) -> None:
-        self.config, self._disk = config, disk
+        self.config, self._journal = config, Journal(disk)
         self._values: dict[str, str] = {}  # as the API has them: both in base64
-        self._journal_end = 0
         self._writing = asyncio.Lock()
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        at = self.config.listen
-        self._journal = await self._disk.open(JOURNAL, create=True)
-        await self._disk.sync_dir("")
-        for line in (await self._journal.pread(await self._journal.size(), 0)).splitlines(True):
-            try:
-                self._values.update(msgspec.json.decode(line))
-            except msgspec.DecodeError:
-                break  # it was being written when the node ended: no client was told
-            self._journal_end += len(line)
-        await self._journal.truncate(self._journal_end)
-        server = ManagementServer(self._respond, host=at.host, port=at.port)
-        await server.start()
+        await self._journal.open(self._read)
+        await serve(self.config.listen, self._respond)
         while True:
             await asyncio.sleep(COPY_EVERY_S)
-            if self.config.first is not None:
+            if self.config.leader is not None:
                 try:
-                    self._values = await ask(self.config.first, "/copy", {}, ASK_TIMEOUT_MS)
+                    self._values = await ask(self.config.leader, "/copy", {}, ASK_TIMEOUT_MS)
                 except ClientError:
                     pass  # what it has is old, and it does not say so
+
+    def _read(self, line: bytes) -> None:
+        self._values.update(msgspec.json.decode(line))
 
     async def _respond(self, request: Request) -> Response:
         path, body = "/" + "/".join(request.segments), msgspec.json.decode(request.body or b"{}")
         if path == "/status":
-            return json_response({"first": self.config.first is None})
+            return json_response({"leader": self.config.leader is None})
         is_stale = path == "/v3/kv/range" and (self.config.stale_reads or body["serializable"])
-        if self.config.first is not None and not is_stale:
+        if self.config.leader is not None and not is_stale:
             try:
-                return json_response(await ask(self.config.first, path, body, ASK_TIMEOUT_MS))
+                return json_response(await ask(self.config.leader, path, body, ASK_TIMEOUT_MS))
             except ClientError as error:
                 return json_response({"error": str(error)}, 503)
         match path:
@@ -100,13 +87,9 @@ class Node:
         return json_response({"error": f"there is no {path}"}, 404)
 
     async def _write(self, put: Mapping[str, str]) -> None:
-        line = msgspec.json.encode({put["key"]: put["value"]}) + b"\n"
-        await self._journal.pwrite(line, self._journal_end)
-        await self._journal.sync()
-        self._journal_end += len(line)
+        await self._journal.append({put["key"]: put["value"]})
         self._values[put["key"]] = put["value"]
 
 
 if __name__ == "__main__":
-    own = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=NodeConfig)
-    asyncio.run(Node(own, OsDisk(Path.cwd())).run())
+    run_alone(NodeConfig, Node)

@@ -6,37 +6,25 @@ breaks the rule that it is named for (toy_node.py).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
 from shalott.api import (
-    BootFailed,
-    Cluster,
     Definite,
     Endpoint,
-    GatePlan,
-    Machine,
-    NodeSpec,
-    Observation,
     Partitions,
     Plan,
     Profile,
-    Program,
-    Search,
-    SimProcess,
     SystemRecord,
-    Topology,
-    await_nodes,
     make_parameters,
 )
 from shalott_etcd.client import ask
-from shalott_partitions.toy_node import ASK_TIMEOUT_MS, JOURNAL, RULES, Node, NodeConfig, Rule
+from shalott_partitions.toy_node import RULES, Node, NodeConfig, Rule
+from shalott_toys.system import WORLDS, ToySystem, program_of, search_of
 
 
 class ToyParameters(msgspec.Struct, frozen=True):
@@ -84,78 +72,13 @@ class ToyClient:
         )
 
 
-class ToySystem:
-    """See ``cluster.system.System``."""
-
-    name = "toy-partitions"
-    ports: Mapping[str, int] = {"client": 2382}
-    image = ""  # no containers
-
-    def __init__(self, plan: Plan) -> None:
-        self._breaks = make_parameters(ToyParameters, plan.system.parameters).breaks
-        self._seed = plan.seed
-
-    def node_specs(self, topology: Topology) -> Sequence[NodeSpec]:
-        return [self._spec(topology, node) for node in topology.listen]
-
-    def _spec(self, topology: Topology, node: str) -> NodeSpec:
-        leader, *_, last = topology.listen
-        config = NodeConfig(
-            name=node,
-            listen=topology.listen[node]["client"],
-            leader=None if node == leader else topology.dial[node][leader]["client"],
-            is_last=node == last,
-            breaks=self._breaks,
-            seed=self._seed,
-        )
-        return NodeSpec(
-            name=node,
-            image=self.image,
-            command=("{python}", "-m", "shalott_partitions.toy_node", "{config}/node.json"),
-            files={"node.json": msgspec.json.encode(config).decode()},
-            collect=(JOURNAL,),
-        )
-
-    async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
-        async def why_not(node: str) -> str:
-            await ask(cluster.endpoint(node, "client"), "/txn", {"mops": []}, ASK_TIMEOUT_MS)
-            return ""
-
-        await await_nodes(cluster, nodes, why_not, timeout_ms)
-
-    async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None: ...
-
-    async def observe(self, cluster: Cluster, node: str) -> Observation:
-        status = await ask(cluster.endpoint(node, "client"), "/status", {}, ASK_TIMEOUT_MS)
-        role = "master" if status["leader"] else "mirror"
-        return {"claims": [{"group": self.name, "role": role, "epoch": 1}]}
-
-    async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
-        try:
-            await self.await_ready(cluster, cluster.nodes, timeout_ms)
-        except BootFailed:
-            return False
-        return True
-
-    def read_events(
-        self, collected: Path, run_start_wall_ns: int
-    ) -> Sequence[Mapping[str, object]]:
-        return ()
-
-
-def program(spec: NodeSpec, seed: int, buggify: object) -> Program:
-    """A simulated machine's, which is given its disk."""
-    config = msgspec.json.decode(spec.files["node.json"], type=NodeConfig)
-
-    async def live(machine: Machine, process: SimProcess, stop_asked: asyncio.Event) -> int:
-        node = asyncio.ensure_future(Node(config, machine.disk).run())
-        asked = asyncio.ensure_future(stop_asked.wait())
-        done, _ = await asyncio.wait((node, asked), return_when=asyncio.FIRST_COMPLETED)
-        if node in done:
-            machine.output.append(f"it can't go on: {node.exception()}")
-        return 1 if node in done else 0
-
-    return live
+def make(plan: Plan) -> ToySystem:
+    own = {
+        "breaks": make_parameters(ToyParameters, plan.system.parameters).breaks,
+        "seed": plan.seed,
+    }
+    module = "shalott_partitions.toy_node"
+    return ToySystem("toy-partitions", 2382, module, ("/txn", {"mops": []}), own)
 
 
 def partitions(plan: Plan) -> Partitions:
@@ -166,10 +89,6 @@ def partitions(plan: Plan) -> Partitions:
     )
 
 
-# It does not tell what its copies hold, which therefore is not compared.
-GATES = GatePlan(min_acked=20, must_settle=True)
-# What it does not survive: it believes what its disk says, and never runs out of room.
-DISK_FAULTS = ("disk-full", "disk-error", "disk-short", "disk-corrupt")
 PROFILES: Mapping[str, Profile] = {
     "safe" if rule == "none" else rule: Profile(
         parameters={"breaks": rule, **({"groups": True} if rule == "commits-ahead" else {})}
@@ -179,14 +98,14 @@ PROFILES: Mapping[str, Profile] = {
 SYSTEM = SystemRecord(
     name="toy-partitions",
     summary="one node keeps all logs: to try the workload partitions without containers",
-    make=ToySystem,
+    make=make,
     speaks=("partitions",),
     partitions=partitions,
     workload="partitions",
     profiles=PROFILES,
     parameters=ToyParameters,
-    worlds=("local", "sim"),
-    program=program,
+    worlds=WORLDS,
+    program=program_of(NodeConfig, Node),
     stays_up=True,
-    search=dict.fromkeys(PROFILES, Search(settings={"gates": GATES}, beyond=DISK_FAULTS)),
+    search=search_of(PROFILES),
 )

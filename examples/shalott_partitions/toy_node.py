@@ -12,30 +12,21 @@ committed. So all is as Kafka promises, and more, until one rule is broken: see 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Literal, get_args
 
 import msgspec
 
 from shalott.api import (
-    ClientError,
-    Definite,
     Disk,
     Endpoint,
-    ManagementServer,
-    OsDisk,
     Request,
     Response,
     Stream,
     json_response,
 )
-from shalott_etcd.client import ask
+from shalott_toys.node import ABORTED, Journal, pass_on, run_alone, serve
 
-JOURNAL = "journal"
-ASK_TIMEOUT_MS = 1000
-ABORTED = 412  # of the answers that say that certainly nothing was done
 POLLED_MAX = 6  # messages of a key that one poll returns
 INVENTED = 1_000_000_000
 SILENT_S = 4.0  # a member that asked for nothing for so long has left
@@ -102,11 +93,10 @@ class Node:
     """One life of a node, on the disk of its earlier ones."""
 
     def __init__(self, config: NodeConfig, disk: Disk) -> None:
-        self.config, self._disk = config, disk
+        self.config, self._journal = config, Journal(disk)
         self._rule = config.breaks
         self._logs: dict[int, dict[int, int]] = {}  # by key: by offset, ascending
         self._ends: dict[int, int] = {}
-        self._journal_end = 0
         self._lock = asyncio.Lock()
         self._drawn = Stream(config.seed, "toy-partitions", config.name)
         self._late: set[asyncio.Task[None]] = set()
@@ -115,18 +105,8 @@ class Node:
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        at = self.config.listen
-        self._journal = await self._disk.open(JOURNAL, create=True)
-        await self._disk.sync_dir("")
-        for line in (await self._journal.pread(await self._journal.size(), 0)).splitlines(True):
-            try:
-                self._recover(line)
-            except msgspec.DecodeError:
-                break  # it was being written when the node ended: no client was told
-            self._journal_end += len(line)
-        await self._journal.truncate(self._journal_end)
-        server = ManagementServer(self._respond, host=at.host, port=at.port)
-        await server.start()
+        await self._journal.open(self._read)
+        await serve(self.config.listen, self._respond)
         await asyncio.Event().wait()
 
     async def _respond(self, request: Request) -> Response:
@@ -135,7 +115,10 @@ class Node:
             return json_response({"leader": self.config.leader is None})
         body = request.body or b"{}"
         if self.config.leader is not None:
-            return await self._pass_on(self.config.leader, what, msgspec.json.decode(body))
+            path = f"/{what}"
+            return self._own_copy(
+                await pass_on(self.config.leader, msgspec.json.decode(body), path=path)
+            )
         asked = msgspec.json.decode(body, type=Asked)
         if what == "subscribe":
             self._subscribe(asked)
@@ -152,31 +135,32 @@ class Node:
             return json_response({"error": "aborted"}, ABORTED)
         return json_response(answers)
 
-    async def _pass_on(self, leader: Endpoint, what: str, body: Mapping[str, object]) -> Response:
-        try:
-            answers = await ask(leader, f"/{what}", body, ASK_TIMEOUT_MS)
-            return json_response(self._own_copy(answers) if self.config.is_last else answers)
-        except Definite as met:  # it was refused, or there is no way to the leader
-            return json_response({"error": str(met)}, ABORTED)
-        except ClientError as met:
-            return json_response({"error": str(met)}, 503)
+    def _read(self, line: bytes) -> None:
+        if line.startswith(b"{"):
+            found = msgspec.json.decode(line, type=dict[str, dict[int, int]])
+            self._committed |= found["committed"]
+        else:
+            self._take(msgspec.json.decode(line, type=list[Send]))
 
-    def _own_copy(self, answers: list[object]) -> list[object]:
-        """What the last node shows of the leader's answers."""
+    def _own_copy(self, told: Response) -> Response:
+        """What the last node shows of the leader's answers, where it is to break a rule."""
+        keeps = self._rule not in ("node-behind", "node-differs")
+        if keeps or not self.config.is_last or told.status != 200:
+            return told
         found: list[object] = []
-        for answer in answers:
+        for answer in msgspec.json.decode(told.body):
             if isinstance(answer, dict) and self._rule == "node-behind":
                 answer = {
                     key: [pair for pair in pairs if pair[0] < FOLLOWED_MAX]
                     for key, pairs in answer.items()
                 }
-            elif isinstance(answer, dict) and self._rule == "node-differs":
+            elif isinstance(answer, dict):
                 answer = {
                     key: [(at, value if at % 8 else INVENTED + value) for at, value in pairs]
                     for key, pairs in answer.items()
                 }
             found.append(answer)
-        return found
+        return json_response(found)
 
     # -- the group ---------------------------------------------------------------------------------
 
@@ -212,7 +196,7 @@ class Node:
             places = asked.places
             if self._rule == "commits-ahead":
                 places = {key: self._ends.get(key, 0) for key in places}
-            await self._append(msgspec.json.encode({"committed": places}))
+            await self._journal.append({"committed": places})
             self._committed |= places
         return json_response([])
 
@@ -296,23 +280,8 @@ class Node:
         return offset + (self._rule == "wrong-offset" and self._drawn.random() < 0.1)
 
     async def _write_down(self, sends: list[Send]) -> None:
-        await self._append(msgspec.json.encode(sends))
+        await self._journal.append(sends)
         self._take(sends)
-
-    async def _append(self, record: bytes) -> None:
-        line = record + b"\n"
-        place, self._journal_end = self._journal_end, self._journal_end + len(line)
-        await self._journal.pwrite(line, place)
-        await self._journal.sync()
-
-    def _recover(self, line: bytes) -> None:
-        """Raises DecodeError: the line is not whole."""
-        if line.startswith(b"{"):
-            self._committed |= msgspec.json.decode(line, type=dict[str, dict[int, int]])[
-                "committed"
-            ]
-        else:
-            self._take(msgspec.json.decode(line, type=list[Send]))
 
     def _take(self, sends: list[Send]) -> None:
         for key, offset, value in sends:
@@ -351,5 +320,4 @@ class Node:
 
 
 if __name__ == "__main__":
-    config = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=NodeConfig)
-    asyncio.run(Node(config, OsDisk(Path.cwd())).run())
+    run_alone(NodeConfig, Node)

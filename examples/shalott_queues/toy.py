@@ -6,34 +6,23 @@ for (toy_node.py).
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
 
 from shalott.api import (
-    Cluster,
     Endpoint,
-    Machine,
-    NodeSpec,
-    Observation,
     Plan,
     Profile,
-    Program,
     Queues,
     Received,
-    Search,
-    SimProcess,
     SystemRecord,
-    Topology,
-    await_nodes,
     make_parameters,
 )
 from shalott_etcd.client import ask
-from shalott_etcd.toy import DISK_FAULTS, GATES
-from shalott_etcd.toy import ToySystem as Toy
-from shalott_queues.toy_node import ASK_TIMEOUT_MS, JOURNAL, RULES, Node, NodeConfig, Rule
+from shalott_queues.toy_node import RULES, Node, NodeConfig, Rule
+from shalott_toys.system import WORLDS, ToySystem, program_of, search_of
 
 
 class ToyParameters(msgspec.Struct, frozen=True):
@@ -67,59 +56,10 @@ class ToyClient:
         return await ask(self._at, path, asked, self._timeout_ms)
 
 
-class ToySystem(Toy):
-    """Its nodes are ready, and settled, as those of toy-register are."""
-
-    name = "toy-queues"
-    ports: Mapping[str, int] = {"client": 2384}
-
-    def __init__(self, plan: Plan) -> None:
-        self._breaks = make_parameters(ToyParameters, plan.system.parameters).breaks
-        self._seed = plan.seed
-
-    def _spec(self, topology: Topology, node: str) -> NodeSpec:
-        leader = next(iter(topology.listen))
-        config = NodeConfig(
-            name=node,
-            listen=topology.listen[node]["client"],
-            leader=None if node == leader else topology.dial[node][leader]["client"],
-            breaks=self._breaks,
-            seed=self._seed,
-        )
-        return NodeSpec(
-            name=node,
-            image=self.image,
-            command=("{python}", "-m", "shalott_queues.toy_node", "{config}/node.json"),
-            files={"node.json": msgspec.json.encode(config).decode()},
-            collect=(JOURNAL,),
-        )
-
-    async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
-        async def why_not(node: str) -> str:
-            await ask(cluster.endpoint(node, "client"), "/status", {}, ASK_TIMEOUT_MS)
-            return ""
-
-        await await_nodes(cluster, nodes, why_not, timeout_ms)
-
-    async def observe(self, cluster: Cluster, node: str) -> Observation:
-        status = await ask(cluster.endpoint(node, "client"), "/status", {}, ASK_TIMEOUT_MS)
-        role = "master" if status["leader"] else "mirror"
-        return {"claims": [{"group": self.name, "role": role, "epoch": 1}]}
-
-
-def program(spec: NodeSpec, seed: int, buggify: object) -> Program:
-    """A simulated machine's, which is given its disk."""
-    config = msgspec.json.decode(spec.files["node.json"], type=NodeConfig)
-
-    async def live(machine: Machine, process: SimProcess, stop_asked: asyncio.Event) -> int:
-        node = asyncio.ensure_future(Node(config, machine.disk).run())
-        asked = asyncio.ensure_future(stop_asked.wait())
-        done, _ = await asyncio.wait((node, asked), return_when=asyncio.FIRST_COMPLETED)
-        if node in done:
-            machine.output.append(f"it can't go on: {node.exception()}")
-        return 1 if node in done else 0
-
-    return live
+def make(plan: Plan) -> ToySystem:
+    breaks = make_parameters(ToyParameters, plan.system.parameters).breaks
+    own = {"breaks": breaks, "seed": plan.seed}
+    return ToySystem("toy-queues", 2384, "shalott_queues.toy_node", ("/status", {}), own)
 
 
 PROFILES: Mapping[str, Profile] = {
@@ -128,14 +68,14 @@ PROFILES: Mapping[str, Profile] = {
 SYSTEM = SystemRecord(
     name="toy-queues",
     summary="one node keeps all queues: to try the workload queue without containers",
-    make=ToySystem,
+    make=make,
     speaks=("queues",),
     queues=lambda plan: Queues(port="client", make_client=ToyClient),
     workload="queue",
     profiles=PROFILES,
     parameters=ToyParameters,
-    worlds=("local", "sim"),
-    program=program,
+    worlds=WORLDS,
+    program=program_of(NodeConfig, Node),
     stays_up=True,
-    search=dict.fromkeys(PROFILES, Search(settings={"gates": GATES}, beyond=DISK_FAULTS)),
+    search=search_of(PROFILES),
 )

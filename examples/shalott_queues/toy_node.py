@@ -10,20 +10,13 @@ one rule is broken: see ``RULES``.
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Literal, get_args
 
 import msgspec
 
 from shalott.api import (
-    ClientError,
-    Definite,
     Disk,
     Endpoint,
-    ManagementServer,
-    OsDisk,
     Request,
     Response,
     Stream,
@@ -31,11 +24,8 @@ from shalott.api import (
     encode_body,
     json_response,
 )
-from shalott_etcd.client import ask
+from shalott_toys.node import ABORTED, Journal, pass_on, run_alone, serve
 
-JOURNAL = "journal"
-ASK_TIMEOUT_MS = 1000
-REFUSED = 412  # of the answers that say that certainly nothing was done
 LEASE_S = 2.0
 INVENTED = 1 << 30
 
@@ -84,28 +74,17 @@ class Node:
     """One life of a node, on the disk of its earlier ones."""
 
     def __init__(self, config: NodeConfig, disk: Disk) -> None:
-        self.config, self._disk = config, disk
+        self.config, self._journal = config, Journal(disk)
         self._rule = config.breaks
         self._queues: dict[str, dict[int, Message]] = {}
         self._last_number = 0
-        self._journal_end = 0
         self._lock = asyncio.Lock()
         self._drawn = Stream(config.seed, "toy-queues", config.name)
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        at = self.config.listen
-        self._journal = await self._disk.open(JOURNAL, create=True)
-        await self._disk.sync_dir("")
-        for line in (await self._journal.pread(await self._journal.size(), 0)).splitlines(True):
-            try:
-                self._take(msgspec.json.decode(line, type=Line))
-            except msgspec.DecodeError:
-                break  # it was being written when the node ended: no client was told
-            self._journal_end += len(line)
-        await self._journal.truncate(self._journal_end)
-        server = ManagementServer(self._respond, host=at.host, port=at.port)
-        await server.start()
+        await self._journal.open(lambda line: self._take(msgspec.json.decode(line, type=Line)))
+        await serve(self.config.listen, self._respond)
         await asyncio.Event().wait()
 
     async def _respond(self, request: Request) -> Response:
@@ -114,7 +93,7 @@ class Node:
             return json_response({"leader": self.config.leader is None})
         body = request.body or b"{}"
         if self.config.leader is not None:
-            return await self._pass_on(self.config.leader, what, msgspec.json.decode(body))
+            return await pass_on(self.config.leader, msgspec.json.decode(body), path=f"/{what}")
         asked = msgspec.json.decode(body, type=Asked)
         async with self._lock:
             if what == "send":
@@ -123,20 +102,12 @@ class Node:
                 return await self._settle(asked)
             return await self._receive(asked)
 
-    async def _pass_on(self, leader: Endpoint, what: str, body: Mapping[str, object]) -> Response:
-        try:
-            return json_response(await ask(leader, f"/{what}", body, ASK_TIMEOUT_MS))
-        except Definite as met:  # it was refused, or there is no way to the leader
-            return json_response({"error": str(met)}, REFUSED)
-        except ClientError as met:
-            return json_response({"error": str(met)}, 503)
-
     async def _send(self, asked: Asked) -> Response:
         if self._rule == "forgets" and self._drawn.random() < 0.1:
             return json_response({})
         await self._write_down(Line(asked.queue, self._last_number + 1, asked.body))
         if self._rule == "lying-refusal" and self._drawn.random() < 0.1:
-            return json_response({"error": "refused"}, REFUSED)
+            return json_response({"error": "refused"}, ABORTED)
         return json_response({})
 
     async def _receive(self, asked: Asked) -> Response:
@@ -145,7 +116,7 @@ class Node:
         queue = self._queues.get(asked.queue, {})
         free = [message for message in queue.values() if message.leased_until <= now]
         if not free and queue:
-            return json_response({"error": f"{len(queue)} are not settled yet"}, REFUSED)
+            return json_response({"error": f"{len(queue)} are not settled yet"}, ABORTED)
         if not free or (self._rule == "says-empty" and len(queue) == 1):
             return json_response({})
         message = free[0]
@@ -165,15 +136,12 @@ class Node:
         message = self._queues.get(asked.queue, {}).get(asked.token)
         if self._rule != "settles-early":
             if message is None or message.leased_until < now:
-                return json_response({"error": "it is not leased"}, REFUSED)
+                return json_response({"error": "it is not leased"}, ABORTED)
             await self._write_down(Line(asked.queue, asked.token))
         return json_response({})
 
     async def _write_down(self, line: Line) -> None:
-        written = msgspec.json.encode(line) + b"\n"
-        place, self._journal_end = self._journal_end, self._journal_end + len(written)
-        await self._journal.pwrite(written, place)
-        await self._journal.sync()
+        await self._journal.append(line)
         self._take(line)
 
     def _take(self, line: Line) -> None:
@@ -192,5 +160,4 @@ class Node:
 
 
 if __name__ == "__main__":
-    config = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=NodeConfig)
-    asyncio.run(Node(config, OsDisk(Path.cwd())).run())
+    run_alone(NodeConfig, Node)

@@ -6,35 +6,23 @@ breaks the rule that it is named for (toy_node.py).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
 from shalott.api import (
-    BootFailed,
-    Cluster,
     Endpoint,
-    GatePlan,
-    Machine,
     Mop,
-    NodeSpec,
-    Observation,
     Plan,
     Profile,
-    Program,
-    Search,
-    SimProcess,
     SystemRecord,
-    Topology,
     Transactions,
-    await_nodes,
     make_parameters,
 )
 from shalott_etcd.client import ask
-from shalott_transactions.toy_node import ASK_TIMEOUT_MS, JOURNAL, RULES, Node, NodeConfig, Rule
+from shalott_toys.system import WORLDS, ToySystem, program_of, search_of
+from shalott_transactions.toy_node import RULES, Node, NodeConfig, Rule
 
 
 class ToyParameters(msgspec.Struct, frozen=True):
@@ -56,97 +44,29 @@ class ToyClient:
         return [(f, key, value) for f, key, value in answer]
 
 
-class ToySystem:
-    """See ``cluster.system.System``."""
-
-    name = "toy-transactions"
-    ports: Mapping[str, int] = {"client": 2381}
-    image = ""  # no containers
-
-    def __init__(self, plan: Plan) -> None:
-        self._breaks = make_parameters(ToyParameters, plan.system.parameters).breaks
-        self._seed = plan.seed
-
-    def node_specs(self, topology: Topology) -> Sequence[NodeSpec]:
-        return [self._spec(topology, node) for node in topology.listen]
-
-    def _spec(self, topology: Topology, node: str) -> NodeSpec:
-        leader = next(iter(topology.listen))
-        config = NodeConfig(
-            name=node,
-            listen=topology.listen[node]["client"],
-            leader=None if node == leader else topology.dial[node][leader]["client"],
-            breaks=self._breaks,
-            seed=self._seed,
-        )
-        return NodeSpec(
-            name=node,
-            image=self.image,
-            command=("{python}", "-m", "shalott_transactions.toy_node", "{config}/node.json"),
-            files={"node.json": msgspec.json.encode(config).decode()},
-            collect=(JOURNAL,),
-        )
-
-    async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
-        async def why_not(node: str) -> str:
-            await ask(cluster.endpoint(node, "client"), "/txn", {"mops": []}, ASK_TIMEOUT_MS)
-            return ""
-
-        await await_nodes(cluster, nodes, why_not, timeout_ms)
-
-    async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None: ...
-
-    async def observe(self, cluster: Cluster, node: str) -> Observation:
-        status = await ask(cluster.endpoint(node, "client"), "/status", {}, ASK_TIMEOUT_MS)
-        role = "master" if status["leader"] else "mirror"
-        return {"claims": [{"group": self.name, "role": role, "epoch": 1}]}
-
-    async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
-        try:
-            await self.await_ready(cluster, cluster.nodes, timeout_ms)
-        except BootFailed:
-            return False
-        return True
-
-    def read_events(
-        self, collected: Path, run_start_wall_ns: int
-    ) -> Sequence[Mapping[str, object]]:
-        return ()
+def make(plan: Plan) -> ToySystem:
+    own = {
+        "breaks": make_parameters(ToyParameters, plan.system.parameters).breaks,
+        "seed": plan.seed,
+    }
+    module = "shalott_transactions.toy_node"
+    return ToySystem("toy-transactions", 2381, module, ("/txn", {"mops": []}), own)
 
 
-def program(spec: NodeSpec, seed: int, buggify: object) -> Program:
-    """A simulated machine's, which is given its disk."""
-    config = msgspec.json.decode(spec.files["node.json"], type=NodeConfig)
-
-    async def live(machine: Machine, process: SimProcess, stop_asked: asyncio.Event) -> int:
-        node = asyncio.ensure_future(Node(config, machine.disk).run())
-        asked = asyncio.ensure_future(stop_asked.wait())
-        done, _ = await asyncio.wait((node, asked), return_when=asyncio.FIRST_COMPLETED)
-        if node in done:
-            machine.output.append(f"it can't go on: {node.exception()}")
-        return 1 if node in done else 0
-
-    return live
-
-
-# It does not tell what its copies hold, which therefore is not compared.
-GATES = GatePlan(min_acked=20, must_settle=True)
-# What it does not survive: it believes what its disk says, and never runs out of room.
-DISK_FAULTS = ("disk-full", "disk-error", "disk-short", "disk-corrupt")
 PROFILES: Mapping[str, Profile] = {
     "safe" if rule == "none" else rule: Profile(parameters={"breaks": rule}) for rule in RULES
 }
 SYSTEM = SystemRecord(
     name="toy-transactions",
     summary="one node does all transactions: to try their workloads without containers",
-    make=ToySystem,
+    make=make,
     speaks=("transactions",),
     transactions=lambda plan: Transactions(port="client", make_client=ToyClient),
     workload="list-append",
     profiles=PROFILES,
     parameters=ToyParameters,
-    worlds=("local", "sim"),
-    program=program,
+    worlds=WORLDS,
+    program=program_of(NodeConfig, Node),
     stays_up=True,
-    search=dict.fromkeys(PROFILES, Search(settings={"gates": GATES}, beyond=DISK_FAULTS)),
+    search=search_of(PROFILES),
 )

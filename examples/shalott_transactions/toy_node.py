@@ -10,31 +10,24 @@ now and then. So all is strict serializable, until one rule is broken: see ``RUL
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
 
 from shalott.api import (
     ClientError,
-    Definite,
     Disk,
     Endpoint,
-    ManagementServer,
-    OsDisk,
     Request,
     Response,
     Stream,
     json_response,
 )
 from shalott_etcd.client import ask
+from shalott_toys.node import ABORTED, ASK_TIMEOUT_MS, Journal, pass_on, run_alone, serve
 
-JOURNAL = "journal"
 COPY_EVERY_S = 0.3
-ASK_TIMEOUT_MS = 1000
-ABORTED = 412  # of the answers that say that certainly nothing was done
 
 Mop = tuple[str, int, Any]
 Values = dict[int, Any]
@@ -92,29 +85,18 @@ class Node:
     """One life of a node, on the disk of its earlier ones."""
 
     def __init__(self, config: NodeConfig, disk: Disk) -> None:
-        self.config, self._disk = config, disk
+        self.config, self._journal = config, Journal(disk)
         self._rule = config.breaks
         self._values: Values = {}
         self._commits: list[Commit] = []  # at a follower: those that it has copied
         self._written: dict[int, int] = {}  # how many commits there were behind the key's last
-        self._journal_end = 0
         self._lock = asyncio.Lock()
         self._drawn = Stream(config.seed, "toy-transactions", config.name)
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        at = self.config.listen
-        self._journal = await self._disk.open(JOURNAL, create=True)
-        await self._disk.sync_dir("")
-        for line in (await self._journal.pread(await self._journal.size(), 0)).splitlines(True):
-            try:
-                self._take(msgspec.json.decode(line, type=Commit))
-            except msgspec.DecodeError:
-                break  # it was being written when the node ended: no client was told
-            self._journal_end += len(line)
-        await self._journal.truncate(self._journal_end)
-        server = ManagementServer(self._respond, host=at.host, port=at.port)
-        await server.start()
+        await self._journal.open(self._read)
+        await serve(self.config.listen, self._respond)
         while True:
             await asyncio.sleep(COPY_EVERY_S * (0.5 + self._drawn.random()))
             if self.config.leader is not None and self._rule in COPIES:
@@ -130,24 +112,15 @@ class Node:
         if self._rule in COPIES and all(f == "r" for f, _, _ in mops):
             return json_response([self._do(self._values, mop) for mop in mops])
         if self.config.leader is not None:
-            return await self._pass_on(self.config.leader, body)
+            tries, timeout_ms = (3, 150) if self._rule == "commit-twice" else (1, ASK_TIMEOUT_MS)
+            return await pass_on(self.config.leader, body, tries=tries, timeout_ms=timeout_ms)
         try:
             return json_response(await self._transact(mops))
         except Aborted:
             return json_response({"error": "aborted"}, ABORTED)
 
-    async def _pass_on(self, leader: Endpoint, body: Mapping[str, object]) -> Response:
-        tries, timeout_ms = (3, 150) if self._rule == "commit-twice" else (1, ASK_TIMEOUT_MS)
-        error, is_certain = "", True
-        for _ in range(tries):
-            try:
-                return json_response(await ask(leader, "/txn", body, timeout_ms))
-            except Definite as met:  # it was refused, or there is no way to the leader
-                error = str(met)
-                break
-            except ClientError as met:
-                error, is_certain = str(met), False
-        return json_response({"error": error}, ABORTED if is_certain else 503)
+    def _read(self, line: bytes) -> None:
+        self._take(msgspec.json.decode(line, type=Commit))
 
     # -- what the leader does ----------------------------------------------------------------------
 
@@ -236,11 +209,7 @@ class Node:
         self._take(commit)
 
     async def _write_down(self, commit: Commit) -> None:
-        line = msgspec.json.encode(commit) + b"\n"
-        place, self._journal_end = self._journal_end, self._journal_end + len(line)
-        await self._journal.pwrite(line, place)
-        if self._rule != "unsynced-commit":
-            await self._journal.sync()
+        await self._journal.append(commit, is_synced=self._rule != "unsynced-commit")
 
     def _take(self, commit: Commit) -> None:
         self._commits.append(commit)
@@ -285,5 +254,4 @@ class Node:
 
 
 if __name__ == "__main__":
-    own = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=NodeConfig)
-    asyncio.run(Node(own, OsDisk(Path.cwd())).run())
+    run_alone(NodeConfig, Node)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from shalott.checkers.judge import JUDGES, JudgeOfRuns, find_judge
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.parameters import Flag
 from shalott.harness.cli.explain import (
@@ -53,6 +54,13 @@ def test_every_checker_of_a_workload_has_words() -> None:
             assert own_checker_text(checker).startswith(f"- `{checker.name}`: ")
             names.add(checker.name)
     assert set(JUDGED) <= names
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_a_judge_of_runs_is_told_by_what_it_judges(name: str) -> None:
+    told = " ".join(own_checker_text(JudgeOfRuns(name)).split())
+    assert told.startswith(f"- `{name}`: {find_judge(name).summary}"), told
+    assert find_judge(name).source in told.replace("\n", " ")
 
 
 def test_a_fault_says_where_it_can_be_made_and_of_whom_it_can_be_asked() -> None:

@@ -71,6 +71,20 @@ def test_logs_that_are_right_are_not_accused() -> None:
         assert outcome.valid is True, (outcome.error, outcome.results)
 
 
+@pytest.mark.nightly("54 more runs; six are made by day")
+def test_what_is_unknown_of_right_logs_is_by_design() -> None:
+    """A fault waits until all nodes answer. Where a drawn loss of packets holds that up until no
+    time is left for the fault, it is skipped, and a run without any fault proves nothing."""
+    for seed in range(7, 61):
+        outcome = simulate(drawn(seed))
+        doubts = [each for each in outcome.results if each.valid == "unknown"]
+        assert outcome.valid is True or (
+            outcome.valid == "unknown"
+            and [each.checker for each in doubts] == ["stats"]
+            and doubts[0].notes[0].startswith("Every fault of the plan was skipped")
+        ), (seed, outcome.error, doubts)
+
+
 def test_a_group_that_is_right_is_not_accused() -> None:
     seen = Counter[str]()
     for seed in range(1, 4):

@@ -54,9 +54,33 @@ const shl_reading *shl_entries_state(const shl_entries *entries)
 
 /* --- feeding -----------------------------------------------------------------------------------*/
 
-int shl_batch_is_full(const shl_entries *entries)
+/* Whether the batch has as many entries as it should. */
+static int is_full(const shl_entries *entries)
 {
     return entries->count >= MOST_ENTRIES || entries->node_count >= ENOUGH_NODES;
+}
+
+/* An entry that ends with the bytes is read again when it is whole. */
+int shl_read_whole(shl_entries *entries, shl_cursor *cursor, int32_t last, shl_find *find,
+                   shl_read_one *read)
+{
+    while (!is_full(entries)) {
+        int found, status = find(entries, cursor, last, &found);
+        if (status || !found)
+            return status;
+        shl_cursor entry = *cursor;
+        int64_t nodes = entries->node_count, passing = entries->passing_used;
+        status = read(entries, &entry);
+        if (status > 0 && !entries->reader.state.error)
+            return shl_complain(&entries->reader, status, entry.line, entry.at);
+        if (status) {
+            entries->node_count = nodes;
+            entries->passing_used = passing;
+            return status;
+        }
+        *cursor = entry;
+    }
+    return SHL_READ_FINE;
 }
 
 static int read_some(shl_entries *entries, shl_cursor *cursor, int32_t last)
@@ -77,7 +101,7 @@ int64_t shl_entries_feed(shl_entries *entries, const char *bytes, int64_t length
         return -1;
     reader->begin = bytes;
     int status = read_some(entries, &cursor, last);
-    int is_end = last && !shl_batch_is_full(entries);
+    int is_end = last && !is_full(entries);
     const char *mark = reader->dialect == SHL_ENTRIES_JSON ? SHL_JSON_MARK : SHL_EDN_MARK;
     if (status == SHL_MORE && is_end && shl_check_torn(reader, &cursor, mark))
         return -1;
@@ -239,6 +263,32 @@ int64_t shl_put_unit(const char *at, const char *end, char **to)
     }
     *to += shl_put_utf8(*to, (uint32_t)unit);
     return 5;
+}
+
+int shl_no_value(shl_entries *entries, shl_slice met, const shl_cursor *cursor)
+{
+    shl_complain_of(&entries->reader, met);
+    return shl_complain(&entries->reader, SHL_READ_NO_VALUE, cursor->line, met.at);
+}
+
+int shl_add_escaped(shl_entries *entries, const shl_cursor *cursor, shl_slice text,
+                    shl_resolve *resolve)
+{
+    char *scratch = shl_scratch(entries, text.length), *to = scratch;
+    const char *at = text.at, *end = at + text.length;
+    if (!scratch)
+        return SHL_READ_STOPPED;
+    while (at < end) {
+        if (*at != '\\') {
+            *to++ = *at++;
+            continue;
+        }
+        int64_t length = resolve(at + 1, end, &to);
+        if (!length)
+            return shl_no_value(entries, (shl_slice){at, end - at < 6 ? end - at : 6}, cursor);
+        at += 1 + length;
+    }
+    return shl_add_text(entries, SHL_NODE_TEXT, (shl_slice){scratch, to - scratch});
 }
 
 /* --- fields ------------------------------------------------------------------------------------*/

@@ -17,13 +17,6 @@ static inline int step_over_blank(shl_cursor *cursor)
 
 /* --- scalars -----------------------------------------------------------------------------------*/
 
-static const char *digits(const char *at, const char *end)
-{
-    while (at < end && is_digit(*at))
-        at++;
-    return at;
-}
-
 /* What begins like a number must be one: 12, 12N, 1.5, 1e3, 1.5M, 1/3. */
 static int is_number(shl_slice token)
 {
@@ -52,12 +45,6 @@ static int is_number(shl_slice token)
     return after == end;
 }
 
-static int no_value(shl_entries *entries, shl_slice met, const shl_cursor *cursor)
-{
-    shl_complain_of(&entries->reader, met);
-    return shl_complain(&entries->reader, SHL_READ_NO_VALUE, cursor->line, met.at);
-}
-
 static int read_number(shl_entries *entries, shl_cursor *cursor, shl_slice token)
 {
     int64_t number;
@@ -65,7 +52,7 @@ static int read_number(shl_entries *entries, shl_cursor *cursor, shl_slice token
         return shl_add_node(entries, SHL_NODE_INTEGER, number) < 0 ? SHL_READ_STOPPED
                                                                    : SHL_READ_FINE;
     return is_number(token) ? shl_add_text(entries, SHL_NODE_OTHER, token)
-                            : no_value(entries, token, cursor);
+                            : shl_no_value(entries, token, cursor);
 }
 
 /* A keyword, a number, nil, true, false or a symbol. */
@@ -77,7 +64,7 @@ static int read_word(shl_entries *entries, shl_cursor *cursor)
         return SHL_MORE; /* it may go on */
     if (first == ':') {
         if (token.length == 1 || (token.length == 2 && token.at[1] == ':'))
-            return no_value(entries, token, cursor);
+            return shl_no_value(entries, token, cursor);
         return shl_add_text(entries, SHL_NODE_KEYWORD,
                             (shl_slice){token.at + 1, token.length - 1});
     }
@@ -113,25 +100,6 @@ static int64_t resolve(const char *at, const char *end, char **to)
     return at < end && *at == 'u' ? shl_put_unit(at, end, to) : 0;
 }
 
-static int add_escaped(shl_entries *entries, const shl_cursor *cursor, shl_slice text)
-{
-    char *scratch = shl_scratch(entries, text.length), *to = scratch;
-    const char *at = text.at, *end = at + text.length;
-    if (!scratch)
-        return SHL_READ_STOPPED;
-    while (at < end) {
-        if (*at != '\\') {
-            *to++ = *at++;
-            continue;
-        }
-        int64_t length = resolve(at + 1, end, &to);
-        if (!length)
-            return no_value(entries, (shl_slice){at, end - at < 6 ? end - at : 6}, cursor);
-        at += 1 + length;
-    }
-    return shl_add_text(entries, SHL_NODE_TEXT, (shl_slice){scratch, to - scratch});
-}
-
 static int read_string(shl_entries *entries, shl_cursor *cursor)
 {
     const char *from = cursor->at + 1;
@@ -140,7 +108,7 @@ static int read_string(shl_entries *entries, shl_cursor *cursor)
         return status;
     shl_slice text = {from, cursor->at - 1 - from};
     if (text.length && memchr(text.at, '\\', (size_t)text.length))
-        return add_escaped(entries, cursor, text);
+        return shl_add_escaped(entries, cursor, text, resolve);
     return shl_add_text(entries, SHL_NODE_TEXT, text);
 }
 
@@ -374,24 +342,12 @@ static int read_entry(shl_entries *entries, shl_cursor *cursor)
     return status ? status : shl_take_fields(entries, &fields);
 }
 
+static int find_in_edn(shl_entries *entries, shl_cursor *cursor, int32_t last, int *found)
+{
+    return find_entry(&entries->reader, cursor, last, found);
+}
+
 int shl_entries_edn(shl_entries *entries, shl_cursor *cursor, int32_t last)
 {
-    shl_reader *reader = &entries->reader;
-    while (!shl_batch_is_full(entries)) {
-        int found, status = find_entry(reader, cursor, last, &found);
-        if (status || !found)
-            return status;
-        shl_cursor entry = *cursor;
-        int64_t nodes = entries->node_count, passing = entries->passing_used;
-        status = read_entry(entries, &entry);
-        if (status > 0 && !reader->state.error)
-            return shl_complain(reader, status, entry.line, entry.at);
-        if (status) { /* it is read again when it is whole */
-            entries->node_count = nodes;
-            entries->passing_used = passing;
-            return status;
-        }
-        *cursor = entry;
-    }
-    return SHL_READ_FINE;
+    return shl_read_whole(entries, cursor, last, find_in_edn, read_entry);
 }

@@ -31,12 +31,6 @@ static inline int next_byte(shl_cursor *cursor)
     return cursor->at == cursor->end ? SHL_MORE : SHL_READ_FINE;
 }
 
-static int no_value(shl_entries *entries, shl_slice met, const shl_cursor *cursor)
-{
-    shl_complain_of(&entries->reader, met);
-    return shl_complain(&entries->reader, SHL_READ_NO_VALUE, cursor->line, met.at);
-}
-
 /* --- scalars -----------------------------------------------------------------------------------*/
 
 /* One escape behind its backslash; how many bytes of the text it takes, 0: it is none. */
@@ -49,25 +43,6 @@ static int64_t resolve(const char *at, const char *end, char **to)
         return 1;
     }
     return at < end && *at == 'u' ? shl_put_unit(at, end, to) : 0;
-}
-
-static int add_escaped(shl_entries *entries, const shl_cursor *cursor, shl_slice text)
-{
-    char *scratch = shl_scratch(entries, text.length), *to = scratch;
-    const char *at = text.at, *end = at + text.length;
-    if (!scratch)
-        return SHL_READ_STOPPED;
-    while (at < end) {
-        if (*at != '\\') {
-            *to++ = *at++;
-            continue;
-        }
-        int64_t length = resolve(at + 1, end, &to);
-        if (!length)
-            return no_value(entries, (shl_slice){at, end - at < 6 ? end - at : 6}, cursor);
-        at += 1 + length;
-    }
-    return shl_add_text(entries, SHL_NODE_TEXT, (shl_slice){scratch, to - scratch});
 }
 
 static int read_string(shl_entries *entries, shl_cursor *cursor)
@@ -89,20 +64,8 @@ static int read_string(shl_entries *entries, shl_cursor *cursor)
         return SHL_MORE;
     cursor->at = at + 1;
     shl_slice text = {from, at - from};
-    return escaped ? add_escaped(entries, cursor, text)
+    return escaped ? shl_add_escaped(entries, cursor, text, resolve)
                    : shl_add_text(entries, SHL_NODE_TEXT, text);
-}
-
-static inline int is_digit(char byte)
-{
-    return (uint8_t)(byte - '0') < 10;
-}
-
-static const char *digits(const char *at, const char *end)
-{
-    while (at < end && is_digit(*at))
-        at++;
-    return at;
 }
 
 /* -?(0|[1-9][0-9]*)(.[0-9]+)?([eE][+-]?[0-9]+)? */
@@ -151,7 +114,7 @@ static int read_plain(shl_entries *entries, shl_cursor *cursor)
                                         : SHL_NODE_OTHER;
     if (kind == SHL_NODE_OTHER) {
         if (!shl_is_json_number(token))
-            return no_value(entries, token, cursor);
+            return shl_no_value(entries, token, cursor);
         if (!shl_edn_integer(token, &number))
             return shl_add_text(entries, SHL_NODE_OTHER, token);
         kind = SHL_NODE_INTEGER;
@@ -296,7 +259,11 @@ static int read_entry(shl_entries *entries, shl_cursor *cursor)
         status = SHL_READ_UNCLOSED;
     if (status == SHL_READ_UNCLOSED)
         reader->state.error_other = fields.line;
-    return status ? status : shl_take_fields(entries, &fields);
+    if (!status)
+        status = shl_take_fields(entries, &fields);
+    if (!status)
+        entries->place = entries->place > IN_LINES ? BEHIND_ENTRY : IN_LINES;
+    return status;
 }
 
 /* Moves to the next entry, over what stands between two. *found: there is one. */
@@ -325,23 +292,5 @@ static int find_entry(shl_entries *entries, shl_cursor *cursor, int32_t last, in
 
 int shl_entries_json(shl_entries *entries, shl_cursor *cursor, int32_t last)
 {
-    shl_reader *reader = &entries->reader;
-    while (!shl_batch_is_full(entries)) {
-        int found, status = find_entry(entries, cursor, last, &found);
-        if (status || !found)
-            return status;
-        shl_cursor entry = *cursor;
-        int64_t nodes = entries->node_count, passing = entries->passing_used;
-        status = read_entry(entries, &entry);
-        if (status > 0 && !reader->state.error)
-            return shl_complain(reader, status, entry.line, entry.at);
-        if (status) { /* it is read again when it is whole */
-            entries->node_count = nodes;
-            entries->passing_used = passing;
-            return status;
-        }
-        entries->place = entries->place > IN_LINES ? BEHIND_ENTRY : IN_LINES;
-        *cursor = entry;
-    }
-    return SHL_READ_FINE;
+    return shl_read_whole(entries, cursor, last, find_entry, read_entry);
 }

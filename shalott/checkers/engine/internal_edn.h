@@ -22,11 +22,6 @@ static inline uint8_t class_of(char byte)
     return CLASS[(uint8_t)byte];
 }
 
-static inline int is_digit(char byte)
-{
-    return (uint8_t)(byte - '0') < 10;
-}
-
 static int skip_form(shl_cursor *cursor);
 
 static inline const char *find(shl_slice text, const char *what)

@@ -62,14 +62,19 @@ int64_t shl_keep_text(shl_entries *entries, shl_slice text, int is_other);
 char *shl_scratch(shl_entries *entries, int64_t length);
 char *shl_printed(shl_entries *entries, int64_t length);
 int shl_is_json_number(shl_slice token);
+/* SHL_READ_NO_VALUE, with what was met in its place. */
+int shl_no_value(shl_entries *entries, shl_slice met, const shl_cursor *cursor);
+/* One escape of a dialect, behind its backslash: how many bytes of the text it takes, 0: it is
+ * none. */
+typedef int64_t shl_resolve(const char *at, const char *end, char **to);
+/* A string that has escapes, without its quotes. */
+int shl_add_escaped(shl_entries *entries, const shl_cursor *cursor, shl_slice text,
+                    shl_resolve *resolve);
 /* A code point as UTF-8; how many bytes. */
 int64_t shl_put_utf8(char *to, uint32_t point);
 /* uXXXX, or a pair of them that is one code point, as UTF-8; how many bytes of the text, 0: it is
  * none. */
 int64_t shl_put_unit(const char *at, const char *end, char **to);
-
-/* Whether the batch has as many entries as it should. */
-int shl_batch_is_full(const shl_entries *entries);
 
 /* The number of a new node; -1: no memory. */
 static inline int32_t shl_add_node(shl_entries *entries, uint8_t kind, int64_t number)
@@ -87,6 +92,12 @@ static inline int shl_add_text(shl_entries *entries, uint8_t kind, shl_slice tex
     return id != SHL_ABSENT && shl_add_node(entries, kind, id) >= 0 ? SHL_READ_FINE
                                                                     : SHL_READ_STOPPED;
 }
+
+/* A dialect's parts: moves to the next entry, if there is one; reads it and takes it in. */
+typedef int shl_find(shl_entries *entries, shl_cursor *cursor, int32_t last, int *found);
+typedef int shl_read_one(shl_entries *entries, shl_cursor *cursor);
+int shl_read_whole(shl_entries *entries, shl_cursor *cursor, int32_t last, shl_find *find,
+                   shl_read_one *read);
 
 /* The dialects: as many whole entries as there are, or as a batch takes; the cursor is moved behind
  * them. SHL_READ_FINE, SHL_MORE, or what is wrong. */

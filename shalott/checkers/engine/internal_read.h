@@ -179,4 +179,16 @@ static inline int shl_says_empty(shl_slice word)
     return SHL_IS(word, "empty") || SHL_IS(word, "exhausted");
 }
 
+static inline int is_digit(char byte)
+{
+    return (uint8_t)(byte - '0') < 10;
+}
+
+static inline const char *digits(const char *at, const char *end)
+{
+    while (at < end && is_digit(*at))
+        at++;
+    return at;
+}
+
 #endif

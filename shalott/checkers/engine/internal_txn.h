@@ -107,8 +107,8 @@ struct shl_txns {
 
     shl_graph graph;
     int64_t data_edges;
-    int64_t contested;
-    int32_t contested_version;
+    int64_t contested, contested_keys;
+    int32_t contested_version, contested_key[8];
     int64_t unwritten;
     int32_t unwritten_txn, unwritten_version;
 
@@ -182,6 +182,8 @@ int32_t shl_txn_judge_sets(shl_txns *txns);
 int32_t shl_txn_note(shl_txns *txns, shl_txn_found found);
 shl_txn_found shl_txn_found_at(int32_t kind, int32_t txn, int64_t mop);
 int32_t shl_txn_find_writers(shl_txns *txns);
+/* Which keys have versions that several may have written; they are left out, if it was asked. */
+int32_t shl_txn_find_contested(shl_txns *txns);
 /* A read that ended with `version`: written by one that failed, by none, or not last. */
 int32_t shl_txn_judge_version(shl_txns *txns, int32_t txn, int64_t mop, int32_t version,
                               int is_last);

@@ -1,4 +1,5 @@
 /* A history of partitions in memory: its tables, its life, the order of the judgement. */
+#include "internal_forms.h"
 #include "internal_kafka.h"
 
 #include <string.h>
@@ -29,9 +30,10 @@ static uint64_t hash_of(const shl_kafka *k, const shl_kafka_index *index, int32_
 {
     if (index == &k->by_message)
         return mixed((uint64_t)k->messages[number].number,
-                     (uint64_t)k->messages[number].key << 4 | k->messages[number].kind);
+                     (uint64_t)k->messages[number].key << 4 |
+                         shl_alike(k->messages[number].kind));
     if (index == &k->by_key)
-        return mixed((uint64_t)k->keys[number].number, k->keys[number].kind);
+        return mixed((uint64_t)k->keys[number].number, shl_alike(k->keys[number].kind));
     return mixed((uint64_t)k->pending[number].process, 0);
 }
 
@@ -58,10 +60,10 @@ int32_t shl_kafka_key_of(shl_kafka *k, uint8_t kind, int64_t number)
     shl_kafka_index *index = &k->by_key;
     if (2 * index->count >= index->room && !more_slots(k, index))
         return -1;
-    uint64_t slot = mixed((uint64_t)number, kind) & (uint64_t)(index->room - 1);
+    uint64_t slot = mixed((uint64_t)number, shl_alike(kind)) & (uint64_t)(index->room - 1);
     for (; index->slots[slot]; slot = (slot + 1) & (uint64_t)(index->room - 1)) {
         const shl_kafka_key *key = &k->keys[index->slots[slot] - 1];
-        if (key->number == number && key->kind == kind)
+        if (key->number == number && shl_alike(key->kind) == shl_alike(kind))
             return index->slots[slot] - 1;
     }
     if (!shl_kafka_grow(k->budget, (void **)&k->keys, &k->key_room, index->count, sizeof *k->keys))
@@ -76,11 +78,12 @@ int32_t shl_kafka_message_of(shl_kafka *k, int32_t key, uint8_t kind, int64_t nu
     shl_kafka_index *index = &k->by_message;
     if (2 * index->count >= index->room && !more_slots(k, index))
         return -1;
-    uint64_t slot = mixed((uint64_t)number, (uint64_t)key << 4 | kind) &
+    uint64_t slot = mixed((uint64_t)number, (uint64_t)key << 4 | shl_alike(kind)) &
                     (uint64_t)(index->room - 1);
     for (; index->slots[slot]; slot = (slot + 1) & (uint64_t)(index->room - 1)) {
         const shl_kafka_message *message = &k->messages[index->slots[slot] - 1];
-        if (message->number == number && message->key == key && message->kind == kind)
+        if (message->number == number && message->key == key &&
+            shl_alike(message->kind) == shl_alike(kind))
             return index->slots[slot] - 1;
     }
     if (index->count == SHL_NEVER - 1 ||

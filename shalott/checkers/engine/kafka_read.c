@@ -1,6 +1,7 @@
 /* A stream of entries, taken in as operations on partitions and their elements.
  *
  * An operation is what its completion says; where that says nothing, what its invocation said. */
+#include "internal_forms.h"
 #include "internal_kafka.h"
 
 #include <string.h>
@@ -101,8 +102,17 @@ static int form_of(shl_kafka *k, const shl_node *nodes, int32_t at, uint8_t *kin
         *number = 0;
     if (*kind < SHL_NODE_LIST)
         return 1;
-    int64_t used = 0;
-    if (!put_form(k, &used, nodes, at))
+    int64_t used = 0, count = shl_nodes_within(&nodes[at]);
+    shl_node *ordered = NULL;
+    if (shl_has_no_order(&nodes[at], count)) {
+        if (!(ordered = shl_in_order(&nodes[at], count, k->budget)))
+            return 0;
+        nodes = ordered;
+        at = 0;
+    }
+    int done = put_form(k, &used, nodes, at);
+    shl_free(k->budget, ordered, count * (int64_t)sizeof *ordered);
+    if (!done)
         return 0;
     *kind = SHL_NODE_OTHER;
     *number = shl_entries_id(k->entries, k->text, used);

@@ -135,6 +135,7 @@ typedef struct {
     int32_t unwritten_initial; /* a value that none wrote is what the key held at first */
     int32_t no_lost_updates;   /* nothing comes between what one read of a key and what it wrote */
     int32_t unwritten_ignored; /* reads of such values say nothing */
+    int32_t contested_ignored; /* nothing is concluded from keys that have contested versions */
     int32_t kept;              /* of each kind of anomaly, so many are kept; all are counted */
     int64_t search_steps;      /* of one search for one kind of cycle; 0: no limit */
 } shl_txn_options;
@@ -156,6 +157,8 @@ typedef struct {
     int64_t malformed; /* of them: with micro-operations that this object does not have */
     int64_t contested; /* versions that were written more than once */
     int32_t contested_version; /* the first of them; SHL_NONE */
+    int64_t contested_keys;    /* keys that have any, and the first of these */
+    int32_t contested_key[8];
     int64_t unwritten; /* values read in registers that none wrote */
     int32_t unwritten_txn, unwritten_version;
     int32_t has_calls; /* 0: no invocation at all, so time says nothing */

@@ -63,6 +63,44 @@ int32_t shl_txn_find_writers(shl_txns *txns)
     return 1;
 }
 
+/* As if no transaction had touched these keys. What breaks a model without them breaks it. */
+static void leave_out(shl_txns *txns, const uint8_t *left_out)
+{
+    for (int64_t t = 0; t < txns->count; t++) {
+        shl_txn *txn = &txns->txns[t];
+        int32_t kept = 0;
+        for (int64_t i = txn->mops; i < txn->mops + txn->count; i++)
+            if (!left_out[txns->mops[i].key])
+                txns->mops[txn->mops + kept++] = txns->mops[i];
+        txn->count = kept;
+    }
+    for (int64_t key = 0; key < txns->key_count; key++)
+        if (left_out[key])
+            txns->key_branches[key] = (shl_key_branches){SHL_NONE, SHL_NONE};
+}
+
+int32_t shl_txn_find_contested(shl_txns *txns)
+{
+    enum { NAMED = sizeof txns->contested_key / sizeof *txns->contested_key };
+    if (!txns->contested)
+        return 1;
+    uint8_t *has_any = shl_alloc_zeroed(txns->budget, txns->key_count);
+    if (!has_any)
+        return 0;
+    for (int64_t v = 0; v < txns->version_count; v++) {
+        int32_t key = txns->versions[v].key;
+        if (!txns->versions[v].contested || has_any[key])
+            continue;
+        has_any[key] = 1;
+        if (txns->contested_keys++ < NAMED)
+            txns->contested_key[txns->contested_keys - 1] = key;
+    }
+    if (txns->options.contested_ignored)
+        leave_out(txns, has_any);
+    shl_free(txns->budget, has_any, txns->key_count);
+    return 1;
+}
+
 int32_t shl_txn_judge_version(shl_txns *txns, int32_t txn, int64_t mop, int32_t version_at,
                               int is_last)
 {

@@ -292,7 +292,7 @@ int32_t shl_txns_judge(shl_txns *txns)
         if (!never_completed(txns, &txns->askers[i]))
             return 0;
     txns->graph.vertices = txns->count;
-    if (!shl_txn_find_writers(txns))
+    if (!shl_txn_find_writers(txns) || !shl_txn_find_contested(txns))
         return 0;
     int32_t judged = txns->options.object == SHL_TXN_LISTS       ? shl_txn_judge_lists(txns)
                      : txns->options.object == SHL_TXN_REGISTERS ? shl_txn_judge_registers(txns)
@@ -311,6 +311,7 @@ void shl_txns_view(const shl_txns *txns, shl_txn_view *view)
         .skipped = txns->skipped, .first_skipped_line = txns->first_skipped_line,
         .malformed = txns->malformed, .unwritten = txns->unwritten,
         .contested = txns->contested, .contested_version = txns->contested_version,
+        .contested_keys = txns->contested_keys,
         .unwritten_txn = txns->unwritten_txn, .unwritten_version = txns->unwritten_version,
         .has_calls = txns->has_calls, .searches_stopped = txns->searches_stopped,
         .txn = txns->txns, .mop = txns->mops, .version = txns->versions,
@@ -319,6 +320,7 @@ void shl_txns_view(const shl_txns *txns, shl_txn_view *view)
         .cycle = txns->cycles, .step = txns->steps,
     };
     view->order_edges = txns->graph.count - txns->data_edges;
+    memcpy(view->contested_key, txns->contested_key, sizeof txns->contested_key);
     for (int64_t t = 0; t < txns->count; t++)
         view->type_count[txns->txns[t].type]++;
     memcpy(view->found_count, txns->found_count, sizeof txns->found_count);

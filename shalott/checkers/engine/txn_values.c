@@ -1,5 +1,6 @@
 /* Numbers for values: a plain integer is itself; any other form (a text, a vector) gets a number at
  * the lower end of the integers, where no history has any (and if one has, it becomes a form). */
+#include "internal_forms.h"
 #include "internal_txn.h"
 
 #include <string.h>
@@ -43,17 +44,11 @@ static int grow_table(shl_txns *txns, shl_id_table *table, hash_of_id *hash_of)
 
 /* --- forms ------------------------------------------------------------------------------------*/
 
-/* A keyword and a string of one text are one value. */
-static uint8_t kind_of(const shl_node *node)
-{
-    return node->kind == SHL_NODE_TEXT ? SHL_NODE_KEYWORD : node->kind;
-}
-
 static uint64_t hash_of_nodes(const shl_node *nodes, int64_t count)
 {
     uint64_t hash = (uint64_t)count;
     for (int64_t i = 0; i < count; i++)
-        hash = mixed(mixed(hash, kind_of(&nodes[i])), (uint64_t)nodes[i].number);
+        hash = mixed(mixed(hash, shl_alike(nodes[i].kind)), (uint64_t)nodes[i].number);
     return hash;
 }
 
@@ -70,7 +65,7 @@ static int is_form(const shl_forms *forms, int32_t id, const shl_node *nodes, in
         return 0;
     for (int64_t i = 0; i < count; i++) {
         const shl_node *mine = &forms->nodes[form->start + i];
-        if (kind_of(mine) != kind_of(&nodes[i]) || mine->number != nodes[i].number)
+        if (shl_alike(mine->kind) != shl_alike(nodes[i].kind) || mine->number != nodes[i].number)
             return 0;
     }
     return 1;
@@ -95,26 +90,9 @@ static int32_t new_form(shl_txns *txns, const shl_node *nodes, int64_t count)
     return (int32_t)forms->count++;
 }
 
-/* How many nodes a value has, itself included. */
-static int64_t nodes_within(const shl_node *node)
+/* The form of a value, a new one if there is none yet. 0: no memory. */
+static int find_form(shl_txns *txns, const shl_node *node, int64_t count, int64_t *raw)
 {
-    int64_t open = 1, count = 0;
-    while (open > 0) {
-        open--;
-        if (node[count].kind >= SHL_NODE_LIST)
-            open += node[count].number;
-        count++;
-    }
-    return count;
-}
-
-int32_t shl_txn_raw(shl_txns *txns, const shl_node *node, int64_t *raw)
-{
-    if (node->kind == SHL_NODE_INTEGER && node->number >= FORMS_BELOW) {
-        *raw = node->number;
-        return 1;
-    }
-    int64_t count = nodes_within(node);
     uint64_t hash = hash_of_nodes(node, count);
     if (!grow_table(txns, &txns->forms.table, hash_of_form))
         return 0;
@@ -130,6 +108,21 @@ int32_t shl_txn_raw(shl_txns *txns, const shl_node *node, int64_t *raw)
     }
     *raw = INT64_MIN + table->ids[at] - 1;
     return 1;
+}
+
+int32_t shl_txn_raw(shl_txns *txns, const shl_node *node, int64_t *raw)
+{
+    if (node->kind == SHL_NODE_INTEGER && node->number >= FORMS_BELOW) {
+        *raw = node->number;
+        return 1;
+    }
+    int64_t count = shl_nodes_within(node);
+    if (!shl_has_no_order(node, count))
+        return find_form(txns, node, count, raw);
+    shl_node *ordered = shl_in_order(node, count, txns->budget);
+    int done = ordered && find_form(txns, ordered, count, raw);
+    shl_free(txns->budget, ordered, count * (int64_t)sizeof *ordered);
+    return done;
 }
 
 int64_t shl_txn_form(const shl_txns *txns, int64_t raw, const shl_node **nodes)

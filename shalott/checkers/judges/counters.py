@@ -183,9 +183,10 @@ class _Bounds:
             )
         if not self.reads:
             return
-        reads = np.array(self.reads, dtype=np.int64)
-        lower, upper = self._bounds(reads[:, 0], reads[:, 1])
-        for row in np.flatnonzero((reads[:, 2] < lower) | (reads[:, 2] > upper)).tolist():
+        times = np.array([(call, ret) for call, ret, _, _ in self.reads], dtype=np.int64)
+        shown: Column = np.array([value for _, _, value, _ in self.reads], dtype=self._exact())
+        lower, upper = self._bounds(times[:, 0], times[:, 1])
+        for row in np.flatnonzero((shown < lower) | (shown > upper)).tolist():
             _, _, value, place = self.reads[row]
             kind = "too-low" if value < lower[row] else "too-high"
             if case.found(kind):
@@ -200,16 +201,22 @@ class _Bounds:
                     upper=int(upper[row]),
                 )
 
+    def _exact(self) -> type:
+        """What holds every sum: 64 bits, or else any integer, which takes longer."""
+        most = abs(self.initial) + sum(map(abs, self.amounts))
+        most = max(most, *(abs(value) for _, _, value, _ in self.reads))
+        return np.int64 if most < _MOST else object
+
     def _bounds(self, call: Column, ret: Column) -> tuple[Column, Column]:
         """What each read may show. An add is certain if it ended before the read was invoked,
         possible if it began before the read returned."""
-        amounts = np.array(self.amounts, dtype=np.int64)
+        amounts: Column = np.array(self.amounts, dtype=self._exact())
         begun, done = np.array(self.begun, dtype=np.int64), np.array(self.done, dtype=np.int64)
 
         def sums(ends: Column, wanted: Column, until: Column) -> Column:
             """Of the amounts ``wanted``, where ``ends`` are before ``until``."""
             order = np.argsort(ends[wanted], kind="stable")
-            running = np.concatenate(([0], np.cumsum(amounts[wanted][order])))
+            running = np.cumsum(np.concatenate((amounts[:0], [0], amounts[wanted][order])))
             return np.asarray(running[np.searchsorted(ends[wanted][order], until)])
 
         up, down = np.flatnonzero(amounts >= 0), np.flatnonzero(amounts < 0)

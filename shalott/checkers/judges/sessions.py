@@ -16,6 +16,7 @@ its guarantee is about says unknown.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -162,44 +163,35 @@ def writes_follow_reads() -> SessionGuarantee:
     return SessionGuarantee("writes-follow-reads", CAUSE_MISSING)
 
 
-_SOURCE: Final = "Terry et al., Session Guarantees for Weakly Consistent Replicated Data, PDIS 1994"
+def _record(make: Callable[..., SessionGuarantee], summary: str, promise: str) -> JudgeRecord:
+    return JudgeRecord(
+        name=make.__name__.replace("_", "-"),
+        summary=summary,
+        make=make,
+        promise=promise,
+        source="Terry et al., Session Guarantees for Weakly Consistent Replicated Data, PDIS 1994",
+        fs=_FS,
+        by_key=True,
+    )
 
-READ_YOUR_WRITES = JudgeRecord(
-    name="read-your-writes",
-    summary="a process reads what it wrote before",
-    make=read_your_writes,
-    promise="What a process wrote and was acknowledged is in all that it reads afterwards.",
-    source=_SOURCE,
-    fs=_FS,
-    by_key=True,
+
+READ_YOUR_WRITES = _record(
+    read_your_writes,
+    "a process reads what it wrote before",
+    "What a process wrote and was acknowledged is in all that it reads afterwards.",
 )
-
-MONOTONIC_READS = JudgeRecord(
-    name="monotonic-reads",
-    summary="a process reads what it read before",
-    make=monotonic_reads,
-    promise="What a process has read is in all that it reads afterwards.",
-    source=_SOURCE,
-    fs=_FS,
-    by_key=True,
+MONOTONIC_READS = _record(
+    monotonic_reads,
+    "a process reads what it read before",
+    "What a process has read is in all that it reads afterwards.",
 )
-
-MONOTONIC_WRITES = JudgeRecord(
-    name="monotonic-writes",
-    summary="a process's writes are seen in the order in which it made them",
-    make=monotonic_writes,
-    promise="A read that covers a write covers what its process had written before it.",
-    source=_SOURCE,
-    fs=_FS,
-    by_key=True,
+MONOTONIC_WRITES = _record(
+    monotonic_writes,
+    "a process's writes are seen in the order in which it made them",
+    "A read that covers a write covers what its process had written before it.",
 )
-
-WRITES_FOLLOW_READS = JudgeRecord(
-    name="writes-follow-reads",
-    summary="a write is seen with what its process had read",
-    make=writes_follow_reads,
-    promise="A read that covers a write covers what its process had read before it.",
-    source=_SOURCE,
-    fs=_FS,
-    by_key=True,
+WRITES_FOLLOW_READS = _record(
+    writes_follow_reads,
+    "a write is seen with what its process had read",
+    "A read that covers a write covers what its process had read before it.",
 )

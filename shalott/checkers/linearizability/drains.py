@@ -36,6 +36,7 @@ from shalott.checkers.history.concurrent import (
     Values,
 )
 from shalott.checkers.history.failures import Said, what_it_says
+from shalott.checkers.linearizability.register_groups import by_group
 from shalott.checkers.models import Meanings, Model, OneOf, meanings_of, own_name
 
 DRAIN: Final = "drain"
@@ -77,6 +78,8 @@ def prepared(history: ConcurrentHistory, model: Model, timing: str = LOOSE) -> P
     notes: tuple[str, ...] = ()
     if history.error is not None and own_name(model) == "cas-register":
         history, notes = _without_untried(history, model)
+    if own_name(model) == "multi-register":
+        return Prepared(by_group(history), notes)
     if DRAIN not in history.f.names or own_name(model) not in _TAKES:
         return Prepared(history, notes)
     if not history.f.equal(DRAIN).any():

@@ -18,12 +18,21 @@ DETAILED_MAX: Final = 32  # values that the detail of an anomaly lists
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind: its code in the engine, how a case is told, and the clauses of a headline."""
+    """One kind: its code in the engine, how a case is told, and the clauses of a headline.
+
+    ``case``: a sentence with fields (``_FIELDS``); ``twice``: the same, where both messages of the
+    case are one.
+    """
 
     name: str
     code: int
-    tell: Callable[[PartitionHistory, CData], str]
+    case: str
     words: tuple[str, str]
+    twice: str = ""
+
+    def tell(self, history: PartitionHistory, case: CData) -> str:
+        sentence = self.twice if self.twice and case.first == case.second else self.case
+        return sentence.format_map(_Told(history, case))
 
 
 def anomaly(history: PartitionHistory, kind: Kind, case: CData) -> Anomaly:
@@ -81,160 +90,111 @@ def _skipped(history: PartitionHistory, case: CData) -> str:
     return _listed([history.with_offset(each) for each in between], case.delta - 1)
 
 
-def _lost(history: PartitionHistory, case: CData) -> str:
-    how = (
-        "was acknowledged"
-        if history.type_of(case.op) == "ok"
-        else "must have been committed, since another send of its operation was polled,"
-    )
-    return (
-        f"{history.with_offset(case.first)}, sent at {history.at(case.op)}, {how} and was never"
-        f" polled, though {history.with_offset(case.second)} behind it was"
-        f" ({history.at(case.other)})"
-    )
+def _committed(history: PartitionHistory, case: CData) -> str:
+    if history.type_of(case.op) == "ok":
+        return "was acknowledged"
+    return "must have been committed, since another send of its operation was polled,"
 
 
-def _duplicate(history: PartitionHistory, case: CData) -> str:
+def _sighted(history: PartitionHistory, message: int, offset: int) -> str:
+    how, op = history.sighting(message, offset)
+    return f"({how} at {history.at(op)})"
+
+
+def _offsets(history: PartitionHistory, case: CData) -> str:
     offsets = [offset for offset, each in history.sightings(case.key) if each == case.first]
-    shown = []
-    for offset in offsets[:LISTED_MAX]:
-        how, op = history.sighting(case.first, offset)
-        shown.append(f"{offset} ({how} at {history.at(op)})")
-    return (
-        f"{history.value(case.first)} stands at {len(offsets)} offsets:"
-        f" {_listed(shown, len(offsets))}"
-    )
+    shown = [f"{each} {_sighted(history, case.first, each)}" for each in offsets[:LISTED_MAX]]
+    return f"{len(offsets)} offsets: {_listed(shown, len(offsets))}"
 
 
-def _aborted(history: PartitionHistory, case: CData) -> str:
-    return (
-        f"{history.with_offset(case.first)} was polled at {history.at(case.other)}, though the"
-        f" operation that sent it failed ({history.at(case.op)})"
-    )
-
-
-def _precommitted(history: PartitionHistory, case: CData) -> str:
-    return (
-        f"the {history.noun(case.op)} at {history.at(case.op)} polled"
-        f" {history.with_offset(case.first)}, which it had sent itself and not yet committed"
-    )
-
-
-def _inconsistent(history: PartitionHistory, case: CData) -> str:
+def _values(history: PartitionHistory, case: CData) -> str:
     there = [each for offset, each in history.sightings(case.key) if offset == case.offset]
-    shown = []
-    for message in there[:LISTED_MAX]:
-        how, op = history.sighting(message, case.offset)
-        shown.append(f"{history.value(message)} ({how} at {history.at(op)})")
-    return f"offset {case.offset} has {len(there)} values: {_listed(shown, len(there))}"
-
-
-def _int_poll_skip(history: PartitionHistory, case: CData) -> str:
-    return (
-        f"the {history.noun(case.op)} at {history.at(case.op)} polled"
-        f" {history.with_offset(case.first)} and next {history.with_offset(case.second)}, and"
-        f" skipped {_skipped(history, case)} between them"
-    )
-
-
-def _int_nonmonotonic_poll(history: PartitionHistory, case: CData) -> str:
-    begin = f"the {history.noun(case.op)} at {history.at(case.op)} polled"
-    if case.first == case.second:
-        return f"{begin} {history.with_offset(case.first)} twice"
-    return (
-        f"{begin} {history.with_offset(case.first)} and next"
-        f" {history.with_offset(case.second)}, which stands before it"
-    )
-
-
-def _poll_skip(history: PartitionHistory, case: CData) -> str:
-    return (
-        f"process {history.process(case.op)} polled {history.with_offset(case.first)} at"
-        f" {history.at(case.other)} and went on at {history.at(case.op)} with"
-        f" {history.with_offset(case.second)}: it skipped {_skipped(history, case)}"
-    )
-
-
-def _nonmonotonic_poll(history: PartitionHistory, case: CData) -> str:
-    back = "to it again" if case.first == case.second else history.with_offset(case.second)
-    verb = "came back" if case.first == case.second else "went back to"
-    return (
-        f"process {history.process(case.op)} polled {history.with_offset(case.first)} at"
-        f" {history.at(case.other)} and {verb} {back} at {history.at(case.op)}"
-    )
-
-
-def _int_send_skip(history: PartitionHistory, case: CData) -> str:
-    return (
-        f"the {history.noun(case.op)} at {history.at(case.op)} sent"
-        f" {history.with_offset(case.first)} and next {history.with_offset(case.second)}, and"
-        f" {_skipped(history, case)} came between them"
-    )
-
-
-def _int_nonmonotonic_send(history: PartitionHistory, case: CData) -> str:
-    begin = f"the {history.noun(case.op)} at {history.at(case.op)} sent"
-    if case.first == case.second:
-        return f"{begin} {history.with_offset(case.first)} twice"
-    return (
-        f"{begin} {history.with_offset(case.first)} and next"
-        f" {history.with_offset(case.second)}, which stands before it"
-    )
-
-
-def _nonmonotonic_send(history: PartitionHistory, case: CData) -> str:
-    return (
-        f"process {history.process(case.op)} sent {history.with_offset(case.first)} at"
-        f" {history.at(case.other)} and later, at {history.at(case.op)},"
-        f" {history.with_offset(case.second)}, which does not stand behind it"
-    )
+    shown = [
+        f"{history.value(each)} {_sighted(history, each, case.offset)}"
+        for each in there[:LISTED_MAX]
+    ]
+    return f"{len(there)} values: {_listed(shown, len(there))}"
 
 
 def _unseen(history: PartitionHistory, case: CData) -> str:
-    number = "1 acknowledged message was" if case.delta == 1 else (
-        f"{case.delta:,} acknowledged messages were"
-    )  # fmt: skip
-    return (
-        f"{number} never polled, the first {history.with_offset(case.first)}, sent at"
-        f" {history.at(case.op)}"
-    )
+    one = case.delta == 1
+    return f"{case.delta:,} acknowledged {'message was' if one else 'messages were'}"
 
 
-def _unexpected(history: PartitionHistory, case: CData) -> str:
-    return (
-        f"{history.with_offset(case.first)} was polled at {history.at(case.other)}, and no"
-        " operation of the history sent it"
-    )
+# What a sentence may name of its case.
+_FIELDS: Final[dict[str, Callable[[PartitionHistory, CData], object]]] = {
+    "noun": lambda history, case: history.noun(case.op),
+    "op": lambda history, case: history.at(case.op),
+    "other": lambda history, case: history.at(case.other),
+    "process": lambda history, case: history.process(case.op),
+    "first": lambda history, case: history.with_offset(case.first),
+    "second": lambda history, case: history.with_offset(case.second),
+    "value": lambda history, case: history.value(case.first),
+    "offset": lambda history, case: case.offset,
+    "skipped": _skipped,
+    "committed": _committed,
+    "offsets": _offsets,
+    "values": _values,
+    "unseen": _unseen,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    history: PartitionHistory
+    case: CData
+
+    def __getitem__(self, field: str) -> object:
+        return _FIELDS[field](self.history, self.case)
 
 
 KINDS: Final = (
-    Kind("lost-write", lib.SHL_KAFKA_LOST, _lost, ("a write was lost", "{n} writes were lost")),
-    Kind("unseen", lib.SHL_KAFKA_UNSEEN, _unseen,
+    Kind("lost-write", lib.SHL_KAFKA_LOST,
+         "{first}, sent at {op}, {committed} and was never polled, though {second} behind it was"
+         " ({other})",
+         ("a write was lost", "{n} writes were lost")),
+    Kind("unseen", lib.SHL_KAFKA_UNSEEN,
+         "{unseen} never polled, the first {first}, sent at {op}",
          ("a message was never polled", "{n} messages were never polled")),
-    Kind("duplicate", lib.SHL_KAFKA_DUPLICATE, _duplicate,
+    Kind("duplicate", lib.SHL_KAFKA_DUPLICATE, "{value} stands at {offsets}",
          ("a message stands at several offsets", "{n} messages stand at several offsets")),
-    Kind("unexpected", lib.SHL_KAFKA_UNWRITTEN, _unexpected,
+    Kind("unexpected", lib.SHL_KAFKA_UNWRITTEN,
+         "{first} was polled at {other}, and no operation of the history sent it",
          ("a message was polled that was not sent", "{n} messages were polled that were not sent")),
-    Kind("G1a", lib.SHL_KAFKA_G1A, _aborted,
+    Kind("G1a", lib.SHL_KAFKA_G1A,
+         "{first} was polled at {other}, though the operation that sent it failed ({op})",
          ("an aborted send was polled", "{n} times an aborted send was polled")),
-    Kind("precommitted-read", lib.SHL_KAFKA_PRECOMMITTED, _precommitted,
+    Kind("precommitted-read", lib.SHL_KAFKA_PRECOMMITTED,
+         "the {noun} at {op} polled {first}, which it had sent itself and not yet committed",
          ("a transaction polled its own send", "{n} transactions polled their own sends")),
-    Kind("inconsistent-offsets", lib.SHL_KAFKA_INCONSISTENT, _inconsistent,
+    Kind("inconsistent-offsets", lib.SHL_KAFKA_INCONSISTENT, "offset {offset} has {values}",
          ("an offset has several values", "{n} offsets have several values")),
-    Kind("int-poll-skip", lib.SHL_KAFKA_INT_POLL_SKIP, _int_poll_skip,
+    Kind("int-poll-skip", lib.SHL_KAFKA_INT_POLL_SKIP,
+         "the {noun} at {op} polled {first} and next {second}, and skipped {skipped} between them",
          ("an operation's polls skipped messages", "{n} times an operation's polls skipped")),
-    Kind("int-nonmonotonic-poll", lib.SHL_KAFKA_INT_NONMONOTONIC_POLL, _int_nonmonotonic_poll,
-         ("an operation's polls went back", "{n} times an operation's polls went back")),
-    Kind("poll-skip", lib.SHL_KAFKA_POLL_SKIP, _poll_skip,
+    Kind("int-nonmonotonic-poll", lib.SHL_KAFKA_INT_NONMONOTONIC_POLL,
+         "the {noun} at {op} polled {first} and next {second}, which stands before it",
+         ("an operation's polls went back", "{n} times an operation's polls went back"),
+         "the {noun} at {op} polled {first} twice"),
+    Kind("poll-skip", lib.SHL_KAFKA_POLL_SKIP,
+         "process {process} polled {first} at {other} and went on at {op} with {second}: it skipped"
+         " {skipped}",
          ("a client's polls skipped messages", "{n} times a client's polls skipped messages")),
-    Kind("nonmonotonic-poll", lib.SHL_KAFKA_NONMONOTONIC_POLL, _nonmonotonic_poll,
-         ("a client's polls went back", "{n} times a client's polls went back")),
-    Kind("int-send-skip", lib.SHL_KAFKA_INT_SEND_SKIP, _int_send_skip,
+    Kind("nonmonotonic-poll", lib.SHL_KAFKA_NONMONOTONIC_POLL,
+         "process {process} polled {first} at {other} and went back to {second} at {op}",
+         ("a client's polls went back", "{n} times a client's polls went back"),
+         "process {process} polled {first} at {other} and came back to it again at {op}"),
+    Kind("int-send-skip", lib.SHL_KAFKA_INT_SEND_SKIP,
+         "the {noun} at {op} sent {first} and next {second}, and {skipped} came between them",
          ("an operation's sends were interleaved", "{n} times sends were interleaved")),
-    Kind("int-nonmonotonic-send", lib.SHL_KAFKA_INT_NONMONOTONIC_SEND, _int_nonmonotonic_send,
+    Kind("int-nonmonotonic-send", lib.SHL_KAFKA_INT_NONMONOTONIC_SEND,
+         "the {noun} at {op} sent {first} and next {second}, which stands before it",
          ("an operation's sends were put out of order",
-          "{n} times an operation's sends were put out of order")),
-    Kind("nonmonotonic-send", lib.SHL_KAFKA_NONMONOTONIC_SEND, _nonmonotonic_send,
+          "{n} times an operation's sends were put out of order"),
+         "the {noun} at {op} sent {first} twice"),
+    Kind("nonmonotonic-send", lib.SHL_KAFKA_NONMONOTONIC_SEND,
+         "process {process} sent {first} at {other} and later, at {op}, {second}, which does not"
+         " stand behind it",
          ("a client's sends were put out of order",
           "{n} times a client's sends were put out of order")),
 )  # fmt: skip

@@ -63,6 +63,7 @@ class Assumptions:
     unwritten_initial: bool = False
     no_lost_updates: bool = False
     unwritten_ignored: bool = False
+    contested_ignored: bool = False
     kept: int = 32
     search_steps: int = 50_000_000
 
@@ -149,6 +150,11 @@ class Found:
     def key(self, key: int) -> Hashable:
         return self._value(self.view.key[key])
 
+    def contested_keys(self) -> list[Hashable]:
+        """The first of the keys to which a value was written more than once."""
+        named = min(len(self.view.contested_key), self.view.contested_keys)
+        return [self.key(self.view.contested_key[at]) for at in range(named)]
+
     def version(self, version: int) -> Hashable:
         return None if version == NONE else self._value(self.view.version[version].raw)
 
@@ -232,6 +238,7 @@ def find_anomalies(source: EntrySource, assumed: Assumptions, budget: Budget) ->
     options.unwritten_initial = assumed.unwritten_initial
     options.no_lost_updates = assumed.no_lost_updates
     options.unwritten_ignored = assumed.unwritten_ignored
+    options.contested_ignored = assumed.contested_ignored
     options.kept = assumed.kept
     options.search_steps = assumed.search_steps
     names = ffi.new("shl_txn_names *")

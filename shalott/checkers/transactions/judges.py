@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from shalott.checkers.checker import OPERATIONS_MAX, Anomaly, Result
 from shalott.checkers.engine import Budget, lib, new_budget
@@ -121,18 +121,13 @@ class _Judgement:
             )
 
     def _of(self, found: Found) -> Result:
-        counts = found.counts()
-        teller = Teller(found, self.source.show)
-        broken = {name for name in counts if name in self.asked.ruled_out}
-        told = list(_told(found, teller, self.asked.ruled_out))
-        if not broken:
-            told = self._second_look()
-            broken = {each.kind for each in told}
-            counts |= {name: len([t for t in told if t.kind == name]) for name in broken}
+        counts, told, broken = self._broken(found, self.assumed)
         doubts = self._doubts(found)
         if broken and found.view.contested and self.assumed.object != "sets":
-            doubts = [*doubts, self._contested(found, broken)]
-            counts, told, broken = {}, [], set[str]()
+            seeming, assumed = broken, replace(self.assumed, contested_ignored=True)
+            certain = find_anomalies(self.source, assumed, self.budget)
+            counts, told, broken = self._broken(certain, assumed)
+            (self.notes if broken else doubts).append(self._contested(found, seeming - broken))
         valid: bool | str = False if broken else "unknown" if doubts else True
         self._note_what_else(found, counts, broken)
         violated = lattice.violated_by(counts)
@@ -155,14 +150,27 @@ class _Judgement:
             words={kind: _words_of(kind) for kind in broken},
         )
 
-    def _second_look(self) -> list[Told]:
-        if self.assumed.object != "registers":
+    def _broken(
+        self, found: Found, assumed: Assumptions
+    ) -> tuple[dict[str, int], list[Told], set[str]]:
+        """What there is of each kind, what breaks what was asked for, told, and its kinds."""
+        counts = found.counts()
+        told = list(_told(found, Teller(found, self.source.show), self.asked.ruled_out))
+        broken = {name for name in counts if name in self.asked.ruled_out}
+        if not broken:
+            told = self._second_look(assumed)
+            broken = {each.kind for each in told}
+            counts |= {name: len([t for t in told if t.kind == name]) for name in broken}
+        return counts, told, broken
+
+    def _second_look(self, known: Assumptions) -> list[Told]:
+        if known.object != "registers":
             return []
         for model, assumption, name in _SECOND_LOOK:
             if name not in self.asked.ruled_out:
                 continue
             assumed = replace(
-                self.assumed,
+                known,
                 unwritten_ignored=True,
                 wfr_keys=True,
                 no_lost_updates=True,
@@ -211,16 +219,27 @@ class _Judgement:
             doubts.append("The search for cycles was stopped: some may be there.")
         return doubts
 
-    def _contested(self, found: Found, broken: set[str]) -> str:
-        """As in Elle, which refuses such histories."""
+    def _contested(self, found: Found, seeming: set[str]) -> str:
+        """Elle refuses such histories."""
+        keys = self._contested_keys(found)
+        if not seeming:
+            return f"nothing was concluded from {keys}"
         version = found.view.contested_version
         key = self.source.show(found.key(found.view.version[version].key))
         value = self.source.show(found.version(version))
         return (
             f"{found.view.contested:,} values were written more than once to their key, such as"
-            f" {value} to {key}: what seems to be {', '.join(_in_order(broken))} may be no more"
-            " than that."
+            f" {value} to {key}: what seems to be {', '.join(_in_order(seeming))} may be no more"
+            f" than that. Undecided is what concerns {keys}."
         )
+
+    def _contested_keys(self, found: Found) -> str:
+        """All of them, if they are few."""
+        keys = [self.source.show(key) for key in found.contested_keys()]
+        more = found.view.contested_keys - len(keys)
+        named = ", ".join(keys) + (f" and {more:,} more" if more else "")
+        one = found.view.contested_keys == 1
+        return f"{'key' if one else 'keys'} {named}, to which a value was written more than once"
 
     def _note_what_else(self, found: Found, counts: dict[str, int], broken: set[str]) -> None:
         view = found.view
@@ -335,75 +354,51 @@ def _words_of(kind: str) -> tuple[str, str]:
 # --- the judges -----------------------------------------------------------------------------------
 
 
-def _judged(
-    name: str, source: EntrySource, limits: Limits, asked: Asked, assumed: Assumptions
-) -> Result:
-    budget = new_budget(
-        time_limit_s=limits.time_limit_s, memory_limit_bytes=limits.memory_limit_bytes
-    )
-    return _Judgement(name, asked, source, assumed, budget).result()
-
-
 @dataclass(frozen=True, slots=True)
-class ListAppend:
-    """[:append k v], [:r k [v ...]]: see the module. Several names have a plus between them."""
-
-    consistency: str = lattice.STRICT
-    anomalies: str = ""
-    name: ClassVar[str] = "list-append"
-
-    def __post_init__(self) -> None:
-        Asked.of(self.consistency, self.anomalies)
+class TransactionJudge:
+    name: str
+    asked: Asked
+    assumed: Assumptions
 
     def judge(self, source: EntrySource, limits: Limits) -> Result:
-        asked = Asked.of(self.consistency, self.anomalies)
-        return _judged(self.name, source, limits, asked, Assumptions(object="lists"))
+        budget = new_budget(
+            time_limit_s=limits.time_limit_s, memory_limit_bytes=limits.memory_limit_bytes
+        )
+        return _Judgement(self.name, self.asked, source, self.assumed, budget).result()
 
 
-@dataclass(frozen=True, slots=True)
-class RwRegister:
+def list_append(consistency: str = lattice.STRICT, anomalies: str = "") -> TransactionJudge:
+    """[:append k v], [:r k [v ...]]: see the module. Several names have a plus between them."""
+    asked = Asked.of(consistency, anomalies)
+    return TransactionJudge("list-append", asked, Assumptions(object="lists"))
+
+
+def rw_register(
+    consistency: str = lattice.STRICT,
+    anomalies: str = "",
+    wfr_keys: bool = False,
+    sequential_keys: bool = False,
+    linearizable_keys: bool = False,
+    initial: str = "nil",
+) -> TransactionJudge:
     """[:w k v], [:r k v]. ``wfr_keys``, ``sequential_keys``, ``linearizable_keys``: what may be
     assumed of the order of a key's versions, as in Elle. ``initial``: "nil", or "unwritten": a
     value that no transaction wrote is what the key held at first."""
-
-    consistency: str = lattice.STRICT
-    anomalies: str = ""
-    wfr_keys: bool = False
-    sequential_keys: bool = False
-    linearizable_keys: bool = False
-    initial: str = "nil"
-    name: ClassVar[str] = "rw-register"
-
-    def __post_init__(self) -> None:
-        one_of("initial", self.initial, "nil", "unwritten")
-        Asked.of(self.consistency, self.anomalies)
-
-    def judge(self, source: EntrySource, limits: Limits) -> Result:
-        assumed = Assumptions(
-            object="registers",
-            wfr_keys=self.wfr_keys,
-            sequential_keys=self.sequential_keys,
-            linearizable_keys=self.linearizable_keys,
-            unwritten_initial=self.initial == "unwritten",
-        )
-        asked = Asked.of(self.consistency, self.anomalies)
-        return _judged(self.name, source, limits, asked, assumed)
+    one_of("initial", initial, "nil", "unwritten")
+    assumed = Assumptions(
+        object="registers",
+        wfr_keys=wfr_keys,
+        sequential_keys=sequential_keys,
+        linearizable_keys=linearizable_keys,
+        unwritten_initial=initial == "unwritten",
+    )
+    return TransactionJudge("rw-register", Asked.of(consistency, anomalies), assumed)
 
 
-@dataclass(frozen=True, slots=True)
-class AddRead:
+def add_read(consistency: str = lattice.STRICT, anomalies: str = "") -> TransactionJudge:
     """[:add k v], [:r k #{v ...}]: sets that grow."""
-
-    consistency: str = lattice.STRICT
-    anomalies: str = ""
-    name: ClassVar[str] = "add-read"
-
-    def __post_init__(self) -> None:
-        Asked.of(self.consistency, self.anomalies)
-
-    def judge(self, source: EntrySource, limits: Limits) -> Result:
-        asked = Asked.of(self.consistency, self.anomalies)
-        return _judged(self.name, source, limits, asked, Assumptions(object="sets"))
+    asked = Asked.of(consistency, anomalies)
+    return TransactionJudge("add-read", asked, Assumptions(object="sets"))
 
 
 def _wants(*writes: str) -> Callable[[Shape], bool]:
@@ -417,30 +412,27 @@ def _wants(*writes: str) -> Callable[[Shape], bool]:
     return wants
 
 
-LIST_APPEND = JudgeRecord(
-    name="list-append",
-    summary="transactions that read lists and append to them keep a consistency model",
-    make=ListAppend,
-    promise="No anomaly among the transactions rules out the consistency models asked for.",
-    source="elle.list-append; Kingsbury and Alvaro, PVLDB 2020; Adya 1999",
-    fs=("txn",),
-    wants=_wants("append"),
+_ELLE: Final = "Kingsbury and Alvaro, PVLDB 2020"
+
+
+def _record(
+    make: Callable[..., TransactionJudge], what: str, source: str, writes: tuple[str, ...]
+) -> JudgeRecord:
+    return JudgeRecord(
+        name=make.__name__.replace("_", "-"),
+        summary=f"transactions that {what} keep a consistency model",
+        make=make,
+        promise="No anomaly among the transactions rules out the consistency models asked for.",
+        source=f"{source}; Adya 1999",
+        fs=("txn",),
+        wants=_wants(*writes),
+    )
+
+
+LIST_APPEND = _record(
+    list_append, "read lists and append to them", f"elle.list-append; {_ELLE}", ("append",)
 )
-RW_REGISTER = JudgeRecord(
-    name="rw-register",
-    summary="transactions that read and write registers keep a consistency model",
-    make=RwRegister,
-    promise="No anomaly among the transactions rules out the consistency models asked for.",
-    source="elle.rw-register; Kingsbury and Alvaro, PVLDB 2020; Adya 1999",
-    fs=("txn",),
-    wants=_wants("w", "write"),
+RW_REGISTER = _record(
+    rw_register, "read and write registers", f"elle.rw-register; {_ELLE}", ("w", "write")
 )
-ADD_READ = JudgeRecord(
-    name="add-read",
-    summary="transactions that read sets and add to them keep a consistency model",
-    make=AddRead,
-    promise="No anomaly among the transactions rules out the consistency models asked for.",
-    source="Kingsbury and Alvaro, PVLDB 2020 (sets); Adya 1999",
-    fs=("txn",),
-    wants=_wants("add"),
-)
+ADD_READ = _record(add_read, "read sets and add to them", f"{_ELLE} (sets)", ("add",))

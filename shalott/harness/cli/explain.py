@@ -18,7 +18,7 @@ import msgspec
 from shalott.checkers.checker import CHECKERS, Checker, CheckerRecord
 from shalott.checkers.consumers.consumer_checkers import PROMISES as CONSUMER_PROMISES
 from shalott.checkers.groups.group_checkers import PROMISES as GROUP_PROMISES
-from shalott.checkers.judge import JudgeRecord
+from shalott.checkers.judge import JUDGES, JudgeOfRuns, JudgeRecord, find_judge
 from shalott.checkers.models import meanings_of
 from shalott.checkers.models.model import REQUIRED, default_text, options_of
 from shalott.checkers.models.outside import ModelClass, class_name
@@ -297,6 +297,9 @@ def own_checker_text(checker: Checker) -> str:
     if checker.name in promises:
         promise, source = promises[checker.name]
         return item(f"`{checker.name}`: {sentence(promise)} Source: {source}.")
+    if isinstance(checker, JudgeOfRuns) and checker.name in JUDGES:
+        record = find_judge(checker.name)
+        return item(f"`{checker.name}`: {sentence(record.summary)} Source: {record.source}.")
     if checker.name in JUDGED:
         return item(f"`{checker.name}`: {JUDGED[checker.name]}")
     return item(f"`{checker.name}`: {sentence(first_sentence(type(checker).__doc__ or ''))}")

@@ -102,6 +102,10 @@ if TYPE_CHECKING:
         TellsHeld as TellsHeld,
         TellsSynchronisations as TellsSynchronisations,
         WritesEvents as WritesEvents,
+        members_of as members_of,
+    )
+    from shalott.cluster.systems.members_by_tool import (
+        MembersByTool as MembersByTool,
     )
     from shalott.cluster.systems.record import (
         Drawn as Drawn,
@@ -266,9 +270,11 @@ _HOMES: dict[str, str] = {
     "shalott.cluster.system": (
         "AcknowledgesUnlogged ChangesMembers DeclaresQueues EventRow ExplainsUnsettled FailsOver "
         "HasArtifacts HasPackages MendsPartitions NamesGroups NodesDiffer Observation "
-        "RecordsReplicas System TakesReports TellsHeld TellsSynchronisations WritesEvents"
+        "RecordsReplicas System TakesReports TellsHeld TellsSynchronisations WritesEvents "
+        "members_of"
     ),
     "shalott.cluster.systems.settling": "await_nodes await_settled",
+    "shalott.cluster.systems.members_by_tool": "MembersByTool",
     "shalott.cluster.sim.machine": "Machine Program",
     "shalott.cluster.sim.loop.processes": "SimProcess",
     "shalott.broker.base.disk": "Disk OsDisk",

@@ -22,8 +22,8 @@ from shalott.api import (
     SystemRecord,
     make_parameters,
 )
-from shalott_etcd.client import ask
 from shalott_partitions.toy_node import RULES, Node, NodeConfig, Rule
+from shalott_registers.client import ask
 from shalott_toys.system import WORLDS, ToySystem, program_of, search_of
 
 

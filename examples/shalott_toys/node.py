@@ -22,7 +22,7 @@ from shalott.api import (
     Response,
     json_response,
 )
-from shalott_etcd.client import ask
+from shalott_registers.client import ask
 
 JOURNAL = "journal"
 ASK_TIMEOUT_MS = 1000

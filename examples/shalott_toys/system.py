@@ -26,7 +26,7 @@ from shalott.api import (
     Topology,
     await_nodes,
 )
-from shalott_etcd.client import ask
+from shalott_registers.client import ask
 from shalott_toys.node import ASK_TIMEOUT_MS, JOURNAL, RunsAlone
 
 WORLDS = ("local", "sim")

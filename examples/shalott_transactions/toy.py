@@ -20,7 +20,7 @@ from shalott.api import (
     Transactions,
     make_parameters,
 )
-from shalott_etcd.client import ask
+from shalott_registers.client import ask
 from shalott_toys.system import WORLDS, ToySystem, program_of, search_of
 from shalott_transactions.toy_node import RULES, Node, NodeConfig, Rule
 

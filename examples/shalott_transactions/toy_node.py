@@ -24,7 +24,7 @@ from shalott.api import (
     Stream,
     json_response,
 )
-from shalott_etcd.client import ask
+from shalott_registers.client import ask
 from shalott_toys.node import ABORTED, ASK_TIMEOUT_MS, Journal, pass_on, run_alone, serve
 
 COPY_EVERY_S = 0.3

@@ -35,6 +35,7 @@ Capability = Literal[
     "disk-error",
     "disk-short",
     "disk-corrupt",
+    "change-files",
     "cut-clients",
     "trigger-event",
     "trigger-sync",
@@ -61,7 +62,7 @@ DISKS: Can = frozenset(
     {*("disk-slow", "disk-full", "disk-error", "disk-short", "disk-corrupt"), "trigger-sync"}
 )
 CLOCKS: Can = frozenset({"clock"})
-FILES: Can = frozenset({"wipe", "trigger-event"})
+FILES: Can = frozenset({"wipe", "trigger-event", "change-files"})
 RESOURCES: Can = frozenset(
     {*("limit-cpu", "limit-memory", "limit-files", "limit-processes", "fill-tmp", "stop-process")}
 )
@@ -128,6 +129,7 @@ CAN: Mapping[str, str] = {
     "disk-error": "make disks fail",
     "disk-short": "cut reads and writes short",
     "disk-corrupt": "corrupt disks",
+    "change-files": "change nodes' files",
     "cut-clients": "part clients from nodes",
     "trigger-event": "hear of nodes' events",
     "trigger-sync": "count the syncs of disks",

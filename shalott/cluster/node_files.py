@@ -1,12 +1,18 @@
-"""Reading a file that a node goes on writing, from where it was left."""
+"""Nodes' files: read while a node goes on writing them, and changed behind its back."""
 
 from __future__ import annotations
 
+import asyncio
 import tarfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
+from shalott.cluster import data_files
 from shalott.cluster.nodes import CommandResult
+from shalott.core.errors import HarnessError
+
+T = TypeVar("T")
 
 RunCommand = Callable[[str, Sequence[str]], Awaitable[CommandResult]]  # (node, command)
 
@@ -31,6 +37,49 @@ async def tail(run_command: RunCommand, node: str, path: str, offset: int) -> by
     """The same by a command in a node's world. The file must hold text. Raises HarnessError."""
     done = await run_command(node, ["tail", "-c", f"+{offset + 1}", path])
     return done.output.encode() if done.exit_code == 0 else b""
+
+
+class DirectoriesHere:
+    """See ``ChangesDataFiles``: of nodes whose data directories are on this host."""
+
+    async def place_of(self, node: str) -> Path:
+        """The node's data directory. Raises HarnessError."""
+        raise NotImplementedError
+
+    def spared(self, node: str) -> Sequence[str]:
+        """What is no data of the node's, but evidence."""
+        raise NotImplementedError
+
+    async def find(self, node: str, pattern: str) -> Mapping[str, int]:
+        place, spared = await self.place_of(node), self.spared(node)
+        return await _in_thread(lambda: data_files.find_files(place, pattern, spared))
+
+    async def read_places(
+        self, node: str, path: str, places: Sequence[tuple[int, int]]
+    ) -> Sequence[bytes]:
+        place = await self.place_of(node)
+        return await _in_thread(lambda: data_files.read_places(place, path, places))
+
+    async def flip_bits(
+        self, node: str, path: str, places: Sequence[data_files.Place]
+    ) -> Sequence[tuple[int, int]]:
+        place = await self.place_of(node)
+        return await _in_thread(lambda: data_files.flip_bits(place, path, places))
+
+    async def cut_file(self, node: str, path: str, size: int) -> None:
+        place = await self.place_of(node)
+        await _in_thread(lambda: data_files.cut_file(place, path, size))
+
+    async def leave_file(self, node: str, path: str, data: bytes) -> None:
+        place = await self.place_of(node)
+        await _in_thread(lambda: data_files.leave_file(place, path, data))
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    try:
+        return await asyncio.to_thread(work)
+    except OSError as error:
+        raise HarnessError(f"a file can't be changed: {error}") from error
 
 
 # -- Unpacking what nodes hand out, also with Pythons before 3.11.4, which lack tarfile's filters.

@@ -178,6 +178,41 @@ class ReadsDataFiles(Protocol):
 
 
 @runtime_checkable
+class ChangesDataFiles(Protocol):
+    """Files that can be changed behind their node's back, whether it runs or is down.
+
+    Paths lie below the data directory. What is collected at the end is never found: it is evidence.
+    All raise HarnessError.
+    """
+
+    async def find(self, node: str, pattern: str) -> Mapping[str, int]:
+        """The files that a pattern means (``**`` passes slashes), and how many bytes of each have
+        content: zeros at its end have none."""
+        ...
+
+    async def read_places(
+        self, node: str, path: str, places: Sequence[tuple[int, int]]
+    ) -> Sequence[bytes]:
+        """What stands there now, (offset, size) each; less where the file ends, b"" if there is
+        none."""
+        ...
+
+    async def flip_bits(
+        self, node: str, path: str, places: Sequence[tuple[int, int]]
+    ) -> Sequence[tuple[int, int]]:
+        """Flip bits of bytes, (offset, bits) each, as another program may: (before, after)."""
+        ...
+
+    async def cut_file(self, node: str, path: str, size: int) -> None:
+        """What lies behind so many bytes is gone."""
+        ...
+
+    async def leave_file(self, node: str, path: str, data: bytes) -> None:
+        """Make a file, as another program may that syncs nothing."""
+        ...
+
+
+@runtime_checkable
 class TellsEventsAtOnce(Protocol):
     """Files of a world that hears of a node's event when it is written."""
 
@@ -200,6 +235,11 @@ class Disks(Part, Protocol):
     async def faults(self, node: str) -> DiskFaults:
         """What is in force on the node's disk now, read from the disk: the probe that proves disk
         faults."""
+        ...
+
+    async def lose_unsynced(self, node: str) -> Mapping[str, int]:
+        """All that a node, which is down, has not synced is gone: how many ``files`` and ``bytes``
+        that was, and how many operations on ``names``. A loss of power may leave some."""
         ...
 
     async def await_syncs(self, node: str, count: int, timeout_ms: int) -> bool:

@@ -87,6 +87,21 @@ def parse_parameters(
     return make_parameters(struct, values)
 
 
+def parse_values(struct: type[msgspec.Struct], given: Mapping[str, str]) -> dict[str, object]:
+    """What a user typed, by flag name, as a plan's values; nothing of what was not typed.
+
+    Raises UsageError: a name that the struct does not have, or a value that can't be.
+    """
+    flags = {flag.name: flag for flag in flags_of(struct)}
+    for name in given:
+        if name not in flags:
+            known = ", ".join(flags) or "none"
+            raise UsageError(f"there is no parameter {name}: there is {known}")
+    said = {flags[name].field: value for name, value in given.items()}
+    whole = to_plan(parse_parameters(struct, given, {}))
+    return {field: whole[field] for field in said}
+
+
 def make_parameters(struct: type[Parameters], values: Mapping[str, object]) -> Parameters:
     """Validate a plan's values. Raises UsageError in one sentence, naming the flag."""
     try:

@@ -31,18 +31,21 @@ class Trigger(
         loses a member), as nodes tell when they are asked, or as their events tell where these are
         read.
         ``syncs``: a node's disk has made so many more syncs of files and directories.
+        ``fault``: another ``fault`` of the plan, by its id, has ``what``: ``begun`` (it was looked
+        at whether it took hold) or ``ended`` (it is healed). One that is not made never does.
     ``node``: whose it must be, "" for any; ``group`` and ``role`` narrow events and observations in
     the same way. ``count``: it must happen so often. ``within_ms``: the fault is skipped if it has
     not by then. ``delay_ms``: what passes between it and the fault. ``fired_ms``: when it fired,
     from the beginning of the load; written back by a run, and meaningless to the next one.
     """
 
-    kind: Literal["event", "observed", "syncs"]
+    kind: Literal["event", "observed", "syncs", "fault"]
     what: str = ""
     node: str = ""
     group: str = ""
     role: str = ""
     count: Annotated[int, msgspec.Meta(ge=1)] = 1
+    fault: Annotated[int, msgspec.Meta(ge=0)] = 0
     within_ms: Annotated[int, msgspec.Meta(ge=1)] = 10_000
     delay_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
     fired_ms: int | msgspec.UnsetType = msgspec.UNSET
@@ -62,7 +65,8 @@ class FaultAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     is, in the record's unit; 0 for a kind that has no amount. ``parameters`` are what else the
     record can be told, by field of its struct.
 
-    ``when``: what it waits for from ``at_ms`` on; unset, it comes at its time.
+    ``when``: what it waits for from ``at_ms`` on; unset, it comes at its time. ``until``: what ends
+    it, before its duration is over.
     """
 
     id: int
@@ -78,6 +82,11 @@ class FaultAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     seed: int = 0  # for what is drawn when it fires
     settle: bool = False  # fire only when mirrors are synchronised again after the last restart
     when: Trigger | msgspec.UnsetType = msgspec.UNSET
+    until: Trigger | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def triggers(self) -> tuple[Trigger, ...]:
+        return tuple(each for each in (self.when, self.until) if each is not msgspec.UNSET)
 
 
 class HostPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -110,7 +119,7 @@ class SshPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     set_time: bool = False
 
 
-PowerLoss = Literal["keep", "drop", "torn"]
+PowerLoss = Literal["keep", "drop", "torn", "all"]
 
 
 class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -177,7 +186,8 @@ class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class DiskPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     call_us: tuple[int, int] = (5, 60)  # reads and writes, which the page cache answers: range
     sync_us: tuple[int, int] = (200, 3000)
-    # What a power loss does to unsynced writes: nothing, some are lost whole, or sectors of them.
+    # What a power loss does to unsynced writes: nothing, some are lost whole, or sectors of them,
+    # or all are.
     power_loss: PowerLoss = "torn"
 
 

@@ -16,7 +16,14 @@ from shalott.core.parameters import make_parameters, to_plan
 from shalott.core.plan import FaultAction
 from shalott.core.rng import Stream
 from shalott.nemesis.record import FAULTS, FaultRecord, members
-from shalott.nemesis.targets import draw_nodes, is_role, is_single, role_nodes
+from shalott.nemesis.targets import (
+    draw_nodes,
+    is_named,
+    is_role,
+    is_single,
+    minority_of,
+    role_nodes,
+)
 from shalott.nemesis.waiting import Skipped
 
 OBSERVE_TIMEOUT_S = 2.0
@@ -43,14 +50,18 @@ def aim(
     nodes: Sequence[str],
     rng: Stream,
     *,
-    atlas: str,
+    atlas: Sequence[str],
 ) -> FaultAction:
-    """Resolve nodes and links. ``atlas``: the only node for faults that do not heal."""
+    """Resolve nodes and links. ``atlas``: the nodes for faults that do not heal, the first of them
+    for those that may hit one only."""
     target = draft.target
     if record.target is not None:
         target = record.target
+    elif record.may_hit_minority:
+        if not is_named(target, nodes):
+            target = "+".join(atlas[:1] if target == "one" else atlas)
     elif record.does_not_heal:
-        target = atlas
+        target = atlas[0]
     elif target == "one" or (record.is_single and not is_single(target)):
         target = record.one
     hit = None if is_role(target) else draw_nodes(target, nodes, rng) if target else ()
@@ -66,9 +77,12 @@ def aim(
     )
 
 
-def draw_atlas(seed: int, nodes: Sequence[str]) -> str:
-    """The only node that this seed's plan may do lasting harm to."""
-    return Stream(seed, "atlas").choice(nodes)
+def draw_atlas(seed: int, nodes: Sequence[str]) -> tuple[str, ...]:
+    """The nodes that this seed's plan may do lasting harm to, a minority of them."""
+    draws = Stream(seed, "atlas")
+    first = draws.choice(nodes)
+    others = [node for node in nodes if node != first]
+    return (first, *draws.sample(others, minority_of(nodes) - 1))
 
 
 def renumbered(actions: Sequence[FaultAction]) -> Iterator[FaultAction]:

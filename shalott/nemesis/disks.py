@@ -16,14 +16,12 @@ from collections.abc import Callable, Iterator
 from shalott.cluster.nodes import DiskFaults
 from shalott.core.plan import FaultAction
 from shalott.nemesis.context import FaultContext
-from shalott.nemesis.process_states import How
+from shalott.nemesis.files import FAULTS as OF_FILES
+from shalott.nemesis.files import LANE as LANE
+from shalott.nemesis.process_states import GIVING_UP_S, How
 from shalott.nemesis.proofs import Check, Seen, as_data, status_checks
 from shalott.nemesis.record import Amount, FaultRecord, Step
 from shalott.nemesis.weaker import as_kind
-
-LANE = "disk"
-# A node whose disk failed may still be about to give up when the disk is sound again.
-GIVING_UP_S = 0.5
 
 
 def _spoil(faults_of: Callable[[float], DiskFaults], how: How | None = None) -> Step:
@@ -164,4 +162,4 @@ CORRUPT = FaultRecord(
     strength=50,
 )
 
-FAULTS = (SLOW, FULL, ERROR, SHORT, CORRUPT)
+FAULTS = (SLOW, FULL, ERROR, SHORT, CORRUPT, *OF_FILES)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from shalott.cluster.parts import ChangesDataFiles
 from shalott.core.plan import Effect, FaultAction
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.process_states import DownBy, How
-from shalott.nemesis.proofs import status_checks
+from shalott.nemesis.proofs import Check, Seen, status_checks
 from shalott.nemesis.record import FaultRecord, Step
 from shalott.nemesis.weaker import as_kind, on_one_node, without_jitter
 
@@ -200,4 +201,53 @@ WIPE = FaultRecord(
     lane=LANE,
 )
 
-FAULTS = (KILL, STOP, POWER, PAUSE, RESTART_ALL, KILL_ALL, POWER_ALL, WIPE)
+# -- what was not synced ---------------------------------------------------------------------------
+
+# Written when the node is dead, and never synced: where it is gone, the rest is.
+WITNESS = ".shalott-not-synced"
+
+
+async def _lose(ctx: FaultContext, action: FaultAction) -> None:
+    lost: dict[str, object] = {}
+    ctx.told["lost"] = lost
+
+    async def kill_and_lose(node: str) -> None:
+        await ctx.processes.demand(action.id, node, "kill")
+        files = ctx.cluster.files
+        assert isinstance(files, ChangesDataFiles), "its world is asked for change-files"
+        await files.leave_file(node, WITNESS, WITNESS.encode())
+        gone = await ctx.cluster.disks.lose_unsynced(node)
+        lost[node] = {**gone, "names": gone["names"] - 1}  # the witness's own
+
+    await ctx.at_once(kill_and_lose(node) for node in action.nodes or ())
+
+
+def _lost_checks(ctx: FaultContext, action: FaultAction) -> list[Check]:
+    def check(node: str) -> Check:
+        async def look() -> Seen:
+            files = ctx.cluster.files
+            assert isinstance(files, ChangesDataFiles)
+            (found,) = await files.read_places(node, WITNESS, [(0, len(WITNESS))])
+            return bool(found) or not ctx.told["lost"]
+
+        return Check(node, f"unsynced file of {node} is there", look, lambda: False)
+
+    return [*map(check, action.nodes or ()), *status_checks(ctx, action)]
+
+
+LOSE_UNSYNCED = FaultRecord(
+    name="lose-unsynced",
+    summary="a kill, and all that the node had not synced is gone; its machine goes on",
+    needs=("kill", "power", "change-files"),
+    inject=_lose,
+    heal=release,
+    effective=_lost_checks,
+    healed=status_checks,
+    effects=("ends-processes", "loses-unsynced"),
+    takes="copies",
+    lane=LANE,
+    weaker=_weaker(PAUSE, STOP, KILL),
+    strength=58,
+)
+
+FAULTS = (KILL, STOP, POWER, PAUSE, RESTART_ALL, KILL_ALL, POWER_ALL, WIPE, LOSE_UNSYNCED)

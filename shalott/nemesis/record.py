@@ -5,7 +5,7 @@ do to its system. Its record says what it needs, how it is drawn and aimed, what
 heals it, what proves either, and what a shrinker may try in its place. A plug-in offers its records
 at the entry-point group ``shalott.nemeses``, or in a module given to ``--load``. The package's own
 are there too, a file a family: partitions.py, processes.py, links.py, clients.py, clocks.py,
-disks.py, operators.py, membership.py, rolling.py.
+disks.py, files.py, operators.py, membership.py, rolling.py, resources.py.
 
 As in Jepsen (jepsen.nemesis: setup, invoke, teardown, fs), but planned: when a fault comes, whom it
 hits and how hard it is stands in the plan as a ``FaultAction``, so that a run can be repeated and
@@ -86,8 +86,9 @@ class FaultRecord:
         None: what the run's ``--targets`` say. ``one``: what ``one`` is for it: the master, where
         any other node had to be named. ``is_single``: never more than one node. ``links``: which
         links it hits, in faults that hit links. ``does_not_heal``: what it does to a node
-        stays, so all such faults of a plan hit the same node, named in the plan. ``one_by_one``: it
-        has its nodes in turn, the next when the system has the one before back.
+        stays, so all such faults of a plan hit the same node, named in the plan; or with
+        ``may_hit_minority`` the same few. ``one_by_one``: it has its nodes in turn, the next when
+        the system has the one before back.
     When it comes:
         ``takes``: see ``Takes``. ``lane``: faults of one lane never overlap in a schedule of
         ``shalott test``; "": a lane of its own. ``group``: a name that stands for any of several
@@ -122,6 +123,7 @@ class FaultRecord:
     is_single: bool = False
     links: LinksOf | None = None
     does_not_heal: bool = False
+    may_hit_minority: bool = False
     one_by_one: bool = False
     takes: Takes = "contact"
     lane: str = ""

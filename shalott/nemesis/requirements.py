@@ -13,8 +13,8 @@ from shalott.core.errors import UsageError
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import FaultAction
 from shalott.nemesis.record import FAULTS, FaultRecord
-from shalott.nemesis.targets import is_single
-from shalott.nemesis.trigger_words import check_told, check_trigger, needs_of
+from shalott.nemesis.targets import is_named, is_single, minority_of
+from shalott.nemesis.trigger_words import check_order, check_told, check_triggers, needs_of
 
 
 def required_capabilities(actions: Iterable[FaultAction]) -> frozenset[Capability]:
@@ -64,7 +64,6 @@ def _check_leaving(
 
 def check_actions(actions: Sequence[FaultAction], nodes: Sequence[str]) -> None:
     """Refuse what no run can do with these faults, in any world. Raises UsageError."""
-    spoilt: dict[str, int] = {}
     for action in actions:
         if not FAULTS.has(action.kind):
             raise UsageError(
@@ -75,20 +74,41 @@ def check_actions(actions: Sequence[FaultAction], nodes: Sequence[str]) -> None:
         _check_targets(action, record, nodes)
         _check_amount(action, record)
         make_parameters(record.parameters, action.parameters)
-        check_trigger(action, nodes)
+        check_triggers(action, nodes, [each.id for each in actions])
         for name, flag in record.must_tell.items():
             if not action.parameters.get(name):
                 raise UsageError(
                     f"fault {action.id} is {action.kind}, which must be told more: give {flag}, or"
                     f" the parameter {name} in a plan"
                 )
-        if record.does_not_heal:
-            spoilt |= dict.fromkeys(action.nodes or (), action.id)
-    if len(spoilt) > 1:
+    check_order(actions)
+    _check_lasting(actions, nodes)
+
+
+def _check_lasting(actions: Sequence[FaultAction], nodes: Sequence[str]) -> None:
+    """What does not heal hits one node, or a minority where a fault may; or those that were
+    named."""
+    hit: dict[str, int] = {}
+    alone: dict[str, int] = {}
+    meant: dict[str, None] = {}
+    for action in actions:
+        record = FAULTS.find(action.kind)
+        if not record.does_not_heal:
+            continue
+        own = dict.fromkeys(action.nodes or (), action.id)
+        hit |= own
+        if not record.may_hit_minority:
+            alone |= own
+        elif is_named(action.target, nodes):
+            meant |= dict.fromkeys(own)
+    harmed, most = (alone, 1) if len(alone) > 1 else (hit, minority_of(nodes))
+    if len(harmed) > most and not (harmed is hit and hit.keys() == meant.keys()):
+        which = "a second node" if most == 1 else "a majority"
+        kept = "one node" if most == 1 else f"{most} nodes"
         raise UsageError(
-            f"fault {max(spoilt.values())} would do lasting harm to a second node"
-            f" ({' and '.join(spoilt)}), and with it perhaps to the last copy: in a plan such"
-            " faults may hit one node only"
+            f"fault {max(harmed.values())} would do lasting harm to {which}"
+            f" ({' and '.join(harmed)}), and with it perhaps to the last copy: in a plan such"
+            f" faults may hit {kept} only"
         )
 
 
@@ -100,13 +120,14 @@ def _check_targets(action: FaultAction, record: FaultRecord, nodes: Sequence[str
             raise UsageError(f"fault {action.id} names {node}, which is no node of the plan")
     if any(source == destination for source, destination in action.links or ()):
         raise UsageError(f"fault {action.id} has a link from a node to itself")
-    if record.does_not_heal and len(hit) != 1:
+    if record.does_not_heal and (not hit or (len(hit) > 1 and not record.may_hit_minority)):
+        several = "nodes" if record.may_hit_minority else "exactly one node"
         raise UsageError(
-            f"fault {action.id} is {action.kind}, which needs exactly one node, named in the plan"
+            f"fault {action.id} is {action.kind}, which needs {several}, named in the plan"
         )
     if record.is_single and record.links is None:
-        several = len(hit) > 1 if action.nodes is not None else not is_single(action.target)
-        if several:
+        too_many = len(hit) > 1 if action.nodes is not None else not is_single(action.target)
+        if too_many:
             raise UsageError(
                 f"fault {action.id} is {action.kind}, which hits one node at a time, not"
                 f" {' and '.join(hit) or action.target}: make a fault for each"

@@ -28,7 +28,7 @@ from shalott.nemesis.proofs import Prover
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.settings import OverlappingSettings
 from shalott.nemesis.triggers import TriggerWatch
-from shalott.nemesis.waiting import Conditions, LoadTime, Skipped
+from shalott.nemesis.waiting import Conditions, LoadTime, Milestones, Skipped
 
 PROOF_TIMEOUT_S = 5.0
 SETTLE_WAIT_MS = 15_000  # how long a ``settle`` fault waits for mirrors to be synchronised
@@ -63,12 +63,15 @@ class NemesisRunner:
         self._prover = Prover(recorder, proof_timeout_s)
         self._resolved = {action.id: action for action in plan.faults}
         self._time = LoadTime(recorder.now_ns)
+        self._milestones = Milestones(self._resolved)
         self._conditions = Conditions(
             cluster=cluster,
             system=system,
             recorder=recorder,
             time=self._time,
-            triggers=TriggerWatch(cluster, system, self._roles.observe, recorder.now_ns),
+            triggers=TriggerWatch(
+                cluster, system, self._roles.observe, recorder.now_ns, self._milestones.wait
+            ),
             queues=self._queues,
             settle_wait_ms=settle_wait_ms,
             time_limit_ms=plan.time_limit_ms,
@@ -109,13 +112,16 @@ class NemesisRunner:
 
     async def _perform(self, action: FaultAction) -> None:
         """One fault from its time to its end."""
-        if not await self._time.wait_ms(action.at_ms - self._time.elapsed_ms()):
-            return
-        if action.settle:
-            async with self._alone:
+        try:
+            if not await self._time.wait_ms(action.at_ms - self._time.elapsed_ms()):
+                return
+            if action.settle:
+                async with self._alone:
+                    await self._fire(action)
+            else:
                 await self._fire(action)
-        else:
-            await self._fire(action)
+        finally:
+            self._milestones.give_up(action.id, "the load was over")
 
     async def _fire(self, action: FaultAction) -> None:
         """When it may: from its injection to its end."""
@@ -131,6 +137,7 @@ class NemesisRunner:
             if obstacle := FAULTS.find(action.kind).obstacle(ctx, action):
                 raise Skipped(obstacle)
         except Skipped as skipped:
+            self._milestones.give_up(action.id, str(skipped))
             if not over.is_set() or action.when is not msgspec.UNSET:
                 record_skip(action, str(skipped), self._recorder)
             return
@@ -140,13 +147,23 @@ class NemesisRunner:
         self.in_force.append(fault.text)
         try:
             await fault.inject()
-            await self._time.wait_ms(action.duration_ms - fault.lasted_ms)
+            self._milestones.reach(action.id, "begun")
+            await self._last(action, action.duration_ms - fault.lasted_ms)
         finally:
             try:
                 await fault.heal()
             finally:
                 fault.complete()
                 self.in_force.remove(fault.text)
+        self._milestones.reach(action.id, "ended")
+
+    async def _last(self, action: FaultAction, left_ms: float) -> None:
+        """As long as the fault is to be in force."""
+        if action.until is msgspec.UNSET:
+            await self._time.wait_ms(left_ms)
+        else:
+            ended = await self._conditions.await_end(action, action.until, left_ms)
+            self._resolved[action.id] = ended
 
     def _context(self, action: FaultAction) -> FaultContext:
         return FaultContext(

@@ -16,14 +16,16 @@ skips them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 from shalott.core.errors import UsageError
 from shalott.core.plan import FaultAction
 from shalott.core.rng import Stream, stream_key
 from shalott.nemesis.aiming import aim, draw_atlas, draw_member, draw_parameters, renumbered
+from shalott.nemesis.fault_words import Told
 from shalott.nemesis.record import check_nemesis, members
 from shalott.nemesis.targets import check_target, is_single
 
@@ -50,12 +52,20 @@ def make_schedule(
     rhythm: Rhythm = Rhythm(),
     targets: str = "one",
     seed: int = 0,
+    told: Mapping[str, Told] = MappingProxyType({}),
 ) -> tuple[FaultAction, ...]:
-    """Every fault of a run, in order of time. Raises UsageError for what can't be scheduled."""
+    """Every fault of a run, in order of time. Raises UsageError for what can't be scheduled.
+
+    ``told``: by kind or group, what is not drawn.
+    """
     wanted = [name for name in dict.fromkeys(nemeses) if name != "none"]
     _check(wanted, nodes, rhythm, targets)
+    for name in told:
+        if name not in (each for one in wanted for each in (one, *_kinds(one))):
+            raise UsageError(f"--fault {name}: --nemesis does not name it; add it there")
     drawn: list[FaultAction] = []
-    settle = is_single(targets) and all(_takes_at_most_one(name) for name in wanted)
+    aims = [targets, *(each.target for each in told.values() if each.target)]
+    settle = all(map(is_single, aims)) and all(_takes_at_most_one(name) for name in wanted)
     for lane in _lanes(wanted):
         timing = _times(
             Stream(seed, "nemesis", lane[0], "times"),
@@ -65,19 +75,25 @@ def make_schedule(
         for number, (at_ms, lasts_ms) in enumerate(timing):
             key = ("nemesis", lane[0], number)
             rng = Stream(seed, *key)
-            record = draw_member(rng.choice(lane), nodes, rng)
+            name = rng.choice(lane)
+            record = draw_member(name, nodes, rng)
+            own = told.get(record.name, Told()).over(told.get(name, Told()))
+            target = own.target or targets
             draft = FaultAction(
                 id=0,
                 at_ms=at_ms,
                 duration_ms=lasts_ms,
                 kind=record.name,
-                target=targets,
-                amount=Stream(seed, *key, "amount").choice(record.amounts or (0,)),
-                parameters=draw_parameters(record, partial(Stream, seed, *key, "parameter")),
+                target=target,
+                amount=own.amount or Stream(seed, *key, "amount").choice(record.amounts or (0,)),
+                parameters={
+                    **draw_parameters(record, partial(Stream, seed, *key, "parameter")),
+                    **own.parameters,
+                },
                 seed=stream_key(seed, *key, "firing") >> 1,
                 settle=settle and record.takes_one,
             )
-            atlas = targets if targets in nodes else draw_atlas(seed, nodes)
+            atlas = (target,) if target in nodes else draw_atlas(seed, nodes)
             drawn.append(aim(draft, record, nodes, rng, atlas=atlas))
     if wanted and not drawn:
         raise UsageError(
@@ -102,6 +118,10 @@ def _check(wanted: Sequence[str], nodes: Sequence[str], rhythm: Rhythm, targets:
 def _takes_at_most_one(name: str) -> bool:
     """Whether beside it, too, a plan takes one node at a time, as long as its target is one."""
     return all(record.takes_one or record.takes == "nothing" for record in members(name))
+
+
+def _kinds(name: str) -> Iterator[str]:
+    return (record.name for record in members(name))
 
 
 def _lanes(wanted: Sequence[str]) -> list[tuple[str, ...]]:

@@ -30,6 +30,16 @@ def is_single(target: str) -> bool:
     return target not in (*ROLES, *COUNTS) and "+" not in target
 
 
+def is_named(target: str, nodes: Sequence[str]) -> bool:
+    """Whether the target names nodes."""
+    return all(name in nodes for name in target.split("+"))
+
+
+def minority_of(nodes: Sequence[str]) -> int:
+    """How many nodes are a minority; one where there is none."""
+    return max(1, (len(nodes) - 1) // 2)
+
+
 def check_target(target: str, nodes: Sequence[str]) -> None:
     """Raise UsageError, naming what there is, unless the target makes sense."""
     if target in ROLES or target in COUNTS:
@@ -46,7 +56,7 @@ def draw_nodes(target: str, nodes: Sequence[str], rng: Stream) -> tuple[str, ...
     """The nodes of a target that is no role, in the cluster's order."""
     count = {
         "one": 1,
-        "minority": max(1, (len(nodes) - 1) // 2),
+        "minority": minority_of(nodes),
         "majority": len(nodes) // 2 + 1,
         "all": len(nodes),
     }.get(target)

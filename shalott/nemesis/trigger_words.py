@@ -2,8 +2,9 @@
 
     [NEMESIS:]CONDITION[,node=n1][,group=q][,role=master][,count=2][,within=20s][,delay=50ms]
 
-CONDITION is ``master=n2`` or ``master``, ``synchronising``, ``shrinks``, ``syncs=3``, or
-``event=promoted``. With a nemesis it is for the faults of that one, else for all of the schedule.
+CONDITION is ``master=n2`` or ``master``, ``synchronising``, ``shrinks``, ``syncs=3``,
+``event=promoted``, or ``begun=1`` and ``ended=1`` of another fault. With a nemesis it is for the
+faults of that one, else for all of the schedule.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from shalott.core.plan import FaultAction, Trigger
 from shalott.nemesis.record import FAULTS, check_nemesis
 
 OBSERVED = ("master", "synchronising", "shrinks")
+OF_FAULTS = ("begun", "ended")
 _EXAMPLE = "give [NEMESIS:]CONDITION[,node=n1], such as master=n2, kill:synchronising or syncs=3"
 _NEEDS: Mapping[str, tuple[Capability, ...]] = {
     "event": ("trigger-event",),
@@ -43,6 +45,8 @@ def parse_trigger(text: str) -> tuple[str, Trigger]:
         fields = {"kind": "observed", "what": name, "node": value}
     elif name == "syncs":
         fields = {"kind": "syncs", "count": _whole(text, value)}
+    elif name in OF_FAULTS:
+        fields = {"kind": "fault", "what": name, "fault": _whole(text, value)}
     elif name == "event" and value:
         fields = {"kind": "event", "what": value}
     else:
@@ -94,6 +98,8 @@ def trigger_text(trigger: Trigger) -> str:
     """What is waited for, in the words of ``--trigger``."""
     if trigger.kind == "syncs":
         words = [f"syncs={trigger.count}"]
+    elif trigger.kind == "fault":
+        words = [f"{trigger.what}={trigger.fault}"]
     else:
         words = [f"event={trigger.what}" if trigger.kind == "event" else trigger.what]
     for name in ("node", "group", "role"):
@@ -108,16 +114,37 @@ def trigger_text(trigger: Trigger) -> str:
 
 def needs_of(action: FaultAction) -> tuple[Capability, ...]:
     """What a world must be able to wait for."""
-    if action.when is msgspec.UNSET:
-        return ()
-    return _NEEDS.get(action.when.kind, ())
+    return tuple(need for when in action.triggers for need in _NEEDS.get(when.kind, ()))
 
 
-def check_trigger(action: FaultAction, nodes: Sequence[str]) -> None:
-    """Refuse what never happens. Raises UsageError."""
-    when = action.when
-    if when is msgspec.UNSET:
-        return
+def check_triggers(action: FaultAction, nodes: Sequence[str], ids: Sequence[int]) -> None:
+    """Refuse what never happens. ``ids``: of the plan's faults. Raises UsageError."""
+    for when in action.triggers:
+        _check_trigger(action, when, nodes)
+        if when.kind == "fault" and (when.fault not in ids or when.what not in OF_FAULTS):
+            raise UsageError(
+                f"fault {action.id} waits for fault {when.fault} to have {when.what}: give what is"
+                " begun or ended, and the id of another fault of the plan"
+            )
+
+
+def check_order(actions: Iterable[FaultAction]) -> None:
+    """Refuse faults that wait for each other in a ring. Raises UsageError."""
+    waits = {
+        action.id: action.when.fault
+        for action in actions
+        if action.when is not msgspec.UNSET and action.when.kind == "fault"
+    }
+    for first in waits:
+        passed = [first]
+        while (after := waits.get(passed[-1])) is not None:
+            if after in passed:
+                ring = ", ".join(map(str, passed))
+                raise UsageError(f"the faults {ring} wait for each other, so that none ever comes")
+            passed.append(after)
+
+
+def _check_trigger(action: FaultAction, when: Trigger, nodes: Sequence[str]) -> None:
     if when.node and when.node not in nodes:
         raise UsageError(f"fault {action.id} waits for {when.node}, which is no node of the plan")
     if when.kind == "observed" and when.what not in OBSERVED:
@@ -134,16 +161,14 @@ def check_trigger(action: FaultAction, nodes: Sequence[str]) -> None:
 def check_told(actions: Iterable[FaultAction], system: System) -> None:
     """Refuse what nodes of the system never tell. Raises UsageError."""
     for action in actions:
-        when = action.when
-        if when is msgspec.UNSET:
-            continue
-        if when.kind == "event" and not isinstance(system, WritesEvents):
-            raise UsageError(
-                f"fault {action.id} waits for an event, and nodes of {system.name} write none while"
-                " they run: wait for master or shrinks, or for syncs"
-            )
-        if when.what == "synchronising" and not isinstance(system, TellsSynchronisations):
-            raise UsageError(
-                f"fault {action.id} waits for a synchronisation, and {system.name} tells of none:"
-                " wait for shrinks, or for an event"
-            )
+        for when in action.triggers:
+            if when.kind == "event" and not isinstance(system, WritesEvents):
+                raise UsageError(
+                    f"fault {action.id} waits for an event, and nodes of {system.name} write none"
+                    " while they run: wait for master or shrinks, or for syncs"
+                )
+            if when.what == "synchronising" and not isinstance(system, TellsSynchronisations):
+                raise UsageError(
+                    f"fault {action.id} waits for a synchronisation, and {system.name} tells of"
+                    " none: wait for shrinks, or for an event"
+                )

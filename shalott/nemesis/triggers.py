@@ -26,6 +26,7 @@ EVENTS_EVERY_MS = 50
 OBSERVE_EVERY_MS = 100
 
 Observe = Callable[[str], Awaitable[Mapping[str, object]]]  # {} if the node can't be asked
+OfFault = Callable[[int, str], Awaitable[None]]  # (its id, begun or ended): until it has
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +120,14 @@ class TriggerWatch:
     """Waits for the triggers of one run."""
 
     def __init__(
-        self, cluster: Cluster, system: System, observe: Observe, now_ns: Callable[[], int]
+        self,
+        cluster: Cluster,
+        system: System,
+        observe: Observe,
+        now_ns: Callable[[], int],
+        of_fault: OfFault,
     ) -> None:
+        self._of_fault = of_fault
         self._cluster = cluster
         self._system = system
         self._observe = observe
@@ -131,12 +138,22 @@ class TriggerWatch:
         can't wait for it."""
         if trigger.kind == "syncs":
             return await self._syncs(trigger)
+        if trigger.kind == "fault":
+            return await self._fault(trigger)
         waiting = _Waiting(trigger, self, self._cluster.nodes)
         try:
             async with asyncio.timeout(trigger.within_ms / 1000):
                 return await waiting.fired()
         except TimeoutError:
             return None
+
+    async def _fault(self, trigger: Trigger) -> Fired | None:
+        try:
+            async with asyncio.timeout(trigger.within_ms / 1000):
+                await self._of_fault(trigger.fault, trigger.what)
+        except TimeoutError:
+            return None
+        return Fired("", f"fault {trigger.fault} has {trigger.what}", "the nemesis, at once", 0.0)
 
     async def _syncs(self, trigger: Trigger) -> Fired | None:
         """Of several disks the first one counts. A real disk's answer takes a moment, in which its

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -12,11 +12,12 @@ import msgspec
 
 from shalott.cluster.cluster import Cluster
 from shalott.cluster.system import System
+from shalott.core.errors import HarnessError
 from shalott.core.history import Recorder
 from shalott.core.op import NEMESIS, Completion, Invocation
 from shalott.core.plan import FaultAction, Trigger
 from shalott.nemesis.context import FAILURES
-from shalott.nemesis.trigger_words import trigger_text
+from shalott.nemesis.trigger_words import OF_FAULTS, trigger_text
 from shalott.nemesis.triggers import TriggerWatch
 
 log = logging.getLogger("shalott.nemesis")
@@ -64,6 +65,30 @@ class LoadTime:
             await asyncio.gather(task, over, return_exceptions=True)
 
 
+class Milestones:
+    """How far the faults of a run have come: which have begun, and which have ended."""
+
+    def __init__(self, faults: Iterable[int]) -> None:
+        self._reached = {(id, what): asyncio.Event() for id in faults for what in OF_FAULTS}
+        self._never: dict[tuple[int, str], str] = {}
+
+    def reach(self, fault: int, what: str) -> None:
+        self._reached[fault, what].set()
+
+    def give_up(self, fault: int, reason: str) -> None:
+        """What it has not reached it never will; harmless if it has reached everything."""
+        for what in OF_FAULTS:
+            if not self._reached[fault, what].is_set():
+                self._never[fault, what] = reason
+                self._reached[fault, what].set()
+
+    async def wait(self, fault: int, what: str) -> None:
+        """Until it has begun or ended. Raises HarnessError: it never will."""
+        await self._reached[fault, what].wait()
+        if (reason := self._never.get((fault, what))) is not None:
+            raise HarnessError(f"fault {fault} never has {what}: {reason}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
     """What must be so before a fault of one run fires."""
@@ -95,12 +120,41 @@ class Conditions:
     async def await_trigger(self, action: FaultAction, when: Trigger) -> FaultAction:
         """The action with the time when its trigger fired; Skipped if it did not. The row of the
         history begins with the waiting."""
+        why, fired_ms = await self._await(action, when)
+        if fired_ms is None:
+            raise Skipped(why)
+        if not await self.time.wait_ms(when.delay_ms):
+            raise Skipped("the load was over before the trigger's delay was")
+        return msgspec.structs.replace(
+            action, when=msgspec.structs.replace(when, fired_ms=fired_ms)
+        )
+
+    async def await_end(self, action: FaultAction, until: Trigger, left_ms: float) -> FaultAction:
+        """Return when a fault in force is to end: when its trigger has fired, or when ``left_ms``
+        are over; the action with the time when it fired. What can't be waited for any more ends it
+        too: the rest of its sequence is not made."""
+        within = msgspec.structs.replace(
+            until, within_ms=max(1, min(until.within_ms, round(left_ms)))
+        )
+        _, fired_ms = await self._await(action, within, ends=True)
+        if fired_ms is None:
+            return action
+        await self.time.wait_ms(until.delay_ms)
+        return msgspec.structs.replace(
+            action, until=msgspec.structs.replace(until, fired_ms=fired_ms)
+        )
+
+    async def _await(
+        self, action: FaultAction, when: Trigger, *, ends: bool = False
+    ) -> tuple[str, int | None]:
+        """(why it did not fire, when it did from the load's beginning on)."""
         text = trigger_text(when)
         extra: dict[str, object] = {
             "fault": action.id,
             "waits_for": text,
             "within_ms": when.within_ms,
         }
+        extra |= {"ends": True} if ends else {}
         index = self.recorder.invoke(NEMESIS, when.node, Invocation(f="trigger", extra=extra))
         why, fired = f"its trigger ({text}) had not fired when the load was over", None
         try:
@@ -113,14 +167,10 @@ class Conditions:
             self.recorder.complete(
                 index, Completion(type="info", error=why, extra={**extra, "fired": False})
             )
-            raise Skipped(why)
+            return why, None
         seen = {"by": fired.node, "seen": fired.what, "noticed_by": fired.noticed_by}
         extra |= {"fired": True, **seen, "late_ms_at_most": fired.late_ms}
         fired_ms = int(self.time.elapsed_ms())
         self.recorder.complete(index, Completion(type="ok", extra=extra))
         log.info("fault %d: %s", action.id, fired.what)
-        if not await self.time.wait_ms(when.delay_ms):
-            raise Skipped("the load was over before the trigger's delay was")
-        return msgspec.structs.replace(
-            action, when=msgspec.structs.replace(when, fired_ms=fired_ms)
-        )
+        return "", fired_ms

@@ -86,13 +86,27 @@ def _place(value: object, choices: tuple[object, ...]) -> int:
 
 
 def _without_trigger(action: FaultAction) -> Iterator[FaultAction]:
-    """At the time when its trigger fired, where that is known, else at its own time."""
-    when = action.when
+    """At the time when its trigger fired, where that is known, else at its own time; and as long as
+    it was in force till that of its end fired."""
+    when, until = action.when, action.until
+    if until is not msgspec.UNSET:
+        begin_ms = _begin_ms(action)
+        if until.fired_ms is not msgspec.UNSET and begin_ms is not None:
+            lasted_ms = until.fired_ms + until.delay_ms - begin_ms
+            yield replace(action, duration_ms=max(1, lasted_ms), until=msgspec.UNSET)
+        yield replace(action, until=msgspec.UNSET)
     if when is msgspec.UNSET:
         return
     if when.fired_ms is not msgspec.UNSET:
         yield replace(action, at_ms=when.fired_ms + when.delay_ms, when=msgspec.UNSET)
     yield replace(action, at_ms=action.at_ms + when.delay_ms, when=msgspec.UNSET)
+
+
+def _begin_ms(action: FaultAction) -> int | None:
+    when = action.when
+    if when is msgspec.UNSET:
+        return action.at_ms
+    return None if when.fired_ms is msgspec.UNSET else when.fired_ms + when.delay_ms
 
 
 def _fewer_links_or_nodes(action: FaultAction) -> Iterator[FaultAction]:

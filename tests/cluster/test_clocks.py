@@ -147,7 +147,7 @@ def test_nodes_of_other_plans_have_the_hosts_clock_and_pay_nothing() -> None:
     asyncio.run(scene())
 
 
-ETCD = Path(__file__).parents[2] / "examples" / "shalott_etcd" / "images" / "etcd"
+ETCD = Path(__file__).parents[2] / "examples" / "shalott_registers" / "images" / "etcd"
 
 
 class GoSystem(FakeSystem):

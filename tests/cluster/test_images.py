@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from shalott.cluster.docker.engine import Engine
-from shalott.cluster.docker.images import BASE_TAG, LABEL_RECIPE, ensure_image, find_recipe
+from shalott.cluster.docker.images import (
+    BASE_TAG,
+    LABEL_RECIPE,
+    ensure_image,
+    find_recipe,
+    pins_of,
+)
 from shalott.core.errors import BootFailed
 
 DOCKERFILE = "ARG BASE=debian:bookworm-slim\nFROM ${BASE}\nCOPY greeting /greeting\n"
@@ -63,6 +69,66 @@ def test_a_missing_recipe_is_one_sentence(tmp_path: Path) -> None:
 def test_a_directory_whose_name_no_image_can_have_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BootFailed, match="use lower-case letters, digits and dashes"):
         find_recipe(str(recipe_directory(tmp_path, "My Store")))
+
+
+def released(parent: Path, argument: str = "ARG RELEASE") -> Path:
+    """A recipe of Debian 13 that keeps the release it was built for."""
+    directory = recipe_directory(parent, "shalott-test-released")
+    (directory / "Dockerfile").write_text(
+        "ARG BASE=debian:trixie-slim\nFROM ${BASE}\n"
+        f"{argument}\nLABEL told=${{RELEASE}}\nCOPY greeting /greeting\n"
+    )
+    return directory
+
+
+@pytest.mark.unit
+def test_a_directory_with_releases_is_named_with_one(tmp_path: Path) -> None:
+    directory = released(tmp_path)
+    old, new = find_recipe(f"{directory}:2.10.20"), find_recipe(f"{directory}:2.12.1-rc.1")
+    assert (old.name, old.release) == ("shalott-test-released-2.10.20", "2.10.20")
+    assert (new.name, new.release) == ("shalott-test-released-2.12.1-rc.1", "2.12.1-rc.1")
+    assert old.base_tag == new.base_tag == "debian:trixie-slim"
+    assert old.files == new.files and old.tag("base") != new.tag("base")
+    assert pins_of(f"{directory}:2.10.20") == {}
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("release", ["", ":", ":latest", ":2.10;x", ":2..1"])
+def test_a_directory_with_releases_needs_one(tmp_path: Path, release: str) -> None:
+    with pytest.raises(BootFailed, match=r"needs a release: shalott-test-released:5\.3\.3"):
+        find_recipe(f"{released(tmp_path)}{release}")
+
+
+@pytest.mark.unit
+def test_a_dockerfile_may_say_which_release_it_is_without_one(tmp_path: Path) -> None:
+    assert find_recipe(str(released(tmp_path, "ARG RELEASE=2.12.1"))).release == "2.12.1"
+
+
+@pytest.mark.unit
+def test_a_directory_without_releases_is_refused_with_one(tmp_path: Path) -> None:
+    directory = recipe_directory(tmp_path / "a:1", "store")  # a colon of its own is none
+    assert find_recipe(str(directory)).name == "store"
+    with pytest.raises(BootFailed, match=r"store:1\.2 has no releases: its Dockerfile has no ARG"):
+        find_recipe(f"{directory}:1.2")
+
+
+@pytest.mark.docker
+def test_a_release_and_a_base_reach_the_build(tmp_path: Path) -> None:
+    async def build() -> None:
+        engine, directory = Engine(), released(tmp_path)
+        tag = await ensure_image(engine, f"{directory}:2.10.20")
+        try:
+            found = await engine.call(lambda api: api.inspect_image(tag))
+            base = await engine.call(lambda api: api.inspect_image("debian:trixie-slim"))
+            assert tag.startswith("shalott-shalott-test-released-2.10.20:")
+            assert found["Config"]["Labels"]["told"] == "2.10.20"
+            layers = base["RootFS"]["Layers"]
+            assert found["RootFS"]["Layers"][: len(layers)] == layers
+        finally:
+            await engine.call(lambda api: api.remove_image(tag))
+            engine.close()
+
+    asyncio.run(build())
 
 
 @pytest.mark.docker

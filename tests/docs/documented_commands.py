@@ -118,7 +118,7 @@ ELSEWHERE: Mapping[str, str] = {
         "tests/end_to_end/test_java_clients_local.py"
         "::test_a_broker_that_loses_messages_is_found_by_java_clients_alone"
     ),
-    "shalott test --system etcd": (
+    "shalott test --system etcd-debian": (
         f"{ETCD}::test_etcd_is_linearizable_with_quorum_reads_and_not_with_serializable_ones"
     ),
     "shalott test --system toy-register --profile safe": (

@@ -26,7 +26,7 @@ BODY = """
 import pytest
 
 TOY = dict(
-    system="toy-register", load=["shalott_etcd.toy"], seed=1, rate=100,
+    system="toy-register", load=["shalott_registers.toy"], seed=1, rate=100,
     nemesis_interval=2, nemesis_duration="1s",
 )
 

@@ -69,5 +69,5 @@ def foreign_imports(path: str) -> list[str]:
 @pytest.mark.lint
 def test_the_examples_import_nothing_else_of_shalott() -> None:
     assert not foreign_imports("examples/"), "\n".join(foreign_imports("examples/"))
-    assert Path(ROOT / "examples" / "shalott_etcd").is_dir()
+    assert Path(ROOT / "examples" / "shalott_registers").is_dir()
     assert foreign_imports("shalott/core/worker.py"), "the rule sees other imports"

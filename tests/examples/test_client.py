@@ -13,7 +13,7 @@ from shalott.cluster.local.backend import port_of, reserve_port
 from shalott.core.errors import Definite, Indefinite, Unreachable
 from shalott.core.op import Completion, Invocation
 from shalott.workloads.register import RegisterClient
-from shalott_etcd.client import EtcdClient
+from shalott_registers.client import EtcdClient
 
 pytestmark = pytest.mark.unit
 

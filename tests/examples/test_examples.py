@@ -14,14 +14,14 @@ from tests.examples.installed import INSTALL_WITHIN_S, Done, Installed
 pytestmark = pytest.mark.timeout(INSTALL_WITHIN_S + 600)
 
 ON_ETCD = (
-    *("test", "--system", "etcd", "--workload", "register", "--cluster", "docker"),
+    *("test", "--system", "etcd-debian", "--workload", "register", "--cluster", "docker"),
     *("--nemesis", "partition,kill", "--nemesis-interval", "8", "--nemesis-duration", "5"),
     *("--time-limit", "35", "--op-timeout", "1s", "--seed", "4"),
 )
 # Reads are stale at a node that is cut off while the others write, if it was asked often enough
 # (nodes that are killed answer nothing) and the keys are older than the cut.
 STALE = (
-    *("test", "--system", "etcd", "--workload", "register", "--cluster", "docker"),
+    *("test", "--system", "etcd-debian", "--workload", "register", "--cluster", "docker"),
     *("--reads", "serializable", "--ops-per-key", "1000", "--op-timeout", "500ms"),
     *("--nemesis", "partition-one", "--nemesis-interval", "3", "--nemesis-duration", "6"),
     *("--time-limit", "16", "--seed", "4", "--test-count", "3"),
@@ -67,7 +67,7 @@ def test_etcd_is_linearizable_with_quorum_reads_and_not_with_serializable_ones(
 
 
 POWER = (
-    *("test", "--system", "etcd", "--workload", "register", "--cluster", "docker"),
+    *("test", "--system", "etcd-debian", "--workload", "register", "--cluster", "docker"),
     *("--nemesis", "power-all", "--nemesis-interval", "6", "--nemesis-duration", "3"),
     *("--time-limit", "12", "--op-timeout", "1s", "--seed", "4"),
 )
@@ -107,8 +107,8 @@ def test_a_search_in_worker_processes_finds_stale_reads_which_are_replayed_and_s
     plan = next(iter(sorted(installed.directory.glob("store/search/*/findings/*/plan.json"))))
     stored = json.loads(plan.read_text())
     assert {(each["kind"], each["provider"]) for each in stored["requires"]} >= {
-        ("system", "shalott-etcd"),
-        ("workload", "shalott-etcd"),
+        ("system", "shalott-examples"),
+        ("workload", "shalott-examples"),
     }
     replayed = installed.shalott("replay", str(plan))
     assert replayed.code == 1, replayed.printed
@@ -152,7 +152,7 @@ def test_a_plan_of_the_example_says_what_to_install_where_it_is_not(
     (installed.directory / "plan.json").write_text(json.dumps(plan))
     refused = installed.shalott("replay", "plan.json")
     assert refused.code == 254, refused.printed
-    assert "install it with: pip install 'shalott-etcd==0.1.0'" in refused.printed
+    assert "install it with: pip install 'shalott-examples==0.1.0'" in refused.printed
 
 
 @pytest.mark.spark

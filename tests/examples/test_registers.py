@@ -17,8 +17,8 @@ from shalott.core.plan import (
     SystemPlan,
     WorkloadPlan,
 )
-from shalott_etcd import etcd
-from shalott_etcd.etcd import EtcdParameters, EtcdSystem
+from shalott_registers import etcd
+from shalott_registers.etcd import EtcdParameters, EtcdSystem
 
 pytestmark = pytest.mark.unit
 
@@ -31,7 +31,7 @@ def plan(*faults: FaultAction, **parameters: int) -> Plan:
         seed=5,
         time_limit_ms=1000,
         cluster=ClusterPlan(backend="docker", nodes=NODES),
-        system=SystemPlan(name="etcd", profile="upstream", parameters=parameters),
+        system=SystemPlan(name="etcd-debian", profile="upstream", parameters=parameters),
         workload=WorkloadPlan(name="register", rate_hz=10, concurrency=6),
         gates=GatePlan(),
         faults=faults,
@@ -94,7 +94,7 @@ def test_what_a_cluster_that_has_not_settled_waits_for(answers: Any, reason: str
 def test_a_wiped_member_and_a_hasty_election_are_refused() -> None:
     etcd.check(plan())
     wipe = FaultAction(id=1, at_ms=0, duration_ms=1, kind="wipe", nodes=("n1",))
-    with pytest.raises(UsageError, match="leave out --nemesis wipe"):
+    with pytest.raises(UsageError, match="replace-node in place of wipe"):
         etcd.check(plan(wipe))
     with pytest.raises(UsageError, match="at least five heartbeats"):
         etcd.check(plan(election_timeout_ms=400))

@@ -9,7 +9,7 @@ import pytest
 
 pytestmark = pytest.mark.unit
 
-EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "shalott_etcd"
+EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "shalott_registers"
 
 # Lines that are not blank: imports, docstrings and comments count.
 LONGEST = {

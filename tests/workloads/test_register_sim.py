@@ -10,8 +10,8 @@ import pytest
 from shalott.cluster.systems.record import SYSTEMS, Registers
 from shalott.harness.run.simulate import simulate
 from shalott.harness.scenarios.swarm import USUAL, Subject, draw_plan
-from shalott_etcd.client import EtcdClient
-from shalott_etcd.toy import SYSTEM
+from shalott_registers.client import EtcdClient
+from shalott_registers.toy import SYSTEM
 
 pytestmark = pytest.mark.sim
 

@@ -46,6 +46,9 @@ _OF_OLD_KINDS: Mapping[str, tuple[Effect, ...]] = {
     "disk-full": ("troubles-disk", "fills-disk"),
     "disk-error": ("troubles-disk", "breaks-disk"),
     "disk-corrupt": ("troubles-disk", "damages-data"),
+    "corrupt-files": ("troubles-disk", "damages-data"),
+    "truncate-files": ("troubles-disk", "damages-data"),
+    "lose-unsynced": ("ends-processes", "loses-unsynced"),
 }
 
 

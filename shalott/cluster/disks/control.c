@@ -136,8 +136,8 @@ static bool set_faults(const struct json_object *asked)
 
 static bool loss_of(const char *name, enum loss *loss)
 {
-    static const char *const names[] = {"keep", "drop", "torn"};
-    for (int i = 0; i < 3; i++)
+    static const char *const names[] = {"keep", "drop", "torn", "all"};
+    for (int i = 0; i < 4; i++)
         if (strcmp(name, names[i]) == 0) {
             *loss = (enum loss)i;
             return true;

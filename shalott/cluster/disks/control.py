@@ -22,7 +22,7 @@ from shalott.cluster.nodes import SOUND_DISK, DiskFaults
 from shalott.core.errors import HarnessError
 
 Ask = Callable[[str], Awaitable[str]]
-PowerLoss = Literal["keep", "drop", "torn"]  # as cluster.sim.disk.page_cache.PowerLoss
+PowerLoss = Literal["keep", "drop", "torn", "all"]  # as cluster.sim.disk.page_cache.PowerLoss
 T = TypeVar("T")
 
 

@@ -31,7 +31,7 @@ enum {
 };
 
 /* What a power loss does to what is not synced (cluster/sim/disk/page_cache.py, PowerLoss). */
-enum loss { LOSS_KEEP, LOSS_DROP, LOSS_TORN };
+enum loss { LOSS_KEEP, LOSS_DROP, LOSS_TORN, LOSS_ALL };
 
 /* Which sync makes a name durable. */
 enum names_rule {

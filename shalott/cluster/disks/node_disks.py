@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -69,7 +69,15 @@ class NodeDisks:
 
     async def power(self, node: str) -> None:
         """Lose what is not synced. The node's processes must be dead."""
-        lost = (await self._disks[node].power(self._power_loss)).lost
+        await self._lose(node, self._power_loss)
+
+    async def lose_unsynced(self, node: str) -> Mapping[str, int]:
+        self.check("power")
+        lost = await self._lose(node, "all")
+        return {"files": lost.lost_files, "bytes": lost.lost_bytes, "names": lost.lost_names}
+
+    async def _lose(self, node: str, loss: PowerLoss) -> Lost:
+        lost = (await self._disks[node].power(loss)).lost
         self._losses[node].append(lost)
         log.info(
             "%s lost its power: %d bytes of %d files, and %d operations on names, were not synced"
@@ -79,6 +87,7 @@ class NodeDisks:
             lost.lost_files,
             lost.lost_names,
         )
+        return lost
 
     async def set(self, node: str, faults: DiskFaults | None) -> None:
         self.check()

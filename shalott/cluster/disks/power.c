@@ -113,7 +113,7 @@ uint64_t file_lose_power(struct inode *inode, enum loss loss, struct random *dra
     } else if (count && loss == LOSS_DROP) {
         uint64_t first = random_below(draws, count + 1);
         play(&platter, inode->first_change, first, first, 1, draws);
-    } else if (count) {
+    } else if (count && loss != LOSS_ALL) {
         uint64_t whole;
         switch (random_below(draws, 4)) {
         case 0: /* nothing */

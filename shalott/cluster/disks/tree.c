@@ -241,6 +241,8 @@ uint64_t tree_lose_power(enum loss loss, struct random *draws, struct text *text
     bool prefix = loss == LOSS_DROP || fs.names_rule == NAMES_JOURNAL;
     if (loss == LOSS_KEEP) {
         memset(chosen, true, fs.log_count);
+    } else if (loss == LOSS_ALL) {
+        /* none of them */
     } else if (prefix || random_unit(draws) < 0.5) {
         memset(chosen, true, random_below(draws, fs.log_count + 1));
     } else { /* any, but none that rests on a lost one: all that POSIX promises */

@@ -2,10 +2,12 @@
 
 A recipe is a directory with a Dockerfile: one of our own under cluster/images, by its name, or a
 plug-in's, by its absolute path; the directory's own name is then the recipe's.
-A recipe of Java jars has a pom and is of one release: "rocketmq:5.3.3" (Maven brings them).
-A recipe's tag is a hash of its files, its base image and the versions that it pins, so an
-unchanged project finds its image by name and builds nothing. ``broker`` is a thin layer over
-``python``: a change of the broker's source redoes that layer alone. The base image needs no
+A recipe may be of several releases, and is named with one: "rocketmq:5.3.3", "/a/directory:2.12.1".
+Its Dockerfile has an ``ARG RELEASE``, or a pom lies beside it (Maven brings the jars of that
+release). ``ARG BASE=debian:trixie-slim`` in it says what it starts from.
+A recipe's tag is a hash of its files, its base image, its release and the versions that it pins, so
+an unchanged project finds its image by name and builds nothing. ``broker`` is a thin layer over
+``python``: a change of the broker's source redoes that layer alone. A base image of Debian needs no
 registry: see cluster/images/make_base.sh.
 """
 
@@ -47,7 +49,9 @@ PYTHON_VERSION = "3.11"  # of Debian bookworm
 KEPT_TAGS = 3  # of one recipe; another checkout on this machine may be using an older one
 POM = "pom.xml"
 ELF = b"\x7fELF"  # how a program begins
-RELEASE = re.compile(r"\d+(\.\d+)*")
+BASES = (BASE_TAG, "debian:trixie-slim")  # that are made where they can't be pulled
+RELEASE = re.compile(r"\d+([.-][a-z0-9]+)*")
+ARGUMENT = re.compile(r"^ARG +(\w+)(?:=(\S+))?", re.MULTILINE | re.IGNORECASE)
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")  # a part of an image's tag
 LABEL_RECIPE = "shalott.recipe"
 PLATFORMS = {"amd64": "manylinux2014_x86_64", "arm64": "manylinux2014_aarch64"}
@@ -61,7 +65,7 @@ class Recipe:
     base_tag: str
     files: Mapping[str, bytes]  # path in the build context -> content
     fetch_libraries: bool = False
-    release: str = ""  # of the jars that its pom asks for
+    release: str = ""  # of what it fetches or its pom asks for
 
     def tag(self, base_id: str) -> str:
         digest = hashlib.sha256(base_id.encode())
@@ -80,7 +84,7 @@ async def ensure_image(engine: Engine, image: str) -> str:
     if not is_directory(image) and not (directory_of(image) / "Dockerfile").is_file():
         return await _ensure_stock(engine, image)
     recipe = find_recipe(image)
-    await _ensure_base(engine)
+    await _ensure_base(engine, recipe.base_tag)
     if recipe.name == OWN_BROKER and not is_directory(image):
         base = await _ensure(engine, find_recipe("python"))
         recipe = replace(recipe, base_tag=base, files={**recipe.files, **broker_files()})
@@ -134,10 +138,14 @@ def find_recipe(image: str) -> Recipe:
             f"no image can be named after {image}: use lower-case letters, digits and dashes"
         )
     own_python, files = directory == IMAGES / "python", read_tree(directory)
-    if POM in files:
-        release = release_of(image)
-        return Recipe(f"{directory.name}-{release}", BASE_TAG, files, release=release)
-    return Recipe(directory.name, BASE_TAG, files, fetch_libraries=own_python)
+    arguments, release = arguments_of(directory), release_of(image)
+    return Recipe(
+        f"{directory.name}-{release}" if release else directory.name,
+        arguments.get("BASE", "") or BASE_TAG,
+        files,
+        fetch_libraries=own_python,
+        release=release,
+    )
 
 
 def directory_of(image: str) -> Path:
@@ -145,17 +153,35 @@ def directory_of(image: str) -> Path:
 
     Only what has releases is named with one: "rabbitmq:3.13" is not our recipe of that name.
     """
-    if is_directory(image):
-        return Path(image)
-    name, colon, _ = image.partition(":")
-    return IMAGES / (image if colon and not (IMAGES / name / POM).is_file() else name)
+    name, colon, _ = image.rpartition(":")
+    whole, bare = IMAGES / image, IMAGES / name  # an absolute path stays what it is
+    is_released = colon and (is_directory(image) or has_releases(bare))
+    return bare if is_released and not whole.is_dir() else whole
+
+
+def arguments_of(directory: Path) -> dict[str, str]:
+    """What its Dockerfile can be told, and "" or what that is otherwise."""
+    return dict(ARGUMENT.findall((directory / "Dockerfile").read_text()))
+
+
+def has_releases(directory: Path) -> bool:
+    is_recipe = (directory / "Dockerfile").is_file()
+    return is_recipe and ((directory / POM).is_file() or "RELEASE" in arguments_of(directory))
 
 
 def release_of(image: str) -> str:
-    """Of "rocketmq:5.3.3". Raises BootFailed."""
-    release = image.partition(":")[2]
+    """Of "rocketmq:5.3.3"; "" of what has none. Raises BootFailed."""
+    directory = directory_of(image)
+    given = image.rpartition(":")[2] if IMAGES / image != directory else ""
+    if not has_releases(directory):
+        if given:
+            raise BootFailed(
+                f"the image {image} has no releases: its Dockerfile has no ARG RELEASE"
+            )
+        return ""
+    release = given or arguments_of(directory).get("RELEASE", "")
     if not RELEASE.fullmatch(release):
-        raise BootFailed(f"the image {image} needs a release: {image.partition(':')[0]}:5.3.3")
+        raise BootFailed(f"the image {image} needs a release: {directory.name}:5.3.3")
     return release
 
 
@@ -206,7 +232,7 @@ class ContainerImages(StatelessPart):
 
         def look(api: docker.APIClient) -> dict[str, str]:
             facts = {"engine": str(api.version()["Version"])}
-            for name, each in (("image", tags[0]), ("base_image", BASE_TAG)):
+            for name, each in (("image", tags[0]), ("base_image", base_of(image))):
                 try:
                     found = api.inspect_image(each)
                 except docker.errors.ImageNotFound:
@@ -222,6 +248,12 @@ class ContainerImages(StatelessPart):
         return await self._run.engine.call(look)
 
 
+def base_of(image: str) -> str:
+    """Of a recipe, what it starts from; of an image of others, what ours do."""
+    is_recipe = (directory_of(image) / "Dockerfile").is_file()
+    return find_recipe(image).base_tag if is_recipe else BASE_TAG
+
+
 async def _ensure(engine: Engine, recipe: Recipe) -> str:
     base_id = await image_id(engine, recipe.base_tag)
     assert base_id is not None, f"{recipe.base_tag} was there a moment ago"
@@ -232,7 +264,7 @@ async def _ensure(engine: Engine, recipe: Recipe) -> str:
         if recipe.fetch_libraries:
             architecture = (await engine.call(lambda api: api.version()))["Arch"]
             files |= await _wire_libraries(architecture)
-        if recipe.release:
+        if POM in files:
             tell_step(f"fetching the jars of {recipe.name} with Maven, once")
             files |= await fetch_jars(files[POM], recipe.release)
         await _build(engine, recipe, tag, files)
@@ -252,12 +284,15 @@ async def image_id(engine: Engine, tag: str) -> str | None:
     return await engine.call(inspect)
 
 
-async def _ensure_base(engine: Engine) -> None:
-    if await image_id(engine, BASE_TAG) is not None:
+async def _ensure_base(engine: Engine, tag: str) -> None:
+    if tag not in BASES:
+        await _ensure_stock(engine, tag)
         return
-    tell_step(f"making the base image {BASE_TAG}, once, about half a minute")
+    if await image_id(engine, tag) is not None:
+        return
+    tell_step(f"making the base image {tag}, once, about half a minute")
     script = IMAGES / "make_base.sh"
-    done = await run_program("sh", str(script), BASE_TAG)
+    done = await run_program("sh", str(script), tag)
     if done.exit_code != 0:
         raise BootFailed(f"no base image: {_last_line(done.errors)}")
 
@@ -294,7 +329,8 @@ async def _build(engine: Engine, recipe: Recipe, tag: str, files: Mapping[str, b
             rm=True,
             forcerm=True,
             decode=True,
-            buildargs={"BASE": recipe.base_tag},
+            buildargs={"BASE": recipe.base_tag}
+            | ({"RELEASE": recipe.release} if recipe.release else {}),
             labels={LABEL_RECIPE: recipe.name},
         )
         for line in stream:
@@ -360,9 +396,8 @@ def _drop_old_tags(api: docker.APIClient, name: str, current: str) -> None:
 
 # -- The Java jars of an image, fetched by Maven on the host: the build itself needs no repository.
 #
-# A recipe's pom says which artifacts it wants, in versions that go with the release; Maven keeps
-# what
-# it fetched for the next time, so a second image of a release needs no network.
+# A recipe's pom says which artifacts it wants, of ${release} and what goes with it; Maven keeps
+# what it fetched for the next time, so a second image of a release needs no network.
 MAVEN = "mvn"
 INSTALL_MAVEN = "apt-get install -y maven"
 INSTALL_JAVA = "apt-get install -y default-jre-headless"
@@ -394,7 +429,7 @@ async def fetch_jars(pom: bytes, release: str) -> dict[str, bytes]:
 def _words(directory: Path, pom: bytes, release: str) -> list[str]:
     file = directory / "pom.xml"
     file.write_bytes(pom)
-    words = [MAVEN, "-B", "-q", "-f", str(file), GOAL, f"-Drocketmq.version={release}"]
+    words = [MAVEN, "-B", "-q", "-f", str(file), GOAL, f"-Drelease={release}"]
     return [*words, f"-DoutputDirectory={directory / 'lib'}", "-DincludeScope=runtime"]
 
 

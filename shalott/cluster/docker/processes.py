@@ -248,8 +248,10 @@ class ContainerProcesses:
         else:
             # The engine runs nothing in a frozen container, so there links could not be cut from
             # inside. kill -1 spares its caller and the container's first process, which only
-            # waits.
-            await self._run.execute(node, ["sh", "-c", "kill -STOP -1"])
+            # waits, and not a shell around it.
+            await self._run.engine.call(
+                lambda api: containers.execute_alone(api, name, ["sh", "-c", "kill -STOP -1"])
+            )
             self._run.stopped.add(node)
 
     async def resume(self, node: str) -> None:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from shalott.cluster.capabilities import WORLDS
 from shalott.cluster.disks.node_disks import MountedDisks
 from shalott.cluster.local.nodes import LocalNodes
 from shalott.cluster.local.processes import LocalProcesses
-from shalott.cluster.node_files import read_from
+from shalott.cluster.node_files import DirectoriesHere, read_from
 from shalott.cluster.nodes import NodeSpec
 from shalott.cluster.parts import StatelessPart
 from shalott.core.errors import HarnessError
 
 
-class LocalFiles(StatelessPart):
-    """See ``Files`` and ``ReadsDataFiles``."""
+class LocalFiles(DirectoriesHere, StatelessPart):
+    """See ``Files``, ``ReadsDataFiles`` and ``ChangesDataFiles``."""
 
     capabilities = WORLDS["local"]["files"]
 
@@ -37,6 +38,12 @@ class LocalFiles(StatelessPart):
 
     async def read(self, node: str, path: str, offset: int) -> bytes:
         return await asyncio.to_thread(read_from, self._run.data_dir(node) / path, offset)
+
+    async def place_of(self, node: str) -> Path:
+        return self._run.data_dir(node)
+
+    def spared(self, node: str) -> Sequence[str]:
+        return self._run.spec(node).collect
 
     async def output(self, node: str, lines: int = 20) -> str:
         return await asyncio.to_thread(_last_lines, self._run.output(node), lines)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from shalott.cluster.capabilities import WORLDS
 from shalott.cluster.nodes import (
     DiskFaults,
 )
 from shalott.cluster.sim.nodes import SimPart
+from shalott.core.errors import HarnessError
 
 
 class SimDisks(SimPart):
@@ -23,6 +25,15 @@ class SimDisks(SimPart):
 
     async def faults(self, node: str) -> DiskFaults:
         return self._sim.machines[node].disk_faults
+
+    async def lose_unsynced(self, node: str) -> Mapping[str, int]:
+        if self._sim.machines[node].is_alive:
+            raise HarnessError(f"{node} runs: it would go on with what is lost")
+        self._sim.tell(f"lose what {node} has not synced")
+        disk = self._sim.machines[node].disk
+        lost = disk.outside.unsynced()
+        disk.power_loss("all")
+        return lost
 
     async def await_syncs(self, node: str, count: int, timeout_ms: int) -> bool:
         disk, made = self._sim.machines[node].disk, asyncio.Event()

@@ -28,7 +28,9 @@ from shalott.core.plan import HostPlan
 
 AGENT_PYTHON = (3, 9)
 FREE_BYTES_NEEDED = 100_000_000  # a short run's data
-ALWAYS: tuple[Capability, ...] = ("kill", "stop", "pause", "wipe", "trigger-event")
+ALWAYS: tuple[Capability, ...] = (
+    *("kill", "stop", "pause", "wipe", "trigger-event", "change-files"),
+)
 CLOCKS: tuple[Capability, ...] = ("clock",)  # of nodes that are started for it
 CUTS: tuple[Capability, ...] = ("cut", "cut-one-way")
 QUEUE_WAYS = ("iptables", "nft")  # how packets come into a queue

@@ -7,7 +7,7 @@ import contextlib
 import shlex
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import paramiko
@@ -25,7 +25,7 @@ from shalott.core.errors import HarnessError
 
 
 class HostFiles(StatelessPart):
-    """See ``Files`` and ``ReadsDataFiles``."""
+    """See ``Files``, ``ReadsDataFiles`` and ``ChangesDataFiles``."""
 
     capabilities = WORLDS["ssh"]["files"]
 
@@ -46,6 +46,32 @@ class HostFiles(StatelessPart):
         """By a command of the agent's."""
         place = f"{self._run.directory(node)}/data/{path}"
         return await tail(self._processes.run_command, node, place, offset)
+
+    async def find(self, node: str, pattern: str) -> Mapping[str, int]:
+        """By requests of the agent's, these four."""
+        spared = [*self._run.specs[node].collect]
+        found = await self._run.agent(node).call("find", pattern=pattern, spared=spared)
+        return {str(path): int(size) for path, size in found.items()}
+
+    async def read_places(
+        self, node: str, path: str, places: Sequence[tuple[int, int]]
+    ) -> Sequence[bytes]:
+        told = [*map(list, places)]
+        found = await self._run.agent(node).call("read_places", path=path, places=told)
+        return [bytes.fromhex(each) for each in found]
+
+    async def flip_bits(
+        self, node: str, path: str, places: Sequence[tuple[int, int]]
+    ) -> Sequence[tuple[int, int]]:
+        told = [*map(list, places)]
+        changed = await self._run.agent(node).call("flip_bits", path=path, places=told)
+        return [(int(old), int(new)) for old, new in changed]
+
+    async def cut_file(self, node: str, path: str, size: int) -> None:
+        await self._run.agent(node).call("cut_file", path=path, size=size)
+
+    async def leave_file(self, node: str, path: str, data: bytes) -> None:
+        await self._run.agent(node).call("leave_file", path=path, data=data.hex())
 
     async def output(self, node: str, lines: int = 20) -> str:
         return str(await self._run.agent(node).call("output", lines=lines))

@@ -53,7 +53,7 @@ SHARED = (
     "core/errors.py",
     *(
         f"cluster/{name}.py"
-        for name in ("cgroups", "forking", "kernel_limits", "owner", "precedence")
+        for name in ("cgroups", "data_files", "forking", "kernel_limits", "owner", "precedence")
     ),
     *(f"cluster/packets/{name}.py" for name in ("engine", "fates", "numbered", "queue")),
 )

@@ -80,7 +80,7 @@ def check_plan(plan: Plan) -> None:
     check_actions(plan.faults, nodes)
     if plan.cluster.backend == "ssh":
         hosts_of(plan)
-    if required_protocols(plan.faults) or any(action.when for action in plan.faults):
+    if required_protocols(plan.faults) or any(action.triggers for action in plan.faults):
         check_system(plan.faults, make_system(plan), nodes)
 
 

@@ -45,8 +45,10 @@ from shalott.harness.run.request import (
     parse_policy,
     profile_of,
 )
+from shalott.nemesis.fault_words import told_of
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.schedule import Rhythm, make_schedule
+from shalott.nemesis.sequence import make_sequences
 from shalott.nemesis.trigger_words import with_triggers
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
 
@@ -73,6 +75,16 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
         ),
         targets=request.targets,
         seed=seed,
+        told=told_of(request.fault, nodes),
+    )
+    quiet_ms = Rhythm().quiet_ms
+    faults += make_sequences(
+        request.sequence,
+        nodes=nodes,
+        begin_ms=quiet_ms,
+        time_limit_ms=time_limit_ms,
+        seed=seed,
+        first_id=len(faults) + 1,
     )
     faults = _with_told(faults, request)
     rto = request.max_rto

@@ -27,13 +27,15 @@ from shalott.core.parameters import parse_duration_ms
 from shalott.core.plan import PowerLoss, SshPlan
 from shalott.harness.report.meta import STORY_NAMES
 from shalott.harness.run.backends import BACKENDS, check_world, choose_backend
+from shalott.nemesis.fault_words import parse_fault
 from shalott.nemesis.record import check_nemesis, usual_nemeses
+from shalott.nemesis.sequence import check_sequence
 from shalott.nemesis.trigger_words import parse_trigger
 
 STORE = Path("store")  # where runs are kept by default
 RUN, BROKER, FAULTS_PANEL, JUDGE = "The run", "The broker", "The faults", "The verdict"
 Delivery = Literal["at-least-once", "at-most-once", "exactly-once"]
-POWER_LOSSES: tuple[PowerLoss, ...] = ("keep", "drop", "torn")
+POWER_LOSSES: tuple[PowerLoss, ...] = ("keep", "drop", "torn", "all")
 DELIVERIES = ("at-least-once", "at-most-once", "exactly-once")
 
 
@@ -74,6 +76,14 @@ class Request:
         tuple[str, ...],
         Option("Faults wait for it: master=n2, synchronising, syncs=3, ...", panel=FAULTS_PANEL),
     ] = ()
+    sequence: Annotated[
+        tuple[str, ...],
+        Option("Faults in order: 'pause n1; kill n2; end pause; wait 2s'.", panel=FAULTS_PANEL),
+    ] = ()
+    fault: Annotated[
+        tuple[str, ...],
+        Option("KIND:WORD=VALUE,...: amount, target, parameters.", panel=FAULTS_PANEL),
+    ] = ()
     upgrade_to: Annotated[
         str, Option("Of rolling-upgrade: an image, or a recipe of one.", panel=FAULTS_PANEL)
     ] = ""
@@ -105,7 +115,7 @@ class Request:
         ),
     ] = "20"
     power_loss: Annotated[
-        str, Option("What becomes of unsynced data: torn, drop, keep.", panel=FAULTS_PANEL)
+        str, Option("What becomes of unsynced data: torn, drop, all, keep.", panel=FAULTS_PANEL)
     ] = ""
     given: Mapping[str, str | bool] = field(default_factory=dict)
     scenario: Annotated[  # harness/run/startup_race.py
@@ -142,6 +152,8 @@ def complaints_about(request: Request) -> Complaints:
         partial(parse_nemeses, request.nemesis),
         partial(parse_policy, request.policy),
         *(partial(parse_trigger, text) for text in request.trigger),
+        *(partial(parse_fault, text) for text in request.fault),
+        *(partial(check_sequence, text) for text in request.sequence),
         *(partial(one_of, "scenario", each, STORY_NAMES) for each in [request.scenario] if each),
         *(partial(parse_duration_ms, f"--{flag}", text) for flag, text in durations.items()),
         partial(hosts_asked_for, request),
@@ -192,7 +204,7 @@ def _as_typed(arguments: Sequence[str]) -> Request:
             typed[own[flag]] = value
         elif flag in of_hosts:
             hosts[of_hosts[flag]] = value
-        elif flag in ("--policy", "--trigger"):
+        elif flag in ("--policy", "--trigger", "--fault", "--sequence"):
             typed[flag[2:]] = (*typed.get(flag[2:], ()), value)
     return Request(**typed, ssh=SshFlags(**hosts))
 

@@ -14,6 +14,7 @@ import msgspec
 
 from shalott.cluster.systems.record import SYSTEMS, serving_nodes
 from shalott.core.plan import DiskPlan, FaultAction, NetworkPlan, Plan, SimPlan
+from shalott.nemesis.sequence import relinked
 from shalott.nemesis.weaker import strength, weaker_actions
 from shalott.workloads.record import WORKLOADS
 
@@ -51,7 +52,7 @@ def _extent(action: FaultAction, node_count: int) -> int:
     """How much it hits. Who is not resolved yet may be anybody."""
     links = len(action.links) if action.links is not None else 0
     nodes = len(action.nodes) if action.nodes is not None else node_count
-    return links + nodes + bool(action.jitter_ms) + (action.when is not msgspec.UNSET)
+    return links + nodes + bool(action.jitter_ms) + len(action.triggers)
 
 
 def _loudness(sim: SimPlan | None) -> int:
@@ -70,17 +71,17 @@ def _roughness(time_ms: int) -> int:
 
 def with_faults(plan: Plan, faults: Sequence[FaultAction]) -> Plan:
     """The same plan with these faults; their ids stay, for they name them in both plans."""
-    return replace(plan, faults=tuple(faults))
+    return replace(plan, faults=relinked(plan.faults, faults))
 
 
 def cut_at(plan: Plan, limit_ms: int) -> Plan:
     """The load ends at ``limit_ms``; faults end with it, later ones are gone."""
-    faults = tuple(
+    faults = [
         replace(action, duration_ms=min(action.duration_ms, limit_ms - action.at_ms))
         for action in plan.faults
         if action.at_ms < limit_ms
-    )
-    return replace(plan, time_limit_ms=limit_ms, faults=faults)
+    ]
+    return replace(with_faults(plan, faults), time_limit_ms=limit_ms)
 
 
 def fewer_operations(plan: Plan) -> Iterator[Plan]:
@@ -131,14 +132,14 @@ def fewer_nodes(plan: Plan) -> Iterator[Plan]:
             plan,
             cluster=replace(plan.cluster, nodes=kept),
             system=replace(system, services=services),
-            faults=tuple(action for action in faults if action is not None),
+            faults=relinked(plan.faults, [each for each in faults if each is not None]),
             sim=sim,
         )
 
 
 def _without(action: FaultAction, gone: str) -> FaultAction | None:
     """The action with one node less; None if nothing of it is left."""
-    if action.when is not msgspec.UNSET and action.when.node == gone:
+    if any(trigger.node == gone for trigger in action.triggers):
         return None
     names = action.target.split("+")
     target = "+".join(name for name in names if name != gone)

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from shalott.api import Plan, Profile, PublishedFinding, Seen, System, make_parameters
-from shalott_etcd.toy import SYSTEM as TOY
+from shalott_registers.toy import SYSTEM as TOY
 
 _CUT = (
     "--cluster",

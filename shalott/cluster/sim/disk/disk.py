@@ -25,6 +25,7 @@ from shalott.cluster.nodes import SOUND_DISK, DiskFaults
 from shalott.cluster.sim.disk.calls import CallLine, TimerLoop
 from shalott.cluster.sim.disk.contents import Handles, Rot, Space, Transfers
 from shalott.cluster.sim.disk.names import Tree, split
+from shalott.cluster.sim.disk.outside import Outside
 from shalott.cluster.sim.disk.page_cache import PAGE_BYTES, Inode, PowerLoss
 from shalott.cluster.sim.loop.trace import Trace
 from shalott.core.rng import Stream
@@ -69,6 +70,7 @@ class SimDisk:
         self.transfers = Transfers(self._space, self.stream("short"))
         self.rot = Rot(self._tree, atlas, self.stream)
         self._draws: dict[str, Stream] = {}
+        self.outside = Outside(self._tree, self._space, self._create)
         self._name_draws = self.stream("names")
         self._calls = CallLine(loop, node, trace)
         self.life = 0  # grows when the programs die; their handles are void then
@@ -135,15 +137,17 @@ class SimDisk:
         self.life += 1
         self.handles.close_all()
 
-    def power_loss(self) -> None:
-        """The page cache is gone too. What survives of it depends on ``knobs.power_loss``."""
+    def power_loss(self, loss: PowerLoss | None = None) -> None:
+        """The page cache is gone too. What survives of it depends on ``knobs.power_loss``, if it is
+        not said."""
         self.kill()
+        loss = self.knobs.power_loss if loss is None else loss
         number, self._losses = self._losses, self._losses + 1
-        self._tree.lose_power(self.knobs.power_loss, self.stream("power", number, "names"))
+        self._tree.lose_power(loss, self.stream("power", number, "names"))
         self._space.used_bytes = 0
         for path, inode in self._tree.files():
             inode.linked = True
-            inode.lose_power(self.knobs.power_loss, self.stream("power", number, "file", path))
+            inode.lose_power(loss, self.stream("power", number, "file", path))
             self._space.used_bytes += len(inode.cached)
 
     def set_faults(self, faults: DiskFaults | None) -> None:

@@ -100,6 +100,10 @@ class Tree:
             entry = entry.durable.get(name)
         return entry is inode
 
+    @property
+    def unsynced_count(self) -> int:
+        return len(self._unsynced)
+
     # -- changing ----------------------------------------------------------------------------------
 
     def make_directories(self, path: str) -> Directory:
@@ -188,6 +192,8 @@ class Tree:
         count = len(self._unsynced)
         if loss == "keep":
             chosen = [True] * count
+        elif loss == "all":
+            chosen = [False] * count
         elif loss == "drop" or fate.random() < 0.5:
             first = fate.below(count + 1)
             chosen = [number < first for number in range(count)]

@@ -29,7 +29,8 @@ PAGE_BYTES = 4096
 # "keep": all survive, as if the kernel had just written them back.
 # "drop": the first few survive whole, in order; the rest never happened.
 # "torn": anything that a disk may do.
-PowerLoss = Literal["keep", "drop", "torn"]
+# "all": none survives.
+PowerLoss = Literal["keep", "drop", "torn", "all"]
 
 Write = tuple[int, bytes]
 Truncation = int  # to this size
@@ -84,11 +85,27 @@ class Inode:
         self.durable[position] ^= 1 << bit
         self.rotten_bytes += 1
 
+    def overwrite(self, data: bytes, offset: int) -> None:
+        """As another program may, which syncs what it wrote and nothing else."""
+        self.write(data, offset)
+        kept = data[: max(0, len(self.durable) - offset)]
+        self.durable[offset : offset + len(kept)] = kept
+        self.rotten_bytes += len(data)
+
+    def cut(self, size: int) -> None:
+        """The same of a truncation; it grows nothing."""
+        if size < len(self.cached):
+            self.rotten_bytes += len(self.cached) - size
+            self.truncate(size)
+        del self.durable[size:]
+
     def lose_power(self, loss: PowerLoss, fate: Stream) -> None:
         """What is durable is all there is from now on, and some of the rest, as ``fate`` draws."""
         if self.unsynced:
             if loss == "keep":
                 self.sync()
+            elif loss == "all":
+                pass
             elif loss == "drop":
                 apply(self.durable, self.unsynced[: fate.below(len(self.unsynced) + 1)])
             else:

@@ -85,7 +85,7 @@ class Node:
         return bool(self._hosts)
 
     @property
-    def _data(self) -> Path:
+    def data(self) -> Path:
         return self.directory / "data"
 
     @property
@@ -98,7 +98,7 @@ class Node:
         """Write the node's files. Raises NodeError: one of its ports is taken."""
         for port in asked["ports"]:
             _check_free(int(port))
-        for path in (self.directory, self.directory / "config", self._data):
+        for path in (self.directory, self.directory / "config", self.data):
             path.mkdir(parents=True, exist_ok=True)
             give_to(path, self._user)
         (self.directory / MARKED_DIRECTORY).touch()
@@ -181,9 +181,9 @@ class Node:
     def wipe(self) -> None:
         if self.pid is not None:
             raise NodeError("it runs: its data can't be wiped")
-        shutil.rmtree(self._data)
-        self._data.mkdir()
-        give_to(self._data, self._user)
+        shutil.rmtree(self.data)
+        self.data.mkdir()
+        give_to(self.data, self._user)
 
     def status(self) -> Mapping[str, object]:
         if self.pid is not None:
@@ -238,7 +238,7 @@ class Node:
         return Program(
             command=command,
             environment={**(environment or self._spec.environment), **mark},
-            directory=str(self._data),
+            directory=str(self.data),
             output=output,
             user=self._user,
             hosts=self._hosts,

@@ -24,6 +24,7 @@ from shalott.cluster.ssh.agent.agent_node import Node, NodeError
 from shalott.cluster.ssh.agent.launching import login_user
 from shalott.cluster.ssh.agent.packets import Packets
 from shalott.cluster.ssh.agent.requests import (
+    FileRequests,
     LinkRequests,
     MachineRequests,
     NodeRequests,
@@ -50,6 +51,7 @@ class Server:
         self._handlers = (
             self,
             NodeRequests(state, self._node, self._resources),
+            FileRequests(self._node),
             self._machine,
             LinkRequests(state, Packets(state, self._tell_stall, self._node.helpers)),
             ProbeRequests(),

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
 
+from shalott.cluster import data_files
 from shalott.cluster.ssh.agent import disk, firewall
 from shalott.cluster.ssh.agent.agent_node import Node, NodeError
 from shalott.cluster.ssh.agent.clocks import NodeClock
@@ -17,6 +20,8 @@ from shalott.cluster.ssh.agent.packets import Packets
 from shalott.cluster.ssh.agent.probes import Measuring, Probes
 from shalott.cluster.ssh.agent.resources import Resources
 from shalott.cluster.ssh.agent.state import Request, State, write_state
+
+T = TypeVar("T")
 
 SCRIPT_TIMEOUT_S = 20
 # Queues that the kernel puts in place by itself: they come back when ours goes.
@@ -84,6 +89,43 @@ class NodeRequests:
 
     async def do_command(self, request: Request) -> Mapping[str, object]:
         return await self._node.run_command(request["command"], request["timeout_s"])
+
+
+class FileRequests:
+    """The node's data files, changed behind its back. What is read is told in hexadecimal."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def do_find(self, request: Request) -> Mapping[str, int]:
+        spared: Sequence[str] = request["spared"]
+        return await self._in_thread(
+            lambda root: data_files.find_files(root, request["pattern"], spared)
+        )
+
+    async def do_read_places(self, request: Request) -> Sequence[str]:
+        path, places = request["path"], request["places"]
+        found = await self._in_thread(lambda root: data_files.read_places(root, path, places))
+        return [each.hex() for each in found]
+
+    async def do_flip_bits(self, request: Request) -> Sequence[Sequence[int]]:
+        path, places = request["path"], request["places"]
+        return await self._in_thread(lambda root: data_files.flip_bits(root, path, places))
+
+    async def do_leave_file(self, request: Request) -> None:
+        path, data = request["path"], bytes.fromhex(request["data"])
+        await self._in_thread(lambda root: data_files.leave_file(root, path, data))
+
+    async def do_cut_file(self, request: Request) -> None:
+        path, size = request["path"], request["size"]
+        await self._in_thread(lambda root: data_files.cut_file(root, path, size))
+
+    async def _in_thread(self, work: Callable[[Path], T]) -> T:
+        loop = asyncio.get_event_loop()
+        try:
+            return await loop.run_in_executor(None, work, self._node.data)
+        except OSError as error:
+            raise NodeError(f"a file can't be changed: {error}") from error
 
 
 class MachineRequests:

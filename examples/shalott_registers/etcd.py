@@ -21,6 +21,7 @@ from shalott.api import (
     Definite,
     EventRow,
     Indefinite,
+    MembersByTool,
     NodeSpec,
     Observation,
     Plan,
@@ -31,10 +32,12 @@ from shalott.api import (
     UsageError,
     await_nodes,
     make_parameters,
+    members_of,
 )
-from shalott_etcd.client import EtcdClient, ask, read_request
+from shalott_registers.client import EtcdClient, ask, read_request
 
 IMAGE = Path(__file__).parent / "images" / "etcd"
+ETCDCTL = ("etcdctl", "--command-timeout=4s")  # asks the node that it runs on
 ASK_TIMEOUT_MS = 1500
 GROUP = "etcd"  # what is replicated: all of it is one log
 
@@ -53,10 +56,19 @@ class EtcdParameters(msgspec.Struct, frozen=True, kw_only=True):
     ] = True
 
 
-class EtcdSystem:
-    """See ``cluster.system.System``."""
+# With the data of an earlier life etcd ignores the flags about the initial cluster. A node without
+# data founds a cluster, unless there is one already that knows it: then it joins that.
+START = """peers=$1; shift
+state=new
+etcdctl --endpoints=$peers --command-timeout=1s member list >/dev/null 2>&1 && state=existing
+exec etcd --initial-cluster-state=$state "$@"
+"""
 
-    name = "etcd"
+
+class EtcdSystem(MembersByTool):
+    """See ``cluster.system.System``; ``etcdctl`` changes the members."""
+
+    name = "etcd-debian"
     ports: Mapping[str, int] = {"client": 2379, "peer": 2380}
     packages: Sequence[str] = ("etcd-server",)
     image = str(IMAGE)
@@ -79,7 +91,6 @@ class EtcdSystem:
         ]
 
     def _command(self, node: str, nodes: Sequence[str]) -> tuple[str, ...]:
-        """With the data of an earlier life etcd ignores the flags about the initial cluster."""
         client, peer = self.ports["client"], self.ports["peer"]
         members = ",".join(f"{name}=http://{name}:{peer}" for name in nodes)
         flags = {
@@ -91,7 +102,6 @@ class EtcdSystem:
             "initial-advertise-peer-urls": f"http://{node}:{peer}",
             "initial-cluster": members,
             "initial-cluster-token": "shalott",
-            "initial-cluster-state": "new",
             "heartbeat-interval": str(self._parameters.heartbeat_ms),
             "election-timeout": str(self._parameters.election_timeout_ms),
             "enable-v2": "false",
@@ -99,7 +109,26 @@ class EtcdSystem:
             "log-outputs": "stderr",
             "unsafe-no-fsync": "false" if self._parameters.fsync else "true",
         }
-        return ("etcd", *(f"--{flag}={value}" for flag, value in flags.items()))
+        words = [f"--{flag}={value}" for flag, value in flags.items()]
+        peers = ",".join(f"http://{name}:{client}" for name in nodes if name != node)
+        return ("sh", "-c", START, "etcd", peers, *words)
+
+    def list_members(self) -> Sequence[str]:
+        return (*ETCDCTL, "member", "list", "--write-out=json")
+
+    def read_members(self, output: str) -> Mapping[str, str]:
+        """A member that was let in, and has not started, has its address only."""
+        told = msgspec.json.decode(output)["members"]
+        return {
+            each.get("name") or each["peerURLs"][0].split("/")[2].split(":")[0]: f"{each['ID']:x}"
+            for each in told
+        }
+
+    def remove_member(self, called: str) -> Sequence[str]:
+        return (*ETCDCTL, "member", "remove", called)
+
+    def add_member(self, node: str) -> Sequence[str]:
+        return (*ETCDCTL, "member", "add", node, f"--peer-urls=http://{node}:{self.ports['peer']}")
 
     async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
         async def why_not(node: str) -> str:
@@ -109,12 +138,7 @@ class EtcdSystem:
         await await_nodes(cluster, nodes, why_not, timeout_ms)
 
     async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None:
-        """Keys need no declaration. Who is called what is asked once; it never changes."""
-        try:
-            told = await self._ask(cluster, cluster.nodes[0], "cluster/member/list", {})
-            self._names = {str(member["ID"]): str(member["name"]) for member in told["members"]}
-        except (ClientError, KeyError) as error:
-            raise BootFailed(f"{cluster.nodes[0]} does not list its members: {error}") from error
+        """Keys need no declaration."""
 
     async def observe(self, cluster: Cluster, node: str) -> Observation:
         status = await self._ask(cluster, node, "maintenance/status", {})
@@ -123,6 +147,9 @@ class EtcdSystem:
             term, applied = int(status["raftTerm"]), int(status["raftAppliedIndex"])
         except (KeyError, TypeError, ValueError) as error:
             raise Definite(f"{node} answered with something else than its status") from error
+        if leader not in self._names and leader != "0":  # it may have been replaced
+            told = await self._ask(cluster, node, "cluster/member/list", {})
+            self._names = {str(each["ID"]): each.get("name", "") for each in told["members"]}
         master = self._names.get(leader, "")
         others = sorted(set(self._names.values()) - {master})
         claim = {
@@ -142,7 +169,7 @@ class EtcdSystem:
             return self.why_unsettled(await self._look(cluster), queues)
 
         try:
-            await await_nodes(cluster, cluster.nodes[:1], why_not, timeout_ms)
+            await await_nodes(cluster, members_of(cluster, self)[:1], why_not, timeout_ms)
         except BootFailed:
             return False
         return True
@@ -154,8 +181,9 @@ class EtcdSystem:
             except ClientError:
                 return None
 
-        answers = await asyncio.gather(*(look(node) for node in cluster.nodes))
-        return dict(zip(cluster.nodes, answers, strict=True))
+        members = members_of(cluster, self)
+        answers = await asyncio.gather(*(look(node) for node in members))
+        return dict(zip(members, answers, strict=True))
 
     def why_unsettled(self, seen: Mapping[str, Observation | None], queues: Sequence[str]) -> str:
         """Settled: all follow one leader in one term, and have applied as much as it has."""
@@ -198,13 +226,13 @@ def check(plan: Plan) -> None:
         )
     if any(fault.kind == "wipe" for fault in plan.faults):
         raise UsageError(
-            "a member of etcd whose data is gone has to be removed and added by hand:"
-            " leave out --nemesis wipe"
+            "a member of etcd whose data is gone has to be removed and added: use --nemesis"
+            " replace-node in place of wipe"
         )
 
 
 SYSTEM = SystemRecord(
-    name="etcd",
+    name="etcd-debian",
     summary="etcd 3.4 from Debian's package: a replicated key-value store (containers only)",
     make=lambda plan: EtcdSystem(parameters_of(plan)),
     speaks=("registers",),

@@ -3,7 +3,7 @@
 The first node keeps everything, in a journal that it syncs before it answers; the others pass
 requests on to it, and copy what it has now and then.
 
-    python -m shalott_etcd.toy_node NODE.JSON      one node, on the disk that is the directory here
+    python -m shalott_registers.toy_node NODE.JSON      one node, on the disk that is here
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shalott.api import (
     Response,
     json_response,
 )
-from shalott_etcd.client import ask
+from shalott_registers.client import ask
 from shalott_toys.node import ASK_TIMEOUT_MS, Journal, run_alone, serve
 
 COPY_EVERY_S = 0.2

@@ -10,8 +10,8 @@ from __future__ import annotations
 import msgspec
 
 from shalott.api import Plan, Profile, Registers, SystemRecord, make_parameters
-from shalott_etcd.client import EtcdClient, read_request
-from shalott_etcd.toy_node import Node, NodeConfig
+from shalott_registers.client import EtcdClient, read_request
+from shalott_registers.toy_node import Node, NodeConfig
 from shalott_toys.system import WORLDS, ToySystem, program_of, search_of
 
 
@@ -22,7 +22,7 @@ class ToyParameters(msgspec.Struct, frozen=True):
 def make(plan: Plan) -> ToySystem:
     own = {"stale_reads": make_parameters(ToyParameters, plan.system.parameters).stale_reads}
     ready = ("/v3/kv/range", read_request("ready", serializable=False))
-    return ToySystem("toy-register", 2379, "shalott_etcd.toy_node", ready, own)
+    return ToySystem("toy-register", 2379, "shalott_registers.toy_node", ready, own)
 
 
 PROFILES = {"upstream": Profile(parameters={"stale_reads": True}), "safe": Profile()}

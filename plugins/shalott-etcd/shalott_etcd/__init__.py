@@ -1,0 +1,3 @@
+"""etcd under test: ``--load shalott_etcd``."""
+
+from shalott_etcd.system import SYSTEM as SYSTEM

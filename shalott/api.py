@@ -107,6 +107,9 @@ if TYPE_CHECKING:
     from shalott.cluster.systems.members_by_tool import (
         MembersByTool as MembersByTool,
     )
+    from shalott.cluster.systems.rabbit.rabbitmq_log import (
+        read_rabbitmq_logs as read_rabbitmq_logs,
+    )
     from shalott.cluster.systems.record import (
         Drawn as Drawn,
         Footprint as Footprint,
@@ -274,6 +277,7 @@ _HOMES: dict[str, str] = {
         "members_of"
     ),
     "shalott.cluster.systems.settling": "await_nodes await_settled",
+    "shalott.cluster.systems.rabbit.rabbitmq_log": "read_rabbitmq_logs",
     "shalott.cluster.systems.members_by_tool": "MembersByTool",
     "shalott.cluster.sim.machine": "Machine Program",
     "shalott.cluster.sim.loop.processes": "SimProcess",

@@ -118,7 +118,7 @@ def drain_generator(plan: Plan, nodes: Sequence[str] | None = None) -> Generator
 
 
 def queues_of(plan: Plan) -> Queues | None:
-    """How the plan's system has queues; None: by AMQP, as it does not speak "queues".
+    """How the plan's system has queues; None: by AMQP, as it speaks no "queues", or says so.
 
     Raises UsageError: not under this plan.
     """
@@ -127,7 +127,7 @@ def queues_of(plan: Plan) -> Queues | None:
     if record is None or QUEUES not in record.speaks:
         return None
     found = record.queues(plan)
-    if found is None:
+    if found is None and AMQP not in record.speaks:
         raise UsageError(f"{name} has no queues as it is set here")
     return found
 

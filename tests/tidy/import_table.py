@@ -203,7 +203,8 @@ ROOMS: tuple[Room, ...] = (
         "api",
         lazily=(
             *("core", "checkers", "workloads", "nemesis", "cluster", "cluster.systems.record"),
-            *("cluster.systems.settling", "cluster.sim", "broker.base"),
+            *("cluster.systems.settling", "cluster.systems.rabbit.rabbitmq_log", "cluster.sim"),
+            "broker.base",
         ),
     ),
 )

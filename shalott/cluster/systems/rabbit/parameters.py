@@ -42,6 +42,11 @@ class RabbitmqParameters(msgspec.Struct, frozen=True, kw_only=True):
 class OriginalParameters(RabbitmqParameters, frozen=True, kw_only=True):
     """Of RabbitMQ itself, which has two kinds of replicated queues."""
 
+    version: Annotated[
+        Literal["3.10"],
+        msgspec.Meta(description="Debian 12's; the system rabbitmq4 has newer ones."),
+    ] = "3.10"
+
     queue_type: Annotated[
         Literal["classic", "quorum"],
         msgspec.Meta(description="classic: mirrored by policy; quorum: a Raft group."),

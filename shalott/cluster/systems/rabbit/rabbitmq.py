@@ -25,10 +25,9 @@ from shalott.cluster.systems.management import (
     queue_path,
     set_up,
 )
-from shalott.cluster.systems.own_broker import in_order, log_rows
 from shalott.cluster.systems.rabbit import quorum
 from shalott.cluster.systems.rabbit.parameters import OriginalParameters
-from shalott.cluster.systems.rabbit.rabbitmq_log import read_log
+from shalott.cluster.systems.rabbit.rabbitmq_log import read_rabbitmq_logs
 from shalott.cluster.systems.record import Parameters
 from shalott.cluster.systems.settling import await_nodes
 from shalott.core.errors import Definite, Indefinite
@@ -217,11 +216,7 @@ class RabbitmqSystem:
         return observe
 
     def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[EventRow]:
-        return in_order(
-            row
-            for path in sorted(collected.glob(f"*/log/{PREFIX}*.log"))
-            for row in log_rows(read_log(path), run_start_wall_ns)
-        )
+        return read_rabbitmq_logs(collected, run_start_wall_ns)
 
 
 def _configuration(parameters: OriginalParameters, nodes: Sequence[str]) -> str:

@@ -12,11 +12,13 @@ clock.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from shalott.broker.base.events import Event
+from shalott.cluster.system import EventRow
+from shalott.cluster.systems.own_broker import in_order, log_rows
 
 LINE = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}[+-]\d\d:\d\d) \[\w+\] <[\d.]+> (.*)$")
 QUEUE_LINE = re.compile(r"^Mirrored queue '([^']*)' in vhost '[^']*': (.*)$")
@@ -38,6 +40,15 @@ STARTED = "Server startup complete"
 AUTOHEAL = "Autoheal"
 
 EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def read_rabbitmq_logs(collected: Path, run_start_wall_ns: int) -> Sequence[EventRow]:
+    """Node events out of the logs of every node, of RabbitMQ 3 and 4."""
+    return in_order(
+        row
+        for path in sorted(collected.glob("*/log/rabbit@*.log"))
+        for row in log_rows(read_log(path), run_start_wall_ns)
+    )
 
 
 def read_log(path: Path) -> Iterator[Event]:

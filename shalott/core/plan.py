@@ -31,8 +31,8 @@ class Trigger(
         loses a member), as nodes tell when they are asked, or as their events tell where these are
         read.
         ``syncs``: a node's disk has made so many more syncs of files and directories.
-        ``fault``: another ``fault`` of the plan, by its id, has ``what``: ``begun`` (it was looked
-        at whether it took hold) or ``ended`` (it is healed). One that is not made never does.
+        ``fault``: another ``fault`` of the plan, by its id, has ``begun`` (it was looked at) or
+        ``ended`` (it is healed).
     ``node``: whose it must be, "" for any; ``group`` and ``role`` narrow events and observations in
     the same way. ``count``: it must happen so often. ``within_ms``: the fault is skipped if it has
     not by then. ``delay_ms``: what passes between it and the fault. ``fired_ms``: when it fired,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from shalott.cluster import data_files
+from shalott.cluster.data_files import cut_file, find_files, flip_bits, leave_file, read_places
 from shalott.cluster.ssh.agent import disk, firewall
 from shalott.cluster.ssh.agent.agent_node import Node, NodeError
 from shalott.cluster.ssh.agent.clocks import NodeClock
@@ -99,26 +99,24 @@ class FileRequests:
 
     async def do_find(self, request: Request) -> Mapping[str, int]:
         spared: Sequence[str] = request["spared"]
-        return await self._in_thread(
-            lambda root: data_files.find_files(root, request["pattern"], spared)
-        )
+        return await self._in_thread(lambda root: find_files(root, request["pattern"], spared))
 
     async def do_read_places(self, request: Request) -> Sequence[str]:
         path, places = request["path"], request["places"]
-        found = await self._in_thread(lambda root: data_files.read_places(root, path, places))
+        found = await self._in_thread(lambda root: read_places(root, path, places))
         return [each.hex() for each in found]
 
     async def do_flip_bits(self, request: Request) -> Sequence[Sequence[int]]:
         path, places = request["path"], request["places"]
-        return await self._in_thread(lambda root: data_files.flip_bits(root, path, places))
+        return await self._in_thread(lambda root: flip_bits(root, path, places))
 
     async def do_leave_file(self, request: Request) -> None:
         path, data = request["path"], bytes.fromhex(request["data"])
-        await self._in_thread(lambda root: data_files.leave_file(root, path, data))
+        await self._in_thread(lambda root: leave_file(root, path, data))
 
     async def do_cut_file(self, request: Request) -> None:
         path, size = request["path"], request["size"]
-        await self._in_thread(lambda root: data_files.cut_file(root, path, size))
+        await self._in_thread(lambda root: cut_file(root, path, size))
 
     async def _in_thread(self, work: Callable[[Path], T]) -> T:
         loop = asyncio.get_event_loop()

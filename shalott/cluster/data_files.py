@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 CHUNK = 1 << 16
+OURS = ".shalott-"  # how names of files begin that the harness leaves there
 Place = tuple[int, int]  # an offset, and which bits of its byte
 
 
@@ -29,7 +30,9 @@ def matcher(pattern: str) -> re.Pattern[str]:
 
 
 def chosen(path: str, pattern: str, without: Sequence[str]) -> bool:
-    """Whether the pattern means that path, and it lies in none of ``without``."""
+    """Whether the pattern means that path, it lies in none of ``without``, and is not ours."""
+    if path.rpartition("/")[2].startswith(OURS):
+        return False
     spared = any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in without)
     return not spared and matcher(pattern).match(path) is not None
 

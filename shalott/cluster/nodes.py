@@ -194,10 +194,12 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandResult(msgspec.Struct, frozen=True):
-    """What ``run_command`` met. ``output`` holds both streams."""
+    """What ``run_command`` met. ``output`` holds both streams; not ``is_whole``: some of it was
+    lost on its way, which who needs it must ask for again, if that does no harm."""
 
     exit_code: int
     output: str
+    is_whole: bool = True
 
 
 class Stays(msgspec.Struct, frozen=True, kw_only=True):

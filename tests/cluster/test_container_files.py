@@ -4,41 +4,54 @@ a program of others, which knows nothing of our disks, loses that it did not syn
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from shalott.cluster.docker import containers
+from shalott.cluster.docker import backend, containers
 from shalott.cluster.docker.files import ContainerFiles
-from shalott.cluster.nodes import NodeSpec, Topology
+from shalott.cluster.nodes import CommandResult, DiskFaults, NodeSpec, Topology
+from shalott.core.errors import MissingCapability
 from tests.world.cluster.backends import World, booted_world, fresh_run_id, make
 from tests.world.cluster.fake_system import NODES, FakeSystem
 
 SMALL = pytest.mark.nightly("boots containers for what the simulation shows by day")
 
 
-def heard(*chunks: bytes) -> tuple[tuple[bytes, int | None], bytes]:
-    """What is read of these frames of an engine, and what it is sent then."""
-    own, engine = socket.socketpair()
-    with own, engine:
-        engine.sendall(b"".join(struct.pack(">BxxxL", 1, len(each)) + each for each in chunks))
-        engine.shutdown(socket.SHUT_WR)
-        stream = own.makefile("rb", buffering=0)
-        assert isinstance(stream, socket.SocketIO)
-        found = containers._read_until(stream, b"mark")
-        own.close()
-        return found, engine.recv(9)
+class Engine:
+    """Runs what it is asked for on this machine, and loses what was said if ``loses``."""
+
+    def __init__(self, *, loses: bool = False, has_shell: bool = True) -> None:
+        self.loses, self.has_shell = loses, has_shell
+        self.code = 0
+
+    def exec_create(self, name: str, words: list[str]) -> dict[str, Any]:
+        return {"Id": words}
+
+    def exec_start(self, words: list[str]) -> bytes:
+        if words[0] == "sh" and not self.has_shell:
+            self.code = 126
+            return b"exec: sh: not found"
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.code = done.returncode
+        return b"" if self.loses else done.stdout
+
+    def exec_inspect(self, words: list[str]) -> dict[str, Any]:
+        return {"ExitCode": self.code}
 
 
 @pytest.mark.unit
-def test_a_command_is_heard_to_its_mark_however_it_is_cut() -> None:
-    assert heard(b"one\nt", b"wo\n\nmark", b" 3\n") == ((b"one\ntwo\n", 3), b"\n")
-    assert heard(b"half") == ((b"half", None), b"")
-    long = b"x" * 50_000
-    assert heard(long, b"\nmark 0\n") == ((long, 0), b"\n")
+def test_a_command_whose_words_are_lost_is_told_from_one_that_says_nothing() -> None:
+    def run(engine: Any, *words: str) -> CommandResult:
+        return containers.execute(engine, "n1", words)
+
+    assert run(Engine(), "sh", "-c", "echo one; exit 3") == CommandResult(3, "one\n")
+    assert run(Engine(), "true") == CommandResult(0, "")
+    assert run(Engine(loses=True), "echo", "one") == CommandResult(0, "", is_whole=False)
+    assert run(Engine(has_shell=False), "echo", "one") == CommandResult(0, "one\n")
 
 
 def changed(world: World, *, near: bool) -> None:
@@ -77,18 +90,15 @@ def test_files_are_changed_alike_from_this_host_and_through_a_container(tmp_path
 
 @pytest.mark.docker
 @SMALL
-def test_nothing_that_a_command_says_is_lost(tmp_path: Path) -> None:
+def test_what_a_command_says_is_whole_or_known_to_be_lost(tmp_path: Path) -> None:
     with booted_world("docker", tmp_path) as world:
         processes = world.cluster.processes
-
-        async def said(number: int) -> tuple[int, str]:
-            done = await processes.run_command("n1", ["sh", "-c", f"echo {number}; exit 3"])
-            return done.exit_code, done.output
-
-        for number in range(100):
-            assert world.run(said(number)) == (3, f"{number}\n")
-        late = world.run(processes.run_command("n1", ["sleep", "9"], 300))
-        assert late.exit_code == 124
+        for number in range(50):
+            words = ["sh", "-c", f"echo {number}; exit 3"]
+            done = world.run(processes.run_command("n1", words))
+            assert done.exit_code == 3
+            assert done.output == f"{number}\n" or not done.is_whole
+        assert world.run(processes.run_command("n1", ["sleep", "9"], 300)).exit_code == 124
 
 
 class Writer(FakeSystem):
@@ -129,6 +139,42 @@ def test_a_stock_program_loses_what_it_did_not_sync_and_the_others_lose_nothing(
             assert lost["bytes"] + lost["names"] > 0
             assert await files.find("n1", "*") == {"synced": 5}
             assert [*await files.find("n2", "*")] == ["synced", "unsynced"]
+        finally:
+            await cluster.teardown()
+
+    asyncio.run(scene())
+
+
+@pytest.mark.docker
+@SMALL
+def test_a_volume_in_memory_is_full_for_a_while_where_no_disk_of_ours_can_be_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "disk_obstacle", lambda: "only root mounts disks")
+
+    async def scene() -> None:
+        cluster = make("docker-disks", fresh_run_id(), tmp_path)
+        assert "disk-full" in cluster.capabilities and "power" not in cluster.capabilities
+        system, disks = FakeSystem(), cluster.disks
+        try:
+            await cluster.boot(system)
+            await system.await_ready(cluster, NODES, 20_000)
+            assert not (await disks.faults("n1")).full
+            await disks.set("n1", DiskFaults(full=True))
+            assert (await disks.faults("n1")).full and not (await disks.faults("n2")).full
+            write = ["sh", "-c", "echo more > /data/more"]
+            assert (await cluster.processes.run_command("n1", write)).exit_code != 0
+            assert (await cluster.processes.run_command("n2", write)).exit_code == 0
+            with pytest.raises(MissingCapability):
+                await disks.set("n1", DiskFaults(slow_ms=3))
+            await cluster.heal()
+            assert (await cluster.processes.run_command("n1", write)).exit_code == 0
+            await cluster.processes.kill("n1")
+            await cluster.processes.start("n1")
+            await system.await_ready(cluster, NODES, 20_000)
+            files = cluster.files
+            assert isinstance(files, ContainerFiles)
+            assert {*await files.find("n1", "*")} >= {"more", "starts"}
         finally:
             await cluster.teardown()
 

@@ -16,10 +16,10 @@ from urllib.parse import quote
 import msgspec
 
 import shalott.api as api
+from shalott_rabbitmq.beliefs import PREFIX, claim_of, short_name, why_unsettled
 from shalott_rabbitmq.client import STREAM_PREFIX, QueueClient, StreamClient
 
 IMAGES = Path(__file__).parent / "images" / "rabbitmq4"
-PREFIX = "rabbit@"
 TOOL_TIMEOUT_MS = 60_000  # rabbitmqctl starts a virtual machine of its own
 ASK_TIMEOUT_MS = 1500
 CONFIGURE_TIMEOUT_MS = 15_000
@@ -220,39 +220,7 @@ class RabbitmqSystem:
     def why_unsettled(
         self, seen: Mapping[str, api.Observation | None], queues: Sequence[str]
     ) -> str:
-        """Settled: every node runs with all others, and each queue has one leader and its members,
-        as all of them say."""
-        for node, answer in seen.items():
-            if answer is None:
-                return f"{node} can't be asked"
-            if missing := sorted(set(seen) - set(answer["running"])):
-                return f"{node} doesn't run with {', '.join(missing)}"
-            if answer["partitions"]:
-                return f"{node} reports a partition from {', '.join(answer['partitions'])}"
-            claims = {claim["group"]: claim for claim in answer["claims"]}
-            for queue in queues:
-                if (reason := self._why_queue(claims.get(queue), len(seen))) != "":
-                    return f"queue {queue}: {node} says that {reason}"
-        for queue in queues:
-            masters = {
-                claim["master"]
-                for answer in seen.values() if answer is not None
-                for claim in answer["claims"] if claim["group"] == queue
-            }  # fmt: skip
-            if len(masters) != 1:
-                return f"queue {queue}: its leader is {' or '.join(sorted(map(str, masters)))}"
-        return ""
-
-    def _why_queue(self, claim: Mapping[str, object] | None, nodes: int) -> str:
-        if claim is None:
-            return "it is not there"
-        if claim["state"] != "running" or not claim["master"]:
-            return f"it is {claim['state']}, led by {claim['master'] or 'no node'}"
-        online, wanted = claim["online"], min(self._own.replicas, nodes)
-        assert isinstance(online, list)
-        if claim["kind"] != "classic" and len(online) < wanted:
-            return f"{len(online)} of {wanted} members are there"
-        return ""
+        return why_unsettled(seen, queues, self._own.replicas)
 
     # -- membership, as ``ChangesMembers`` has it
 
@@ -290,36 +258,6 @@ def management(cluster: api.Cluster, node: str, timeout_ms: int = ASK_TIMEOUT_MS
 
 def queue_path(queue: str) -> str:
     return f"/api/queues/%2F/{quote(queue, safe='')}"
-
-
-def short_name(name: str) -> str:
-    return name.removeprefix(PREFIX)
-
-
-def claim_of(node: str, queue: Mapping[str, object]) -> Mapping[str, object]:
-    """What a listed queue says of ``node``'s role, as ``node`` answered."""
-    kind = queue["type"]
-    leader = short_name(str(queue["node"] if kind == "classic" else queue.get("leader") or ""))
-
-    def names(which: str) -> list[str]:
-        told = queue.get(which, ())
-        return sorted(short_name(str(name)) for name in told) if isinstance(told, list) else []
-
-    followers = [member for member in names("members") if member != leader]
-    role = "master" if node == leader else "mirror" if node in followers else "none"
-    return {
-        "group": queue["name"],
-        "kind": kind,
-        "role": role,
-        "epoch": 0,
-        "master": leader,
-        "mirrors": followers,
-        "synchronised": followers,  # the election keeps members from leading that are behind
-        "online": names("online"),
-        # A stale leader passes on what it is given, and acknowledges nothing.
-        "by_majority": kind != "classic",
-        "state": queue.get("state"),
-    }
 
 
 def configuration(own: Parameters, nodes: Sequence[str]) -> str:

@@ -42,6 +42,7 @@ from shalott.cluster.docker.names import network_name, resource_name
 from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.docker.processes import ContainerProcesses
 from shalott.cluster.docker.resources import SMALL_TMP, ContainerResources
+from shalott.cluster.docker.room import ROOM, VolumeRoom, keep
 from shalott.cluster.docker.services import ServiceContainers, containers_of, with_facts
 from shalott.cluster.docker.sweep import remove_run, sweep_docker
 from shalott.cluster.nodes import Endpoint, NodeSpec, Topology
@@ -88,7 +89,7 @@ class DockerCluster(Cluster):
         disks = MountedDisks(
             "docker",
             NOTHING if no_disks else can["disks"],
-            options.disk_seed,
+            None if no_disks else options.disk_seed,
             options.power_loss,
         )
         processes = ContainerProcesses(
@@ -107,11 +108,11 @@ class DockerCluster(Cluster):
             processes=processes,
             clocks=ContainerClocks(run, links, is_wanted=options.clocks),
             resources=resources,
-            disks=disks,
+            disks=VolumeRoom(run) if no_disks else disks,
             files=ContainerFiles(run, links, disks),
             images=ContainerImages(run),
         )
-        super().__init__("docker", nodes, DockerHosts(run, parts, options), parts)
+        super().__init__("docker", nodes, DockerHosts(run, parts, disks, options), parts)
 
 
 class DockerHosts:
@@ -121,14 +122,17 @@ class DockerHosts:
         self,
         run: ContainerNodes,
         parts: Parts,
+        disks: MountedDisks,
         options: DockerOptions,
     ) -> None:
-        links, processes, clocks, disks = parts.links, parts.processes, parts.clocks, parts.disks
+        links, processes, clocks = parts.links, parts.processes, parts.clocks
         assert isinstance(links, ContainerLinks) and isinstance(processes, ContainerProcesses)
-        assert isinstance(clocks, ContainerClocks) and isinstance(disks, MountedDisks)
+        assert isinstance(clocks, ContainerClocks)
         self._links, self._processes, self._clocks, self._disks = links, processes, clocks, disks
         self._run = run
         self._options = options
+        has_room = isinstance(parts.disks, VolumeRoom) and options.disk_seed is not None
+        self._room = ROOM if has_room else {}
         self._image = ""  # the system's own, by its tag
         self._printed_since_s: float | None = None
         self._has_made = False  # whether there may be anything to remove
@@ -239,6 +243,7 @@ class DockerHosts:
             hosts={n: a for n, a in everyone.items() if n != spec.name},
             labels=run.labels,
             tmpfs=SMALL_TMP if self._options.small_tmp and is_node else {},
+            room=self._room if is_node else {},
             printed_since_s=self._printed_since_s,
             aliases=aliases_of(software, everyone),
             is_node=is_node,
@@ -253,6 +258,8 @@ class DockerHosts:
     async def _create(self, machine: Machine, names: NamesRule) -> None:
         engine, node = self._run.engine, machine.spec.name
         await engine.call(lambda api: containers.create(api, machine))
+        if machine.room:
+            await engine.call(lambda api: keep(api, machine))
         if self._disks.is_wanted:
             place = await place_of_volume(engine, machine.name, node)
             options = DiskOptions(names=names, shared=True, evidence=(*machine.spec.collect,))

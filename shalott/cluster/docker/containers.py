@@ -3,21 +3,18 @@ them."""
 
 from __future__ import annotations
 
-import contextlib
 import io
 import logging
 import re
 import secrets
-import socket
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
 import docker
 import docker.errors
-from docker.utils.socket import frames_iter
 
 from shalott.cluster.docker.engine_words import lay_over, put_contents
 from shalott.cluster.docker.names import LABEL_NODE, LABEL_TOKEN
@@ -46,6 +43,7 @@ class Machine:
     hosts: Mapping[str, str]  # the other nodes' addresses by name
     labels: Mapping[str, str]
     tmpfs: Mapping[str, str]  # directories in memory, with their mount options
+    room: Mapping[str, str] = field(default_factory=dict)  # its volume's own, if it has a bound
     printed_since_s: float | None = None  # by the engine's clock; earlier output is another run's
     aliases: Sequence[str] = ()  # NAME:ADDRESS, beside the nodes' own names
     is_node: bool = True  # or it helps the nodes, and its end is no news
@@ -73,7 +71,8 @@ def create(api: docker.APIClient, machine: Machine) -> None:
     """Make the volume and the container and put the configuration files in; does not start it."""
     labels = {**machine.labels, **({LABEL_NODE: machine.spec.name} if machine.is_node else {})}
     for volume in machine.volumes:
-        api.create_volume(volume, labels=labels)
+        room = dict(machine.room) if volume == machine.name else {}
+        api.create_volume(volume, labels=labels, driver_opts=room or None)
     restart = "always" if machine.spec.restart_if_exits else "no"
     host_config = api.create_host_config(
         binds={name: {"bind": place, "mode": "rw"} for name, place in machine.volumes.items()},
@@ -197,49 +196,33 @@ def kill_and_wait(api: docker.APIClient, name: str) -> None:
     api.wait(name)
 
 
-# Runs a command, says how it ended, and waits to be told that this was heard.
-HELD = '"$@" </dev/null; printf "\\n%s %d\\n" "$0" $?; read -r told'
+# Runs a command, and says behind what it says that this was all.
+MARKED = '"$@"; code=$?; printf "\\n%s\\n" "$0"; exit $code'
 NO_SHELL = (126, 127)
-MARK_MAX = 64  # bytes of what the shell says behind the command's output
 
 
 def execute(api: docker.APIClient, name: str, words: Sequence[str]) -> CommandResult:
     """Run a command in a container to its end.
 
-    Docker loses what a process wrote that ends at once (2 of 1,200 outputs here, 20.10). So a shell
-    holds it until all is read, where the image has one.
+    Docker loses what a process says now and then (2 of 1,200 outputs here, 20.10): a shell, where
+    the image has one, ends it with a mark, so that the loss is known.
     """
     mark = f"ended-{secrets.token_hex(8)}"
-    identity = api.exec_create(name, ["sh", "-c", HELD, mark, *words], stdin=True)["Id"]
-    read, code = _read_until(api.exec_start(identity, socket=True), mark.encode())
-    if code is None:  # the container ended, or has no shell
-        code = api.exec_inspect(identity)["ExitCode"]
-        if code in NO_SHELL:
-            return execute_alone(api, name, words)
-    return CommandResult(exit_code=code, output=read.decode(errors="replace"))
+    found = execute_alone(api, name, ["sh", "-c", MARKED, mark, *words])
+    said, end, _ = found.output.rpartition(f"\n{mark}\n")
+    if end:
+        return CommandResult(found.exit_code, said)
+    if found.exit_code in NO_SHELL:
+        return execute_alone(api, name, words)
+    return CommandResult(found.exit_code, found.output, is_whole=False)
 
 
 def execute_alone(api: docker.APIClient, name: str, words: Sequence[str]) -> CommandResult:
-    """The same without a shell around it; what it says may be lost."""
+    """The same without a shell around it; what it says may be lost, unnoticed."""
     identity = api.exec_create(name, list(words))["Id"]
     output = api.exec_start(identity)
     code = api.exec_inspect(identity)["ExitCode"]
     return CommandResult(exit_code=code, output=output.decode(errors="replace"))
-
-
-def _read_until(stream: socket.SocketIO, mark: bytes) -> tuple[bytes, int | None]:
-    """What was said before the mark, and the number behind it; None if that never came."""
-    said = bytearray()
-    connection: socket.socket = stream._sock  # type: ignore[attr-defined]
-    with contextlib.closing(connection), contextlib.closing(stream):
-        for _, chunk in frames_iter(stream, tty=False):
-            said += chunk
-            tail = bytes(said[-len(chunk) - MARK_MAX :])
-            found = re.search(rb"\n" + mark + rb" (\d+)\n", tail)
-            if found is not None:
-                connection.sendall(b"\n")
-                return bytes(said[: len(said) - len(tail) + found.start()]), int(found[1])
-    return bytes(said), None
 
 
 def last_lines(api: docker.APIClient, machine: Machine, lines: int) -> str:
@@ -253,10 +236,11 @@ def ran_out_of_memory(api: docker.APIClient, name: str) -> bool:
     return bool(api.inspect_container(name)["State"].get("OOMKilled"))
 
 
-@contextlib.contextmanager
-def beside(api: docker.APIClient, machine: Machine, command: Sequence[str]) -> Iterator[str]:
-    """A container, not started, that has a node's volumes and no network: its data's at DATA_DIR.
-    The node's own container, and so its output, stays.
+def create_beside(
+    api: docker.APIClient, machine: Machine, command: Sequence[str], name: str | None = None
+) -> str:
+    """A container, not started, that has a node's volumes and no network; its id. The data
+    directory's is at DATA_DIR.
 
     It takes a program, which the node's own image may lack: that of the base image comes first.
     """
@@ -269,25 +253,27 @@ def beside(api: docker.APIClient, machine: Machine, command: Sequence[str]) -> I
         image = str(api.inspect_image(BASE_TAG)["Id"])
     except docker.errors.ImageNotFound:
         image = machine.image
-    helper = api.create_container(
+    made = api.create_container(
         image,
         entrypoint=list(command),
         command=[],
+        name=name,
         labels=dict(machine.labels),
         host_config=host_config,
-    )["Id"]
-    try:
-        yield helper
-    finally:
-        api.remove_container(helper, force=True)
+    )
+    return str(made["Id"])
 
 
 def run_on_volume(api: docker.APIClient, machine: Machine, command: Sequence[str]) -> str:
-    """What a program prints that has a node's volume. Raises DockerException."""
-    with beside(api, machine, command) as name:
-        api.start(name)
-        code = api.wait(name)["StatusCode"]
-        said = str(api.logs(name, stdout=True, stderr=code != 0).decode(errors="replace"))
+    """What a program prints that has a node's volume. The node's own container, and so its output,
+    stays. Raises DockerException."""
+    helper = create_beside(api, machine, command)
+    try:
+        api.start(helper)
+        code = api.wait(helper)["StatusCode"]
+        said = str(api.logs(helper, stdout=True, stderr=code != 0).decode(errors="replace"))
+    finally:
+        api.remove_container(helper, force=True)
     if code != 0:
         raise docker.errors.DockerException(
             f"{command[0]} fails on the data of {machine.spec.name}: {said.strip()}"

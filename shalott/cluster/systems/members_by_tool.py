@@ -85,4 +85,6 @@ class MembersByTool:
         if done.exit_code != 0:
             why = "no answer" if done.exit_code == TIMED_OUT else done.output.strip()[-300:]
             raise Indefinite(f"{command[0]} on {by}: {why}")
+        if not done.is_whole:
+            raise Indefinite(f"{command[0]} on {by}: what it said was lost")
         return done.output

@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.text import Text
 
 from shalott.cluster.systems.record import SYSTEMS, SystemRecord
-from shalott.core.doors import OWN
 from shalott.core.errors import UsageError
 from shalott.core.plan import Plan, load_plan
 from shalott.core.published import FINDINGS, PublishedFinding, find_findings
@@ -107,15 +106,17 @@ def _of_stored(plan: Plan, release: str) -> Plan:
 
 
 def write_documents(directory: Path, kept: Published) -> None:
-    """published.md, and the page of each system that a plug-in brings. Raises StoreError."""
+    """published.md, and the page of each system that is here and has findings; those of others
+    stay as they were. Raises StoreError."""
     write_document(directory, kept)
-    records = [each for each in SYSTEMS.records() if SYSTEMS.provider_of(each.name).name != OWN]
-    described = dict.fromkeys(sorted(each.system for each in kept.findings.values()))
     make_folder(directory / PAGES)
-    write_atomically(directory / PAGES / "index.md", index(described).encode())
-    for record in records:
-        if record.name in described:
-            write_atomically(directory / PAGES / f"{record.name}.md", page(record, kept).encode())
+    for name in sorted({each.system for each in kept.findings.values()}):
+        if SYSTEMS.has(name):
+            text = page(SYSTEMS.find(name), kept)
+            write_atomically(directory / PAGES / f"{name}.md", text.encode())
+    there = sorted(path.stem for path in (directory / PAGES).glob("*.md"))
+    listed = index(name for name in there if name != "index")
+    write_atomically(directory / PAGES / "index.md", listed.encode())
 
 
 def index(systems: Iterable[str]) -> str:

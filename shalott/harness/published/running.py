@@ -8,11 +8,12 @@ counts: a command that was killed goes on where it was.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from shalott.core.errors import UsageError
 from shalott.core.plan import Plan
 from shalott.core.published import PublishedFinding
 from shalott.harness.originals.evidence import Look
@@ -68,9 +69,7 @@ def run_findings(
 ) -> Published:
     """Raises StoreError, and what a run raises that is no verdict. All plans are made before the
     first run, so that what can't be run is refused at once."""
-    work = [(each, release) for each in findings for release in asked.releases(each)]
-    for finding, release in work:
-        make_plan(finding, release, SEED)
+    work = list(_work(findings, asked, make_plan))
     kept = keep(directory, findings)
     for finding, release in work:
         voids = 0
@@ -83,6 +82,23 @@ def run_findings(
             kept = keep(directory, (finding,), ((finding.name, look),))
             tell(finding, look)
     return kept
+
+
+def _work(
+    findings: Sequence[PublishedFinding], asked: FindingsRequest, make_plan: MakePlan
+) -> Iterator[tuple[PublishedFinding, str]]:
+    """What is to be run. The newest release may be one that can't be had here: then it stays
+    unknown whether it is gone, and the other one is run nevertheless. Raises UsageError."""
+    for finding in findings:
+        wanted = asked.releases(finding)
+        for release in wanted:
+            try:
+                make_plan(finding, release, SEED)
+            except UsageError:
+                if len(wanted) == 1 or release == finding.release:
+                    raise
+                continue
+            yield finding, release
 
 
 def _run(

@@ -36,6 +36,7 @@ from shalott.harness.run.terminal import tell_outcome, tell_verdict
 from shalott.harness.search.door import Simulate
 from shalott.harness.search.findings import evidence_of, save_evidence
 from shalott.nemesis.requirements import required_capabilities
+from shalott.nemesis.sequence import relinked
 
 SIM = "sim"
 CLUSTERS = ("sim", "docker", "local", "ssh")
@@ -204,7 +205,7 @@ def _on(plan: Plan, backend: str, drop_unsupported: bool) -> Plan:
     if unsupported:
         gone = {action.id: None for action in unsupported}
         kept = tuple(action for action in plan.faults if action.id not in gone)
-        there = msgspec.structs.replace(there, faults=kept)
+        there = msgspec.structs.replace(there, faults=relinked(plan.faults, kept))
         names = ", ".join(f"{action.kind} at {action.at_ms / 1000:g} s" for action in unsupported)
         typer.echo(f"Left out, for {backend} can't do it: {names}.", err=True)
     return there

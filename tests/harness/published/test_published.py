@@ -10,6 +10,7 @@ import pytest
 
 from shalott.checkers.checker import Anomaly, Result
 from shalott.core.doors import load_module
+from shalott.core.errors import UsageError
 from shalott.core.plan import Plan
 from shalott.core.published import PublishedFinding, Seen
 from shalott.harness.cli.main import run_command
@@ -143,6 +144,18 @@ def test_gone_is_said_only_where_chance_explains_it_badly(
     counts: tuple[int, int, int, int], word: str
 ) -> None:
     assert on_newest(STALE, looks(*counts)) == word
+
+
+@pytest.mark.unit
+def test_a_newest_release_that_can_not_be_had_stays_unknown(tmp_path: Path) -> None:
+    told = finding("stale-reads", newest="2.0")
+    runs = Runs({"1.0": [results(STALE_READ, valid=False)]}, tmp_path)
+    kept = run(runs, told, repeat=1)
+    assert tally_on(kept.looks["stale-reads"], "1.0").words == "1 of 1"
+    assert on_newest(told, kept.looks["stale-reads"]) == "unknown"
+    assert exit_code((told,), FindingsRequest(repeat=1), kept) == 2
+    with pytest.raises(UsageError, match=r"stale-reads on 2\.0"):
+        run(runs, told, repeat=1, newest=True)
 
 
 # -- what a run must show --------------------------------------------------------------------------

@@ -10,9 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from shalott.api import Plan, Profile, PublishedFinding, Seen, make_parameters
+from shalott.api import Plan, Profile, PublishedFinding, Seen, System, make_parameters
 from shalott_registers.toy import SYSTEM as TOY
-from shalott_registers.toy import ToyParameters, ToySystem
 
 _CUT = (
     "--cluster",
@@ -34,9 +33,10 @@ class Released(msgspec.Struct, frozen=True):
     version: Literal["1.0", "1.1"] = "1.1"
 
 
-def make(plan: Plan) -> ToySystem:
+def make(plan: Plan) -> System:
     version = make_parameters(Released, plan.system.parameters).version
-    return ToySystem(ToyParameters(stale_reads=version == "1.0"))
+    system = msgspec.structs.replace(plan.system, parameters={"stale_reads": version == "1.0"})
+    return TOY.make(msgspec.structs.replace(plan, system=system))
 
 
 RELEASED = replace(

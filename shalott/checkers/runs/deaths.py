@@ -52,7 +52,8 @@ from shalott.core.plan import Effect
 S = 1_000_000_000
 # As our own broker names them, and as the C library does.
 STORAGE_ERROR = re.compile(
-    r"\b(StorageError|DiskFull|OSError|the disk|Input/output error|No space left on device)\b"
+    r"\b(StorageError|DiskFull|OSError|the disk|damaged|Input/output error"
+    r"|No space left on device)\b"
 )
 # As Python, the JVM, Erlang and the C library say that there is no more of something.
 STARVATION = re.compile(

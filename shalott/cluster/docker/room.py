@@ -21,7 +21,7 @@ from shalott.core.errors import HarnessError
 ROOM: Mapping[str, str] = {"type": "tmpfs", "device": "tmpfs", "o": "size=256m"}
 CAN: Can = frozenset({"disk-full"})
 FILLER = f"{DATA_DIR}/.shalott-takes-all-room"
-MARK = "/tmp/full"  # while it is there, in the keeper
+MARK = "/run/full"  # while it is there, in the keeper
 KEEP = f"""while :; do
   if [ -e {MARK} ]; then cat /dev/zero >> {FILLER} 2>/dev/null; else rm -f {FILLER}; fi
   sleep 0.05

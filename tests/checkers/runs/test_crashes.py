@@ -49,6 +49,7 @@ def test_only_crashes_of_one_kind_count_where_that_is_asked() -> None:
     "error",
     [
         "StorageError: short",
+        "the ledger is damaged at 17160",
         "DiskFull: no room",
         "OSError: [Errno 5] Input/output error",
         "checkpoint: Input/output error",

@@ -44,7 +44,7 @@ def message(subject: str, body: bytes, *, sequence: int, delivered: int = 1) -> 
     return [(subject, token, body)]
 
 
-class FakeServer:
+class Scripted:
     """Speaks as much of NATS as the library asks for. ``answers``: by subject, one after another,
     the last for good."""
 
@@ -103,9 +103,9 @@ def done(
     act: Callable[[Any], Awaitable[Any]],
     answers: Mapping[str, list[Answer]],
     kind: Callable[..., Any] = client.QueueClient,
-) -> tuple[Any, FakeServer]:
+) -> tuple[Any, Scripted]:
     """What it returns or raises."""
-    fake = FakeServer(answers)
+    fake = Scripted(answers)
 
     async def scenario() -> Any:
         server = await asyncio.start_server(fake.accept, HOST, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -47,8 +48,8 @@ class Source:
     @property
     def module(self) -> str:
         """The dotted name it is imported by."""
-        dotted = self.path.removesuffix(".py").removeprefix("examples/").replace("/", ".")
-        return dotted.removesuffix(".__init__")
+        within = re.sub(r"^(examples|plugins/[^/]+)/", "", self.path.removesuffix(".py"))
+        return within.replace("/", ".").removesuffix(".__init__")
 
     @property
     def package(self) -> str:

@@ -1,0 +1,49 @@
+"""shalott-nats and shalott-etcd in containers: whole runs, and a loss that a manual admits."""
+
+from __future__ import annotations
+
+import pytest
+
+plugin = pytest.importorskip("shalott.harness.testing.pytest_plugin")
+pytest.importorskip("shalott_nats")
+pytest.importorskip("shalott_etcd")
+pytestmark = [pytest.mark.docker, pytest.mark.nightly("builds images, and minutes of runs")]
+
+FAULTS = {"nemesis": "kill,pause,partition", "time_limit": "45s", "rate": 60, "seed": 1}
+POWER = {"nemesis": "power-all", "nemesis_interval": "20s", "time_limit": "30s", "seed": 5}
+
+
+@pytest.mark.parametrize("version", ["2.12.1", "2.15.3"])
+@pytest.mark.parametrize("workload", [{}, {"workload": "partitions", "longest": "1"}])
+def test_jetstream_keeps_what_it_synced(
+    shalott: plugin.Shalott,  # type: ignore[name-defined]
+    version: str,
+    workload: dict[str, str],
+) -> None:
+    run = shalott.run(
+        system="nats", load="shalott_nats", cluster="docker", profile="safe", version=version,
+        **FAULTS, **workload,
+    )  # fmt: skip
+    run.assert_valid()
+
+
+def test_jetstream_loses_by_default_what_it_had_not_synced(shalott: plugin.Shalott) -> None:  # type: ignore[name-defined]
+    run = shalott.run(
+        system="nats", load="shalott_nats", cluster="docker", profile="default",
+        version="2.12.1", enqueue_fraction=0.9, **POWER,
+    )  # fmt: skip
+    assert "acknowledged messages were" in run.told()
+
+
+@pytest.mark.parametrize(
+    "workload", [{"workload": "register"}, {"workload": "list-append"},
+                 {"workload": "partitions", "longest": "1"}]
+)  # fmt: skip
+def test_etcd_is_linearizable(
+    shalott: plugin.Shalott,  # type: ignore[name-defined]
+    workload: dict[str, str],
+) -> None:
+    run = shalott.run(
+        system="etcd", load="shalott_etcd", cluster="docker", profile="safe", **FAULTS, **workload
+    )
+    run.assert_valid()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -47,7 +48,8 @@ class Source:
     @property
     def module(self) -> str:
         """The dotted name it is imported by."""
-        dotted = self.path.removesuffix(".py").removeprefix("examples/").replace("/", ".")
+        path = re.sub(r"^(?:examples|plugins/[^/]+)/", "", self.path)
+        dotted = path.removesuffix(".py").replace("/", ".")
         return dotted.removesuffix(".__init__")
 
     @property

@@ -28,7 +28,7 @@ KEEPER_CONFIG = "tickTime=500\ninitLimit=20\nsyncLimit=6\nclientPort=2181\n"
 
 
 class ArtemisParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """Artemis' own settings, of broker.xml."""
+    """Artemis' own settings, of its configuration."""
 
     version: Annotated[str, msgspec.Meta(pattern=r"^2\.\d+\.\d+$")] = "2.40.0"
     guard: Annotated[

@@ -113,7 +113,12 @@ class KafkaClient:
         """A group is of topics: a member is given any of the topic's partitions."""
         await self.close()
         self._is_member = bool(keys)
-        await self.open()
+        try:
+            await within(self._timeout_s, self._ready_consumer())
+        except TROUBLES as error:
+            await self.close()
+            kind = api.Indefinite if isinstance(error, TimeoutError) else api.Unreachable
+            raise kind(_words(error)) from error
 
     async def commit(self, places: Mapping[int, int]) -> None:
         if self._consumer is None:

@@ -118,7 +118,7 @@ FINDINGS = (
             ),
         ),
         published="Jepsen, Bufstream 0.1.0 (2024): aborted reads, lost writes, torn transactions,"
-        " in Kafka too; KIP-890 mends it for clients that speak its protocol; aiokafka does not",
+        " in Kafka too. KIP-890 mends it for clients that speak its protocol; aiokafka does not",
         promised="Either all of a transaction is visible to readers of what is committed, or none:"
         f" {MANUAL}#semantics",
         minutes=3,

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Run once, when the image is made: makes the files that every broker has beside its broker.xml, and starts one for a moment,
+# Run once, when the image is made: makes the files that every broker has beside its configuration, and starts one for a moment,
 # whose classes are kept in an archive from which later starts map them.
 set -eu
 cd /opt/artemis

@@ -83,15 +83,6 @@ FINDINGS = (
         *("--nemesis", "kill", "--nemesis-interval", "10", "--time-limit", "25"),
         log="delivery.limit",
     ),
-    finding(
-        "classic-power",
-        "classic queues confirm what is not on the disk yet",
-        f"{MANUAL}/classic-queues",
-        "fsync is not called before a confirm: use quorum queues",
-        LOST,
-        *("--nemesis", "power-all", "--power-loss", "drop", "--nemesis-interval", "15"),
-        *("--nemesis-duration", "3", "--time-limit", "18"),
-    ),
     PublishedFinding(
         name="rabbitmq-2014",
         title="mirrored queues lose what they acknowledged, in a partition that nodes ignore",

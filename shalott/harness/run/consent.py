@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from shalott.cluster.cluster import StandsAlready
+from shalott.cluster.cluster import Cluster, StandsAlready
 from shalott.cluster.system import System
 from shalott.core.errors import UsageError
 from shalott.core.plan import Plan
@@ -30,14 +30,14 @@ def of_its_own(plan: Plan) -> Plan:
 
 
 async def require_consent(
-    plan: Plan, hosts: object, system: System, may_break: bool, tell: Callable[[str], None]
+    plan: Plan, cluster: Cluster, system: System, may_break: bool, tell: Callable[[str], None]
 ) -> None:
     """``tell`` is called with each line of what would be touched. Raises UsageError: a node is not
     there, or it was not said that all this may be done."""
     existing = plan.cluster.existing
-    if existing is msgspec.UNSET or not isinstance(hosts, StandsAlready):
+    if existing is msgspec.UNSET or not isinstance(cluster.hosts, StandsAlready):
         return
-    for line in _told(plan, await hosts.look(system)):
+    for line in _told(plan, await cluster.hosts.look(system)):
         tell(line)
     if not (may_break or existing.may_break):
         raise UsageError(

@@ -237,7 +237,7 @@ async def _check(plan: Plan, world: World, context: RunContext) -> None:
     """Raises UsageError; nothing is started yet."""
     cluster, system = world.cluster, world.system
     await cluster.check(system)
-    await require_consent(plan, cluster.hosts, system, context.may_break, _tell)
+    await require_consent(plan, cluster, system, context.may_break, _tell)
 
 
 def _tell(line: str) -> None:

@@ -16,7 +16,8 @@ import pytest
 
 from shalott.cluster import forking
 from shalott.cluster import kernel_limits as file_limits
-from shalott.cluster.kernel_limits import ENOUGH, FILLER, Lack
+from shalott.cluster.filling import FILLER
+from shalott.cluster.kernel_limits import ENOUGH, Lack
 from shalott.cluster.nodes import PLENTY, NodeExit, NodeSpec, Shortage, Topology
 from shalott.cluster.ssh import upload
 from shalott.cluster.ssh.backend import SshCluster, SshOptions

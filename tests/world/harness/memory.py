@@ -157,6 +157,8 @@ class MemoryCluster:
     calls: list[str] = field(default_factory=list)
     on_exit: Callable[[NodeExit], None] = ignore_exit
     on_helper_end: Callable[[HelperEnd], None] = ignore_helper_end
+    notes: Sequence[str] = ()
+    prefix: str = ""
     is_reusable = False
 
     async def check(self, software: object) -> None:

@@ -36,7 +36,9 @@ from shalott.cluster.ssh.agent.state import (
     place_of,
     read_state,
     read_states,
+    remove_if_empty,
     start_ticks,
+    state_root,
     undo,
     write_state,
 )
@@ -109,6 +111,8 @@ def _keep(state: State, ready: int) -> None:
     left = read_state(state.name)
     if left is not None:
         undo(left)
+    if state.service:
+        remove_if_empty(state_root())
     os._exit(EXIT_OK)
 
 

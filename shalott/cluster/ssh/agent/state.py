@@ -98,7 +98,7 @@ def write_state(state: State) -> None:
 
 
 def read_states() -> Iterator[State]:
-    for path in sorted(_root().glob("*/state.json")):
+    for path in sorted(state_root().glob("*/state.json")):
         try:
             yield State(**json.loads(path.read_text()))
         except FileNotFoundError:
@@ -168,10 +168,14 @@ def _leave(directory: Path) -> None:
     for archive in directory.parent.parent.glob("agent-*.pyz"):
         archive.unlink(missing_ok=True)
     for each in (directory.parent, directory.parent.parent, _root()):
-        try:
-            each.rmdir()
-        except OSError:
-            pass  # it holds what is another's
+        remove_if_empty(each)
+
+
+def remove_if_empty(directory: Path) -> None:
+    try:
+        directory.rmdir()
+    except OSError:
+        pass  # it holds what is another's
 
 
 def _set_clock_right(state: State, host: HostClock) -> bool:

@@ -116,7 +116,7 @@ BAD_PLANS = {
             old='"system": {\n    "name": "mirrored"',
             new='"system": {\n    "name": "atlantis"',
         ),
-        "unknown system atlantis: choose one of controller, dledger, master-slave, mirrored",
+        "unknown system atlantis: choose one of compose, controller, dledger, master-slave",
     ),
 }
 

@@ -239,6 +239,8 @@ def _places() -> Iterator[tuple[str, SystemRecord]]:
 
 
 def _run_of(system: SystemRecord, provider: Provider) -> str:
+    if system.places is not None:
+        return _test(provider, "--compose", "compose.yaml", "--client", "./client")
     world = next(world for world, record in _places() if record is system)
     return _test(provider, "--system", system.name, "--cluster", world)
 

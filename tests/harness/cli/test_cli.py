@@ -112,7 +112,7 @@ MISTAKES = [
     (["test", "-w", "metadata", "--system", "rabbitmq"], "rabbitmq has no reads that the leader"),
     (
         ["test", "--system", "kafka"],
-        "unknown system kafka: choose one of controller, dledger",
+        "unknown system kafka: choose one of compose, controller, dledger",
     ),
     (["test", "--nemesis", "partition,meteor"], "unknown nemesis meteor: choose one of partition"),
     (["test", "--profile", "brave"], "unknown profile brave: choose one of upstream, safe"),

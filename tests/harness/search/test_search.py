@@ -336,7 +336,7 @@ def test_a_bug_brings_its_scenario_and_its_budget() -> None:
         (("--scenario", "L99"), "there is no scenario L99"),
         (("--seeds", "many"), "--seeds many: give how many, such as 1000, or a range: 5000-5999"),
         (("--profile", "reckless"), "unknown profile reckless: choose one of upstream, safe"),
-        (("--system", "kafka"), "unknown system kafka: choose one of controller, dledger"),
+        (("--system", "kafka"), "unknown system kafka: choose one of compose, controller, dledger"),
         (("--system", "rabbitmq"), "rabbitmq has no simulation: search --system "),
         (("--time-limit", "soon"), "--time-limit soon: give a time above 0"),
         (("--bug", "KB-RMQ-22", "--scenario", "L1"), "give --bug or --scenario, not both"),

@@ -256,7 +256,7 @@ _HOMES: dict[str, str] = {
     "shalott.cluster.nodes": "CommandResult Endpoint NodeSpec NodeStatus Topology",
     "shalott.cluster.http": "Management exchange",
     # Plans, parameters, and random streams.
-    "shalott.core.plan": "Effect FaultAction GatePlan Plan",
+    "shalott.core.plan": "Effect FaultAction GatePlan Plan names_prefix",
     "shalott.core.parameters": "NoParameters make_parameters",
     "shalott.core.rng": "Draw Range Stream draw_below draw_float stream_key",
     # Workloads and their generators.

@@ -67,7 +67,9 @@ def prepare_images(systems: Sequence[str], tell: Callable[[str], None]) -> None:
     """
     for name in systems:
         check_world("docker", name)
-    names = systems or [each.name for each in SYSTEMS.records() if "docker" in each.worlds]
+    names = systems or [
+        each.name for each in SYSTEMS.records() if "docker" in each.worlds and each.places is None
+    ]
     if not names:
         raise UsageError("no system that is here runs in containers")
     choose_backend("docker", names[0])  # says what is wrong with the engine

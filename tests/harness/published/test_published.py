@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from shalott.harness.published.evidence import (
 )
 from shalott.harness.published.running import SEED, FindingsRequest, run_findings
 from shalott.harness.report.results import RunResults
+from tests.plug_ins import forget
 from tests.world.harness.releases import finding
 
 LOAD = ("--load", "tests.world.harness.releases")
@@ -74,8 +75,10 @@ def run(runs: Runs, *findings: PublishedFinding, repeat: int = 2, **asked: bool)
 
 
 @pytest.fixture(autouse=True)
-def releases() -> None:
+def releases() -> Iterator[None]:
     load_module("tests.world.harness.releases")
+    yield
+    forget()
 
 
 # -- what was run ----------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ ETCD = "tests/examples/test_examples.py"
 
 # How commands begin -> the test that does what they say; the first that fits.
 ELSEWHERE: Mapping[str, str] = {
+    "scripts/demo --system": "tests/plugins/test_demo.py::test_one_command_sets_up_and_runs",
     "scripts/demo": "scripts/test-on",
     "scripts/test -e docker -- -k": (
         "tests/tidy/test_tiers.py::test_who_asks_for_a_test_gets_it_or_is_told_why_not"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-plugin = pytest.importorskip("shalott.harness.testing.pytest_plugin")
-pytest.importorskip("shalott_nats")
-pytest.importorskip("shalott_etcd")
+from shalott.harness.testing import pytest_plugin as plugin
+
 pytestmark = [pytest.mark.docker, pytest.mark.nightly("builds images, and minutes of runs")]
 
 FAULTS = {"nemesis": "kill,pause,partition", "time_limit": "45s", "rate": 60, "seed": 1}
@@ -16,7 +15,7 @@ POWER = {"nemesis": "power-all", "nemesis_interval": "20s", "time_limit": "30s",
 @pytest.mark.parametrize("version", ["2.12.1", "2.15.3"])
 @pytest.mark.parametrize("workload", [{}, {"workload": "partitions", "longest": "1"}])
 def test_jetstream_keeps_what_it_synced(
-    shalott: plugin.Shalott,  # type: ignore[name-defined]
+    shalott: plugin.Shalott,
     version: str,
     workload: dict[str, str],
 ) -> None:
@@ -27,7 +26,7 @@ def test_jetstream_keeps_what_it_synced(
     run.assert_valid()
 
 
-def test_jetstream_loses_by_default_what_it_had_not_synced(shalott: plugin.Shalott) -> None:  # type: ignore[name-defined]
+def test_jetstream_loses_by_default_what_it_had_not_synced(shalott: plugin.Shalott) -> None:
     run = shalott.run(
         system="nats", load="shalott_nats", cluster="docker", profile="default",
         version="2.12.1", enqueue_fraction=0.9, **POWER,
@@ -40,7 +39,7 @@ def test_jetstream_loses_by_default_what_it_had_not_synced(shalott: plugin.Shalo
                  {"workload": "partitions", "longest": "1"}]
 )  # fmt: skip
 def test_etcd_is_linearizable(
-    shalott: plugin.Shalott,  # type: ignore[name-defined]
+    shalott: plugin.Shalott,
     workload: dict[str, str],
 ) -> None:
     run = shalott.run(

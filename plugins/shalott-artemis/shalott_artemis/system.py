@@ -19,6 +19,7 @@ import shalott.api as api
 from shalott.api import Cluster, NodeSpec
 from shalott_artemis.client import PEERS, ArtemisClient
 
+MANUAL = "https://activemq.apache.org/components/artemis/documentation/latest"
 HERE = Path(__file__).parent
 BROKER, VOTER, KEEPER = "broker", "voter", "keeper"
 KEEPERS = 3
@@ -277,12 +278,19 @@ SYSTEM = api.SystemRecord(
     make=ArtemisSystem,
     speaks=("queues",),
     workload="queue",
-    # As shipped; as https://activemq.apache.org/components/artemis/documentation/latest/
-    # network-isolation.html has it of a single pair; and a pair with nothing against isolation.
     profiles={
-        "default": api.Profile(),
-        "safe": api.Profile(parameters={**QUICK, "guard": "lock"}),
-        "unsafe": api.Profile(parameters={**QUICK, "check_active": True}),
+        "default": api.Profile(
+            promise=f"The backup has an acknowledged message, where there is one: {MANUAL}/ha.html"
+        ),
+        "safe": api.Profile(
+            parameters={**QUICK, "guard": "lock"},
+            promise="And one broker at most is active, since it holds a lock of a quorum:"
+            f" {MANUAL}/network-isolation.html",
+        ),
+        "unsafe": api.Profile(
+            parameters={**QUICK, "check_active": True},
+            promise=f"A pair that is cut may both be active: {MANUAL}/network-isolation.html",
+        ),
     },
     parameters=ArtemisParameters,
     check=check,

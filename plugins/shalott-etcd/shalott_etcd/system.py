@@ -18,6 +18,7 @@ import msgspec
 import shalott.api as api
 from shalott_etcd.client import Header, LogClient, RegisterClient, TransactionClient, ask, encode
 
+MANUAL = "https://etcd.io/docs/latest"
 IMAGE = Path(__file__).parent / "images" / "etcd"
 ASK_TIMEOUT_MS = 1500
 GROUP = "etcd"  # what is replicated: all of it is one log
@@ -291,14 +292,20 @@ SYSTEM = api.SystemRecord(
     make=lambda plan: EtcdSystem(parameters_of(plan)),
     speaks=("registers", "transactions", "partitions"),
     workload="register",
-    # As shipped it promises what its manual does: https://etcd.io/docs/latest/learning/api_guarantees.
-    # Its operators' guide wants a member compared before it serves:
-    # https://etcd.io/docs/latest/op-guide/data_corruption. Without syncs it promises nothing:
-    # https://etcd.io/docs/latest/op-guide/configuration ("unsafe-no-fsync").
     profiles={
-        "default": api.Profile(),
-        "safe": api.Profile(parameters={"corrupt_check": True}),
-        "unsafe": api.Profile(parameters={"fsync": False}),
+        "default": api.Profile(
+            promise="Operations are strictly serializable, and what is acknowledged stays:"
+            f" {MANUAL}/learning/api_guarantees"
+        ),
+        "safe": api.Profile(
+            parameters={"corrupt_check": True},
+            promise="The same, and a member's data is compared before it serves:"
+            f" {MANUAL}/op-guide/data_corruption",
+        ),
+        "unsafe": api.Profile(
+            parameters={"fsync": False},
+            promise=f"Nothing, without syncs (unsafe-no-fsync): {MANUAL}/op-guide/configuration",
+        ),
     },
     parameters=EtcdParameters,
     check=check,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shalott.api as api
+from shalott_kafka.system import MANUAL
 
-MANUAL = "https://kafka.apache.org/documentation/"
 RELEASES = ("3.9.1", "4.0.0")
 NEWEST = "4.4.0"
 LOST = (api.Seen(checker="kafka", kinds=("lost-write", "unseen")),)

@@ -25,6 +25,7 @@ from shalott.api import Cluster, NodeSpec
 from shalott_kafka.client import TOPIC, KafkaClient
 from shalott_kafka.wire import COMMITTED, Wire
 
+MANUAL = "https://kafka.apache.org/documentation/"
 IMAGE = Path(__file__).parent / "kafka"
 BROKER, CONTROLLER = "broker", "controller"
 CONTROLLERS = "controllers"  # what the metadata's log is called in claims
@@ -343,12 +344,20 @@ SYSTEM = api.SystemRecord(
     make=KafkaSystem,
     speaks=("partitions",),
     workload="partitions",
-    # As shipped; as https://kafka.apache.org/documentation/#topicconfigs_min.insync.replicas has
-    # it; and with https://kafka.apache.org/documentation/#design_uncleanleader.
     profiles={
-        "default": api.Profile(),
-        "safe": api.Profile(parameters={**QUICK, "min_insync_replicas": 2}),
-        "unsafe": api.Profile(parameters=UNSAFE),
+        "default": api.Profile(
+            promise="All that are in sync have an acknowledged message; that may be one alone:"
+            f" {MANUAL}#topicconfigs_min.insync.replicas"
+        ),
+        "safe": api.Profile(
+            parameters={**QUICK, "min_insync_replicas": 2},
+            promise="Two nodes have an acknowledged message, in memory at least:"
+            f" {MANUAL}#topicconfigs_min.insync.replicas",
+        ),
+        "unsafe": api.Profile(
+            parameters=UNSAFE,
+            promise=f"The leader has it; any copy may lead: {MANUAL}#design_uncleanleader",
+        ),
     },
     parameters=KafkaParameters,
     check=check,

@@ -29,6 +29,7 @@ from shalott_nats.client import (
     subject_of,
 )
 
+MANUAL = "https://docs.nats.io"
 IMAGE = Path(__file__).parent / "images" / "nats"
 ASK_TIMEOUT_MS = 1500
 CONFIGURE_S = 30
@@ -336,11 +337,16 @@ SYSTEM = api.SystemRecord(
     make=lambda plan: NatsSystem(parameters_of(plan)),
     speaks=("queues", "partitions"),
     workload="queue",
-    # By default an acknowledged message is on the disk at the latest two minutes afterwards, and
-    # with always at once: https://docs.nats.io/running-a-nats-service/configuration#jetstream
     profiles={
-        "default": api.Profile(),
-        "safe": api.Profile(parameters={"sync_interval": "always"}),
+        "default": api.Profile(
+            promise="A quorum has an acknowledged message, and its disks have it two minutes later:"
+            f" {MANUAL}/running-a-nats-service/configuration#jetstream"
+        ),
+        "safe": api.Profile(
+            parameters={"sync_interval": "always"},
+            promise="A quorum has an acknowledged message on its disks:"
+            f" {MANUAL}/nats-concepts/jetstream#replication-and-sync-behavior",
+        ),
     },
     parameters=NatsParameters,
     check=check,

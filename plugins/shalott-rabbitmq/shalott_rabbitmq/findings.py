@@ -8,9 +8,9 @@ flag ``rabbitmq_4.0.0`` is enabled afterwards: Debian has no 3.11 to 3.13, and n
 from __future__ import annotations
 
 from shalott.api import PublishedFinding, Seen
+from shalott_rabbitmq.system import MANUAL
 
 ISSUES = "https://github.com/rabbitmq/rabbitmq-server"
-MANUAL = "https://www.rabbitmq.com/docs"
 RELEASE, NEWEST = "4.0", "4.3"
 LOST = (Seen(checker="total-queue", count="lost-count"),)
 

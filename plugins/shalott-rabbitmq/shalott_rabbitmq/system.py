@@ -19,6 +19,7 @@ import shalott.api as api
 from shalott_rabbitmq.beliefs import PREFIX, claim_of, short_name, why_unsettled
 from shalott_rabbitmq.client import STREAM_PREFIX, QueueClient, StreamClient
 
+MANUAL = "https://www.rabbitmq.com/docs"
 IMAGES = Path(__file__).parent / "images" / "rabbitmq4"
 TOOL_TIMEOUT_MS = 60_000  # rabbitmqctl starts a virtual machine of its own
 ASK_TIMEOUT_MS = 1500
@@ -315,8 +316,6 @@ def queues(plan: api.Plan) -> api.Queues | None:
 # What mirrored queues lose by, and these do not have: docs/evidence/loss-windows.md.
 CLOSED = ("L1", "L2", "L3", "L4", "L8", "L11", "L12")
 
-# https://www.rabbitmq.com/docs/quorum-queues (safety, poison messages) and
-# https://www.rabbitmq.com/docs/partitions say what the profiles promise.
 SYSTEM = api.SystemRecord(
     name="rabbitmq4",
     summary="RabbitMQ 4 from Debian's packages: quorum queues, streams, classic queues",
@@ -324,16 +323,22 @@ SYSTEM = api.SystemRecord(
     speaks=("amqp-0-9-1", "rabbitmq-management", "queues", "partitions"),
     workload="queue",
     profiles={
-        "default": api.Profile(),
+        "default": api.Profile(
+            promise="A quorum has a confirmed message; what was delivered too often is dropped:"
+            f" {MANUAL}/quorum-queues#poison-message-handling"
+        ),
         "safe": api.Profile(
             parameters={
                 "queue_type": "quorum",
                 "partition_handling": "pause_minority",
                 "delivery_limit": -1,
-            }
+            },
+            promise=f"A quorum has a confirmed message: {MANUAL}/quorum-queues#data-safety",
         ),
         "unsafe": api.Profile(
-            parameters={"queue_type": "classic", "partition_handling": "autoheal"}
+            parameters={"queue_type": "classic", "partition_handling": "autoheal"},
+            promise="One node has it, and the nodes that lost a partition begin anew:"
+            f" {MANUAL}/partitions#automatic-handling",
         ),
     },
     parameters=Parameters,

@@ -7,9 +7,10 @@ releases have all of them, and what is told here is how much is lost.
 from __future__ import annotations
 
 from shalott.api import PublishedFinding, Seen
+from shalott_redis.system import MANUALS
 
 RELEASES = {"redis": ("7.0", "8.0"), "valkey": ("8.1", "9.1")}
-MANUAL = "https://redis.io/docs/latest/operate/oss_and_stack/management"
+MANUAL = MANUALS["redis"]
 LOST = (Seen(checker="total-queue", count="lost-count"),)
 HALVES = (
     *("--nodes", "5", "--nemesis", "partition-halves", "--nemesis-interval", "5"),

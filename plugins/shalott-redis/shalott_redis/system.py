@@ -28,6 +28,10 @@ from shalott_redis.client import (
     dial,
 )
 
+MANUALS = {
+    "redis": "https://redis.io/docs/latest/operate/oss_and_stack/management",
+    "valkey": "https://valkey.io/topics",
+}
 IMAGES = Path(__file__).parent / "images"
 CLUSTER_NODES = 6  # three masters, and a replica of each
 ASK_TIMEOUT_S = 1.5
@@ -325,9 +329,9 @@ def record(name: str, summary: str, parameters: type[msgspec.Struct]) -> api.Sys
 
     ``safe`` is what the manual has against loss: a log that is synced always, a master that takes
     no writes without a replica, and clients that wait until every replica has a write; one that
-    was not told so has been told nothing. https://redis.io/docs/latest/operate/oss_and_stack/
-    management/replication/ and .../persistence/; https://valkey.io/topics/replication/
+    was not told so has been told nothing.
     """
+    manual = MANUALS[name]
     safe = {"aof": True, "fsync": "always", "min_replicas": 1, "copies": "all"}
     return api.SystemRecord(
         name=name,
@@ -336,9 +340,19 @@ def record(name: str, summary: str, parameters: type[msgspec.Struct]) -> api.Sys
         speaks=("queues", "registers", "partitions"),
         workload="queue",
         profiles={
-            "default": api.Profile(),
-            "safe": api.Profile(parameters=safe),
-            "unsafe": api.Profile(parameters={"aof": False, "snapshots": False}),
+            "default": api.Profile(
+                promise="The master has an acknowledged write; a failover may lose it:"
+                f" {manual}/replication/"
+            ),
+            "safe": api.Profile(
+                parameters=safe,
+                promise="Every copy had an acknowledged write, which makes its loss improbable:"
+                f" {manual}/replication/",
+            ),
+            "unsafe": api.Profile(
+                parameters={"aof": False, "snapshots": False},
+                promise=f"The memory of the master has it: {manual}/persistence/",
+            ),
         },
         parameters=parameters,
         worlds=("docker",),

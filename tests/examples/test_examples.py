@@ -108,7 +108,7 @@ def test_a_search_in_worker_processes_finds_stale_reads_which_are_replayed_and_s
     stored = json.loads(plan.read_text())
     assert {(each["kind"], each["provider"]) for each in stored["requires"]} >= {
         ("system", "shalott-examples"),
-        ("workload", "shalott-examples"),
+        ("workload", "shalott"),
     }
     replayed = installed.shalott("replay", str(plan))
     assert replayed.code == 1, replayed.printed

@@ -6,19 +6,23 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from shalott.cluster.cluster import Cluster
 from shalott.cluster.system import System
 from shalott.core.errors import HarnessError
-from shalott.core.history import Recorder
 from shalott.core.op import NEMESIS, Completion, Invocation
 from shalott.core.plan import FaultAction, Trigger
 from shalott.nemesis.context import FAILURES
 from shalott.nemesis.trigger_words import OF_FAULTS, trigger_text
 from shalott.nemesis.triggers import TriggerWatch
+
+if TYPE_CHECKING:
+    from shalott.core.history import (
+        Recorder,  # which loads pyarrow: planning asks what is waited for
+    )
 
 log = logging.getLogger("shalott.nemesis")
 

@@ -122,7 +122,8 @@ def test_keys_are_checked_one_by_one(specification: str) -> None:
             assert verdict.valid == expected, (verdict, rows)
             if not expected:
                 assert verdict.violation is not None
-                bad = verdict.violation.key
+                # A key's registers may be told apart: it is named with those that are wrong then.
+                bad = str(verdict.violation.key).partition(" ")[0]
                 assert not is_linearizable([row for row in rows if row.key == bad], model)
                 if verdict.violation.stuck is not None:
                     code = history.key.codes[verdict.violation.stuck]

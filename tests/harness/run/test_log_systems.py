@@ -62,7 +62,7 @@ def test_the_queue_systems_keep_their_default() -> None:
     assert {record.name: record.workload for record in SYSTEMS.records()} == {
         "mirrored": "queue", "rabbitmq": "queue",
         "master-slave": "log", "dledger": "log", "controller": "log",
-        "rocketmq": "log",
+        "rocketmq": "log", "compose": "queue",
     }  # fmt: skip
     request = Request()
     assert make_plan(request, backend="local", seed=3).workload.name == "queue"

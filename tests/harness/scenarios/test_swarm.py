@@ -63,10 +63,11 @@ def test_every_knob_is_drawn() -> None:
     constant = {name for name, values in seen.items() if len(values) == 1}
     assert constant == {
         "version", "name", "time_limit_ms", "quiet_ms", "settle_timeout_ms", "reread",
-        "cluster.backend", "cluster.leave_running", "cluster.ssh",
+        "cluster.backend", "cluster.leave_running", "cluster.ssh", "cluster.existing",
         "cluster.power_loss", "system.name",
         "system.profile", "system.bugs",
         "system.services", "system.operator", "workload.name", "workload.ack_mode",
+        "workload.client",
          "workload.durable", "workload.persistent", "workload.confirms", "workload.depth",
          "workload.ack_after_ms", "gates.delivery",
          "gates.max_rto_ms", "gates.min_acked", "gates.min_rate_share", "gates.must_settle",

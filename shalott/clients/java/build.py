@@ -1,4 +1,5 @@
-"""Has RocketMQ's Java client and the bridge to it: Maven brings the jars, javac compiles bridge/.
+"""Has RocketMQ's Java client and the bridge to it: Maven brings the jars, javac compiles bridge/
+(Bridge.java asks Sender.java, Member.java and Reader.java; Asked.java and Json.java are its words).
 
 This is done once for each release and each state of the sources, when it is first wanted, into
 build/java-client of a checkout or else the user's cache. ``scripts/setup java-client`` and

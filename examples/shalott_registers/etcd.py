@@ -51,9 +51,9 @@ class EtcdParameters(msgspec.Struct, frozen=True, kw_only=True):
         Literal["quorum", "serializable"],
         msgspec.Meta(description="serializable: answered from a node's own copy."),
     ] = "quorum"
-    fsync: Annotated[
-        bool, msgspec.Meta(description="Sync before an answer; without: --unsafe-no-fsync.")
-    ] = True
+    unsafe_no_fsync: Annotated[
+        bool, msgspec.Meta(description="Answer before what is written is synced.")
+    ] = False
 
 
 # With the data of an earlier life etcd ignores the flags about the initial cluster. A node without
@@ -107,7 +107,7 @@ class EtcdSystem(MembersByTool):
             "enable-v2": "false",
             "logger": "zap",
             "log-outputs": "stderr",
-            "unsafe-no-fsync": "false" if self._parameters.fsync else "true",
+            "unsafe-no-fsync": "true" if self._parameters.unsafe_no_fsync else "false",
         }
         words = [f"--{flag}={value}" for flag, value in flags.items()]
         peers = ",".join(f"http://{name}:{client}" for name in nodes if name != node)

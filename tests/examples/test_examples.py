@@ -80,7 +80,7 @@ def test_etcd_keeps_over_a_loss_of_power_what_it_synced_and_loses_it_without_its
 ) -> None:
     kept = installed.shalott(*POWER)
     assert kept.code == 0, kept.printed
-    lost = installed.shalott(*POWER, "--no-fsync", "--power-loss", "drop")
+    lost = installed.shalott(*POWER, "--unsafe-no-fsync", "--power-loss", "drop")
     assert lost.code == 1, lost.printed
     first, second = installed.runs
     assert judged(first, "linearizability")["valid"] is True

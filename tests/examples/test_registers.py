@@ -42,7 +42,7 @@ def test_syncs_are_left_out_when_told() -> None:
     words = [
         spec.command
         for fsync in (True, False)
-        for spec in EtcdSystem(EtcdParameters(fsync=fsync)).node_specs(topology())[:1]
+        for spec in EtcdSystem(EtcdParameters(unsafe_no_fsync=not fsync)).node_specs(topology())[:1]
     ]
     assert "--unsafe-no-fsync=false" in words[0]
     assert "--unsafe-no-fsync=true" in words[1]
@@ -105,5 +105,5 @@ def test_parameters_are_stored_as_the_plan_has_them() -> None:
         "heartbeat_ms": 100,
         "election_timeout_ms": 1000,
         "reads": "quorum",
-        "fsync": True,
+        "unsafe_no_fsync": False,
     }

@@ -293,7 +293,7 @@ def test_every_member_is_told_who_it_is_and_who_the_others_are() -> None:
 
 
 def test_flags_are_those_of_the_release() -> None:
-    assert "--unsafe-no-fsync=true" in words(fsync=False)
+    assert "--unsafe-no-fsync=true" in words(unsafe_no_fsync=True)
     assert "--experimental-initial-corrupt-check=true" in words(version="3.5.0", corrupt_check=True)
     assert "--feature-gates=InitialCorruptCheck=true" in words(corrupt_check=True)
     assert not any("compaction" in word or "snapshot" in word for word in words())

@@ -75,7 +75,7 @@ FINDINGS = (
             *("--workload", "register", "--nemesis", "pause", "--targets", "one"),
             *("--nemesis-interval", "3", "--nemesis-duration", "2", "--time-limit", "90"),
         ),
-        seen=(Seen(checker="linearizability", kinds=("nonlinearizable",)),),
+        seen=(Seen(checker="linearizability", kinds=("not-linearizable",)),),
         published="found by Antithesis, in July 2025",
         promised=ATOMIC,
         minutes=3,
@@ -120,7 +120,7 @@ FINDINGS = (
         releases=("3.5.0", "3.5.1", "3.5.2"),
         newest=NEWEST,
         command=(
-            *(*APPEND, "--compact-every-ms", "1000", "--nemesis", "kill,kill-all"),
+            *(*APPEND, "--compact-every", "1s", "--nemesis", "kill,kill-all"),
             *("--nemesis-interval", "2", "--nemesis-duration", "1", "--time-limit", "90"),
         ),
         seen=BROKEN,

@@ -36,9 +36,9 @@ class EtcdParameters(msgspec.Struct, frozen=True, kw_only=True):
         Literal["quorum", "serializable"],
         msgspec.Meta(description="serializable: answered from a node's own copy."),
     ] = "quorum"
-    fsync: Annotated[
-        bool, msgspec.Meta(description="Sync before an answer; without: --unsafe-no-fsync.")
-    ] = True
+    unsafe_no_fsync: Annotated[
+        bool, msgspec.Meta(description="Answer before what is written is synced.")
+    ] = False
     corrupt_check: Annotated[
         bool, msgspec.Meta(description="A member compares what it holds before it serves.")
     ] = False
@@ -117,7 +117,7 @@ class EtcdSystem:
             "initial-cluster-token": "shalott",
             "heartbeat-interval": str(asked.heartbeat_ms),
             "election-timeout": str(asked.election_timeout_ms),
-            "unsafe-no-fsync": "false" if asked.fsync else "true",
+            "unsafe-no-fsync": "true" if asked.unsafe_no_fsync else "false",
         }
         if asked.corrupt_check:
             is_old = asked.version.startswith("3.5.")
@@ -303,7 +303,7 @@ SYSTEM = api.SystemRecord(
             f" {MANUAL}/op-guide/data_corruption",
         ),
         "unsafe": api.Profile(
-            parameters={"fsync": False},
+            parameters={"unsafe_no_fsync": True},
             promise=f"Nothing, without syncs (unsafe-no-fsync): {MANUAL}/op-guide/configuration",
         ),
     },

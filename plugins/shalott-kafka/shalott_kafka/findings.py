@@ -114,7 +114,7 @@ FINDINGS = (
         seen=(
             api.Seen(
                 checker="kafka",
-                kinds=("G1a", "aborted-read", "lost-write", "unseen", "precommitted-read"),
+                kinds=("G1a", "lost-write", "unseen", "precommitted-read"),
             ),
         ),
         published="Jepsen, Bufstream 0.1.0 (2024): aborted reads, lost writes, torn transactions,"

@@ -136,6 +136,9 @@ if TYPE_CHECKING:
         Recording as Recording,
         Watchful as Watchful,
     )
+    from shalott.core.documented_loss import (
+        DocumentedLoss as DocumentedLoss,
+    )
     from shalott.core.errors import (
         BootFailed as BootFailed,
         ClientError as ClientError,
@@ -270,6 +273,7 @@ _HOMES: dict[str, str] = {
         "Drawn Footprint Layouts LogPromises LogReaders Partitions Profile Queues Registers Search "
         "SystemRecord Transactions"
     ),
+    "shalott.core.documented_loss": "DocumentedLoss",
     "shalott.cluster.cluster": "Cluster",
     "shalott.cluster.system": (
         "AcknowledgesUnlogged ChangesMembers DeclaresQueues EventRow ExplainsUnsettled FailsOver "

@@ -25,6 +25,7 @@ from shalott.checkers.judge import JudgeOfRuns
 from shalott.checkers.partitions.final_reads import FinalReads
 from shalott.checkers.partitions.group_reads import GroupReads
 from shalott.checkers.partitions.kafka import Kafka
+from shalott.checkers.partitions.lost_sends import LostSends
 from shalott.clients.rocketmq.queue_partitions import QueuePartitions
 from shalott.cluster.systems.record import PARTITIONS, SYSTEMS, Partitions, serving_nodes
 from shalott.core.client import Client
@@ -55,7 +56,7 @@ from shalott.core.rng import Draw, stream_key
 from shalott.workloads.log import PORTS, REMOTING, log_client, port_at, queue_keys
 from shalott.workloads.programs import partitions_by
 from shalott.workloads.record import SeveralPorts, Values, Workload, WorkloadRecord
-from shalott.workloads.shared_checkers import run_checkers
+from shalott.workloads.shared_checkers import documented_losses, run_checkers
 
 READING_LIMIT_MS = 60_000
 BODY_BYTES = 64
@@ -241,7 +242,10 @@ def _done(mop: Mop, answer: tuple[int, int] | Mapping[int, Pairs]) -> list[objec
 def partition_checkers(plan: Plan) -> Sequence[Checker]:
     groups = (GroupReads(),) if parameters_of(plan).sub_via != "assign" else ()
     compared = (FinalReads(),) if plan.workload.name != TOPIC.name else ()
-    return (JudgeOfRuns(Kafka(), fs=FS), *compared, *groups, *run_checkers(plan))
+    judge: Checker = JudgeOfRuns(Kafka(), fs=FS)
+    if compared:
+        judge = LostSends(judge, documented_losses(plan))
+    return (judge, *compared, *groups, *run_checkers(plan))
 
 
 def check(plan: Plan) -> None:

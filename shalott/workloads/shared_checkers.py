@@ -20,6 +20,7 @@ from shalott.checkers.mastership.invariants import (
 from shalott.checkers.queues.guarantees import ClientGuarantees
 from shalott.checkers.runs.standard import common_checkers, standard_checkers
 from shalott.cluster.systems.record import SYSTEMS, promises_of
+from shalott.core.documented_loss import DocumentedLoss
 from shalott.core.plan import Plan, nodes_hosting
 
 
@@ -27,11 +28,18 @@ def message_checkers(plan: Plan, guarantees: ClientGuarantees) -> Sequence[Check
     """What became of messages in queues, and all that ``run_checkers`` judge."""
     name = plan.system.name
     closed = SYSTEMS.find(name).closes(plan) if SYSTEMS.has(name) else ()
+    guarantees = replace(guarantees, documented=documented_losses(plan))
     return standard_checkers(
         plan.gates,
         poll_round_ms=plan.observe_interval_ms,
         guarantees=replace(guarantees, closed=(*guarantees.closed, *closed)),
     )
+
+
+def documented_losses(plan: Plan) -> tuple[DocumentedLoss, ...]:
+    """The ways of loss that the system's record names, and the plan's settings leave open."""
+    name = plan.system.name
+    return tuple(SYSTEMS.find(name).documented_losses(plan)) if SYSTEMS.has(name) else ()
 
 
 def run_checkers(plan: Plan) -> Sequence[Checker]:

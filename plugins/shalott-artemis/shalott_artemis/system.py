@@ -18,6 +18,7 @@ import msgspec
 import shalott.api as api
 from shalott.api import Cluster, NodeSpec
 from shalott_artemis.client import PEERS, ArtemisClient
+from shalott_artemis.losses import documented_losses
 
 MANUAL = "https://activemq.apache.org/components/artemis/documentation/latest"
 HERE = Path(__file__).parent
@@ -301,5 +302,6 @@ SYSTEM = api.SystemRecord(
     serves=BROKER,
     queues=lambda plan: api.Queues(port="client", make_client=ArtemisClient),
     notices_after_ms=lambda plan: parameters_of(plan).ttl_ms,
+    documented_losses=lambda plan: documented_losses(parameters_of(plan)),
     footprint=api.Footprint(memory_mib=330, cpus=0.3),
 )  # fmt: skip

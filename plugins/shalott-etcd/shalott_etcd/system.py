@@ -17,6 +17,7 @@ import msgspec
 
 import shalott.api as api
 from shalott_etcd.client import Header, LogClient, RegisterClient, TransactionClient, ask, encode
+from shalott_etcd.losses import documented_losses
 
 MANUAL = "https://etcd.io/docs/latest"
 IMAGE = Path(__file__).parent / "images" / "etcd"
@@ -314,6 +315,7 @@ SYSTEM = api.SystemRecord(
     partitions=lambda plan: api.Partitions(
         port="client", make_client=LogClient, transactions=False
     ),
+    documented_losses=lambda plan: documented_losses(parameters_of(plan)),
     footprint=api.Footprint(memory_mib=80, cpus=0.3),
     stays_up=True,
 )

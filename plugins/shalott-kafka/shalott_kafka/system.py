@@ -23,6 +23,7 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError
 import shalott.api as api
 from shalott.api import Cluster, NodeSpec
 from shalott_kafka.client import TOPIC, KafkaClient
+from shalott_kafka.losses import documented_losses
 from shalott_kafka.wire import COMMITTED, Wire
 
 MANUAL = "https://kafka.apache.org/documentation/"
@@ -368,6 +369,7 @@ SYSTEM = api.SystemRecord(
     partitions=partitions,
     notices_after_ms=lambda plan: parameters_of(plan).session_timeout_ms,
     search=dict.fromkeys(("default", "safe", "unsafe"), api.Search(beyond=BEYOND)),
+    documented_losses=lambda plan: documented_losses(parameters_of(plan)),
     footprint=api.Footprint(memory_mib=420, cpus=0.4),
     stays_up=True,
 )

@@ -28,6 +28,7 @@ from shalott_nats.client import (
     stream_of,
     subject_of,
 )
+from shalott_nats.losses import documented_losses
 
 MANUAL = "https://docs.nats.io"
 IMAGE = Path(__file__).parent / "images" / "nats"
@@ -354,6 +355,7 @@ SYSTEM = api.SystemRecord(
     partitions=lambda plan: api.Partitions(
         port="client", make_client=LogClient, transactions=False
     ),
+    documented_losses=lambda plan: documented_losses(parameters_of(plan)),
     footprint=api.Footprint(memory_mib=60, cpus=0.2),
     stays_up=True,
 )

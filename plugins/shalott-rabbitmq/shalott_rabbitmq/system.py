@@ -18,6 +18,7 @@ import msgspec
 import shalott.api as api
 from shalott_rabbitmq.beliefs import PREFIX, claim_of, short_name, why_unsettled
 from shalott_rabbitmq.client import STREAM_PREFIX, QueueClient, StreamClient
+from shalott_rabbitmq.losses import documented_losses
 
 MANUAL = "https://www.rabbitmq.com/docs"
 IMAGES = Path(__file__).parent / "images" / "rabbitmq4"
@@ -353,5 +354,6 @@ SYSTEM = api.SystemRecord(
     notices_after_ms=lambda plan: 1.25 * parameters_of(plan).net_tick_ms,
     stays_up=True,
     orderly_exits=(0,),  # when the others are late at boot; it is started again
+    documented_losses=lambda plan: documented_losses(parameters_of(plan)),
     footprint=api.Footprint(memory_mib=200, cpus=0.35),
 )

@@ -7,7 +7,7 @@ releases have all of them, and what is told here is how much is lost.
 from __future__ import annotations
 
 from shalott.api import PublishedFinding, Seen
-from shalott_redis.system import MANUALS
+from shalott_redis.settings import MANUALS
 
 RELEASES = {"redis": ("7.0", "8.0"), "valkey": ("8.1", "9.1")}
 MANUAL = MANUALS["redis"]

@@ -25,6 +25,7 @@ from shalott.checkers.history.columns import Operations
 from shalott.checkers.history.faults import Surroundings
 from shalott.checkers.history.loss import Run
 from shalott.checkers.queues.loss_windows import CLOCK_SLACK_NS, Explanation, S
+from shalott.core.documented_loss import DocumentedLoss
 
 UNNOTICED_NS = 5 * S  # how long after its end a fault may still swallow what is not confirmed
 
@@ -38,6 +39,7 @@ class ClientGuarantees:
     persistent: bool = True  # messages
     confirms: bool = True
     closed: tuple[str, ...] = ()  # windows of loss that the system's settings rule out
+    documented: tuple[DocumentedLoss, ...] = ()  # those that its record names besides
 
     @property
     def transient(self) -> str:

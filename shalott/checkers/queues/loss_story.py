@@ -16,6 +16,12 @@ import numpy as np
 from shalott.checkers.checker import OPERATIONS_MAX, Anomaly
 from shalott.checkers.history.acknowledgers import Witnesses, acknowledgers, answered_by
 from shalott.checkers.history.columns import Ints, Operations
+from shalott.checkers.history.documented_losses import (
+    LossScene,
+    Stretch,
+    documented_loss,
+    in_detail,
+)
 from shalott.checkers.history.faults import Surroundings
 from shalott.checkers.history.loss import (
     POSITIONS,
@@ -33,7 +39,7 @@ from shalott.checkers.history.loss import (
 )
 from shalott.checkers.history.tenures import read_events
 from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees, Excuses
-from shalott.checkers.queues.loss_windows import WINDOWS, Guarded, explain
+from shalott.checkers.queues.loss_windows import WINDOWS, Explanation, Guarded, explain
 from shalott.checkers.queues.outcomes import LOST, MessageOutcomes
 from shalott.checkers.queues.turning_points import Scene, TurningPoint, read_scene, turning_points
 from shalott.core.history import History
@@ -70,16 +76,19 @@ def loss_story(
     answered = answered_by(ops, in_order.row, by)
     excuses = Excuses(ops, around, guarantees)
     stories = _stories(ops, told, acked, scene, excuses, answered)
-    detail = {
+    by_cause = _by_cause(stories, int(told.lengths.sum()))
+    detail: LossDetail = {
         "runs": _lengths(runs),
         "runs-by-node": _lengths(node_runs),
         "stories": stories[:STORIES_MAX],
-        "by-cause": _by_cause(stories, int(told.lengths.sum())),
+        "by-cause": by_cause,
         "by-node": counts_by_node(ops, in_order),
         "by-acknowledger": counts_by_node(answered, in_order),
         "by-fault-window": counts_by_fault_window(around.injected, in_order),
         **_positions(ops, in_order),
     }
+    if seen := in_detail(guarantees.documented, list(by_cause)):
+        detail["documented"] = seen
     return detail, _anomalies(stories, told)
 
 
@@ -145,10 +154,12 @@ def _story(
     through = [ops.node.names[code] for code in np.unique(ops.node.codes[rows])]
     given = excuses.guarantees
     guarded = Guarded(given.closed, given.transient, given.confirms)
+    by = _nodes(answered, rows)
     found = (
         excuses.untold_delivery(run)
         or explain(run, through, points, scene, guarded)
         or excuses.unconfirmed(run)
+        or _documented(run, by, given, scene)
     )
     return {
         "queue": run.queue,
@@ -164,8 +175,22 @@ def _story(
         "evidence": found.evidence if found else {},
         "steps": list(found.steps) if found else [],
         "operations": [int(index) for index in ops.index[rows[:OPERATIONS_MAX]]],
-        "acknowledged-by": _nodes(answered, rows),
+        "acknowledged-by": by,
     }
+
+
+def _documented(
+    run: Run, by: Sequence[str], given: ClientGuarantees, scene: Scene
+) -> Explanation | None:
+    """By a window that the system's own record names."""
+    if not given.documented:
+        return None
+    stretch = Stretch(run.begin_ns, run.end_ns, tuple(by))
+    found = documented_loss(stretch, given.documented, LossScene.of(scene.events, scene.around))
+    if found is None:
+        return None
+    text = f"{found.loss.text}: {found.text}"
+    return Explanation(found.loss.name, text, {"operation": found.operation}, found.steps)
 
 
 def _nodes(answered: Operations, rows: Ints) -> list[str]:
@@ -218,6 +243,7 @@ def _sentence(story: LossStory) -> str:
     when = f"{story['begin_ns'] / 1e9:.1f} s"
     if length > 1:
         when = f"{story['begin_ns'] / 1e9:.1f}-{story['end_ns'] / 1e9:.1f} s"
-    why = story["why"] if cause == "unexplained" else f"{cause} ({WINDOWS[cause]}): {story['why']}"
+    is_ours = cause != "unexplained" and cause in WINDOWS
+    why = f"{cause} ({WINDOWS[cause]}): {story['why']}" if is_ours else story["why"]
     where = f"{story['queue']}{through}"
     return f"{what} of {where} lost, acknowledged at {when}, {story['window']}; {why}"

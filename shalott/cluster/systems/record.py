@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from shalott.cluster.system import System
+from shalott.core.documented_loss import DocumentedLoss
 from shalott.core.doors import Door, door_of_records
 from shalott.core.parameters import NoParameters
 from shalott.core.partitions import MakePartitioned
@@ -216,8 +217,9 @@ class SystemRecord:
     ``partitions``, ``queues``, ``registers``: likewise, of systems that speak these.
     ``canonical``: settings as a plan has them, of what a user may also type otherwise; raises
     UsageError. ``closes``: the documented windows of loss (checkers/queues/loss_windows.py) that a
-    plan's settings rule out. ``stays_up``: a node runs until an operator or a fault ends it, and no
-    process within it crashes; a run in which one did not is invalid.
+    plan's settings rule out. ``documented_losses``: other ways of loss that its manual admits, and
+    a plan's settings leave open. ``stays_up``: a node runs until an operator or a fault ends it,
+    and no process within it crashes; a run in which one did not is invalid.
     ``orderly_exits``: codes with which a node may end by itself nevertheless.
     ``gaps``: what of the system is not tested, or not seen, a sentence each, for its page.
     ``notices_after_ms``: how long a node must be silent before the others may act on it; 0 if
@@ -253,6 +255,7 @@ class SystemRecord:
     registers: Callable[[Plan], Registers | None] = lambda plan: None
     canonical: Callable[[Parameters], Parameters] = lambda policy: policy
     closes: Callable[[Plan], Sequence[str]] = lambda plan: ()
+    documented_losses: Callable[[Plan], Sequence[DocumentedLoss]] = lambda plan: ()
     notices_after_ms: Callable[[Plan], float] = lambda plan: 0
     program: Callable[[NodeSpec, int, Buggify], Program] | None = None
     draw: Callable[[str, int, Draw], Drawn] | None = None

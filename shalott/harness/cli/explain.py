@@ -25,6 +25,7 @@ from shalott.checkers.models.outside import ModelClass, class_name
 from shalott.cluster.capabilities import MOST
 from shalott.cluster.system import System
 from shalott.cluster.systems.record import SYSTEMS, SystemRecord
+from shalott.core.documented_loss import DocumentedLoss
 from shalott.core.doors import OWN, Door, Record, loaded_modules
 from shalott.core.errors import UsageError
 from shalott.core.parameters import Flag, NoParameters, flags_of, to_plan
@@ -126,6 +127,7 @@ def system_text(record: SystemRecord, known: Known = ALL) -> str:
         lines.append(item(f"Profile `{name}` sets: {_settings(record, name)}."))
     name = "safe" if "safe" in record.profiles else next(iter(record.profiles))
     lines.append(item(f"Under `{name}` it promises: {_promises(record, name)}."))
+    lines += [item(f"Its manual admits {told}.") for told in documented_texts(record)]
     lines.append(item(f"Faults: {_all_but(fault_names(record, known), known)}."))
     return _section(record.name, record.summary, lines, record.parameters)
 
@@ -180,6 +182,19 @@ def _promises(record: SystemRecord, profile: str) -> str:
     if record.stays_up:
         found.append("no process crashes, and a node ends only if it is ended")
     return "; ".join(found) or "nothing that a checker goes by"
+
+
+def documented_texts(record: SystemRecord) -> list[str]:
+    """The ways of loss that its manual admits, each with the profiles that leave it open."""
+    found: dict[DocumentedLoss, list[str]] = {}
+    for profile in record.profiles if record.places is None else ():
+        for loss in record.documented_losses(sample_plan(record, profile=profile)):
+            found.setdefault(loss, []).append(profile)
+    told = {
+        f"`{loss.name}` ([{loss.text}]({loss.manual})), under {code(profiles)}": None
+        for loss, profiles in found.items()
+    }
+    return list(told)
 
 
 def sample_plan(record: SystemRecord, *, profile: str = "", workload: str = "") -> Plan:

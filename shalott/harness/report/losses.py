@@ -57,6 +57,7 @@ LossDetail = TypedDict(
         "by-node": Shares,
         "by-fault-window": Sequence[LossWindow],
         "by-queue": Shares,
+        "documented": Mapping[str, Mapping[str, str]],
     },
     total=False,
 )
@@ -115,6 +116,15 @@ def loss_of(results: Sequence[Result]) -> LossDetail:
     return next((r.detail["loss"] for r in results if r.detail.get("loss")), nothing)
 
 
+def cause_of(cause: str, documented: Mapping[str, Mapping[str, str]]) -> tuple[str, str]:
+    """What a way of loss is, and what closes it. ``documented``: those that the system's own record
+    names, by what the results tell of them."""
+    if cause in documented:
+        own = documented[cause]
+        return f"{own['text']} ({own['manual']})", own["closed-by"]
+    return LOSS_WINDOWS.get(cause, ("no event, observation or fault explains it", ""))
+
+
 def loss_lanes(results: Sequence[Result]) -> list[LossLane]:
     """The runs of loss by who acknowledged them, if more than one node did, or else by queue."""
     stories = loss_of(results).get("stories", ())
@@ -155,6 +165,7 @@ def loss_accounts(results: Sequence[Result]) -> list[LossAccount]:
     """The first runs of loss step by step, where steps were seen. Runs that went the same way are
     told once."""
     found: dict[tuple[str, ...], LossAccount] = {}
+    documented = loss_of(results).get("documented", {})
     for story in loss_of(results).get("stories", ()):
         steps = [
             LossAccountStep(_when(step), str(step["says"])) for step in story.get("steps") or ()
@@ -170,7 +181,9 @@ def loss_accounts(results: Sequence[Result]) -> list[LossAccount]:
             by,
             *(step.says for step in steps if " acknowledged " not in step.says),
         )
-        found.setdefault(key, LossAccount(title, _cause_words(story["cause"]), span, steps))
+        found.setdefault(
+            key, LossAccount(title, cause_of(story["cause"], documented)[0], span, steps)
+        )
     return list(found.values())[:TOLD_MAX]
 
 
@@ -184,7 +197,7 @@ def loss_tables(results: Sequence[Result]) -> list[LossTable]:
     if not loss:
         return []
     tables = [
-        _cause_table(loss.get("by-cause", {})),
+        _cause_table(loss.get("by-cause", {}), loss.get("documented", {})),
         _story_table(loss.get("stories", ())),
         _share_table("By node", "node that acknowledged", _known(loss.get("by-acknowledger", {}))),
         _share_table("By connection", "node that the sender talked to", loss.get("by-node", {})),
@@ -201,21 +214,20 @@ def loss_tables(results: Sequence[Result]) -> list[LossTable]:
     return [table for table in tables if table.rows]
 
 
-def _cause_table(by_cause: Mapping[str, int]) -> LossTable:
+def _cause_table(
+    by_cause: Mapping[str, int], documented: Mapping[str, Mapping[str, str]]
+) -> LossTable:
     total = sum(by_cause.values()) or 1
     rows = [
         Row(
-            [cause, _cause_words(cause), f"{n:,}", LOSS_WINDOWS.get(cause, ("", ""))[1]],
+            [cause, title, f"{n:,}", closed_by],
             100 * n / total,
         )
         for cause, n in sorted(by_cause.items(), key=lambda item: -item[1])
+        for title, closed_by in [cause_of(cause, documented)]
     ]
     columns = [Column("window"), Column("cause"), Column("lost", True), Column("closed by")]
     return LossTable("By cause", "", columns, rows, has_bar=True)
-
-
-def _cause_words(cause: str) -> str:
-    return LOSS_WINDOWS.get(cause, ("no event, observation or fault explains it", ""))[0]
 
 
 def _story_table(stories: Sequence[LossStory]) -> LossTable:

@@ -31,7 +31,13 @@ from shalott.harness.report.cluster_timeline import Probe, Timeline, read_timeli
 from shalott.harness.report.consumer_rows import ROUND_TRIPS
 from shalott.harness.report.consumer_section import consumer_section
 from shalott.harness.report.loss_windows import LOSS_WINDOWS, Setting, closing_settings
-from shalott.harness.report.losses import loss_accounts, loss_lanes, loss_of, loss_tables
+from shalott.harness.report.losses import (
+    cause_of,
+    loss_accounts,
+    loss_lanes,
+    loss_of,
+    loss_tables,
+)
 from shalott.harness.report.message_outcomes import message_outcomes
 from shalott.harness.report.meta import ReportMeta, tested_facts
 from shalott.harness.report.run_picture import build_stage, fault_target
@@ -325,15 +331,22 @@ def cause_lines(plan: Plan, results: Sequence[Result]) -> list[CauseLine]:
     by_cause: Mapping[str, int] = loss_of(results).get("by-cause", {})
     total = sum(by_cause.values())
     ranked = sorted(by_cause.items(), key=lambda item: (item[0] != "unexplained", -item[1]))
-    lines = [_cause_line(plan, window, n, total) for window, n in ranked[:CAUSES_MAX]]
+    known = loss_of(results).get("documented", {})
+    lines = [
+        _cause_line(plan, window, _share(n, total), known) for window, n in ranked[:CAUSES_MAX]
+    ]
     rest = sum(n for _, n in ranked[CAUSES_MAX:])
     if rest:
         lines.append(CauseLine("", "other causes, which are listed below", _share(rest, total), ""))
     return lines
 
 
-def _cause_line(plan: Plan, window: str, lost: int, total: int) -> CauseLine:
-    share = _share(lost, total)
+def _cause_line(
+    plan: Plan, window: str, share: str, documented: Mapping[str, Mapping[str, str]]
+) -> CauseLine:
+    if window in documented:
+        title, words = cause_of(window, documented)
+        return CauseLine(window, title, share, f"Closed by {words}." if words else "")
     if window not in LOSS_WINDOWS:
         title = (
             "no event and no fault explains it: this may be a fault of the broker"

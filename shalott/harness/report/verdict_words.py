@@ -149,6 +149,9 @@ _MISSING = (
 # What a valid run's headline tells nevertheless: the system did not promise otherwise.
 _ENDS = ("died", "crashed")
 
+# Of these is told whether a manual documents them, where that was looked into.
+_LOSSES = ("lost", "lost-write", "unseen")
+
 # Anomalies that break no promise unless their checker says so.
 _TOLERATED = ("duplicated", "redelivered", "dual-master-claimed", "epoch-regression")
 
@@ -295,8 +298,8 @@ def _sentences(result: Result, kind_words: Mapping[str, tuple[str, str]]) -> lis
             own = kind in result.words
             words = _MISSING if doubtful and not own else kind_words[kind]
             text = words[number != 1].format(n=f"{number:,}", summary=kinds[kind][0])
-            if kind == "lost" and not doubtful:
-                text += _in_no_documented_way(result, number)
+            if kind in _LOSSES and not doubtful:
+                text += _how_documented(result, number)
         else:
             text = kinds[kind][0] + (f" ({number - 1:,} more)" if number > 1 else "")
         found.append((kind, _sentence(text)))
@@ -317,12 +320,15 @@ def _unexplained(result: Result) -> int:
     return int(result.counts.get("lost-unexplained-count", 0))
 
 
-def _in_no_documented_way(result: Result, lost: int) -> str:
+def _how_documented(result: Result, lost: int) -> str:
+    """In no documented way, or where it is documented, by what the system's record names."""
     unexplained = _unexplained(result)
-    if not unexplained:
-        return ""
-    some = "" if unexplained >= lost else f"{unexplained:,} of them "
-    return f", {some}in no documented way"
+    if unexplained:
+        some = "" if unexplained >= lost else f"{unexplained:,} of them "
+        return f", {some}in no documented way"
+    documented = result.detail.get("loss", {}).get("documented", {})
+    manuals = dict.fromkeys(each["manual"] for each in documented.values())
+    return f", as is documented ({', '.join(manuals)})" if manuals else ""
 
 
 def _sentence(text: str) -> str:

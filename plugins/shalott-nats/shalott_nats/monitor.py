@@ -112,3 +112,30 @@ def claims_of(
         for claim in (answer or {"claims": ()})["claims"]
         if claim["group"] == group
     }
+
+
+def why_unsettled(
+    before: Mapping[str, api.Observation | None],
+    seen: Mapping[str, api.Observation | None],
+    copies: Mapping[str, int],
+) -> str:
+    """Settled: each group has its copies and one leader, whom its members follow in one term, and
+    they have what it had ``before``."""
+    silent = sorted(node for node, answer in seen.items() if answer is None)
+    if silent:
+        return f"{', '.join(silent)} did not answer"
+    for group, wanted in copies.items():
+        claims = claims_of(seen, group)
+        if len(claims) < wanted:
+            return f"{group}: {len(claims)} of {wanted} copies"
+        for what in ("master", "epoch"):
+            told = {node: claim[what] for node, claim in claims.items()}
+            if len(set(told.values())) > 1 or not all(told.values()):
+                said = ", ".join(f"{node} says {each}" for node, each in told.items())
+                return f"{group}: {what}: {said}"
+        leaders = [c for c in claims_of(before, group).values() if c["role"] == "master"]
+        end = max((claim["last_offset"] for claim in leaders), default=0)
+        behind = sorted(node for node, claim in claims.items() if claim["last_offset"] < end)
+        if behind:
+            return f"{group}: {', '.join(behind)} has not come to {end}"
+    return ""

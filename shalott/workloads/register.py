@@ -30,7 +30,11 @@ from shalott.workloads.programs import registers_by
 from shalott.workloads.record import Workload, WorkloadRecord
 
 AFTERWARDS_MS = 2000  # so long registers are used on after the heal
-SESSIONS = ("read-your-writes", "monotonic-reads", "monotonic-writes", "writes-follow-reads")
+MONOTONIC = ("monotonic-reads", "monotonic-writes")
+SESSIONS = {
+    "sequential": ("read-your-writes", *MONOTONIC, "writes-follow-reads"),
+    "monotonic": MONOTONIC,
+}  # by promise
 
 
 class RegisterParameters(msgspec.Struct, frozen=True):
@@ -63,7 +67,7 @@ def paced(plan: Plan, part: str, limit_ms: int) -> Generator:
         clients_per_key=parameters.clients_per_key,
         ops_per_key=parameters.ops_per_key,
         cas=ways.cas,
-        unique=ways.promises == "sequential",
+        unique=ways.promises in SESSIONS,
     )
     pauses = stream_key(plan.seed, part, "stagger")
     return TimeLimit(Stagger(mix, 1e9 / plan.workload.rate_hz, pauses), limit_ms * 1_000_000)
@@ -136,8 +140,8 @@ class PackedCasRegister:
 
 def register_checkers(plan: Plan) -> Sequence[Checker]:
     fs = (READ, WRITE, CAS)
-    if registers_of(plan).promises == "sequential":
-        return tuple(JudgeOfRuns(name, fs=fs) for name in SESSIONS)
+    if sessions := SESSIONS.get(registers_of(plan).promises):
+        return tuple(JudgeOfRuns(name, fs=fs) for name in sessions)
     return (Linearizability(model=PackedCasRegister(), fs=fs),)
 
 

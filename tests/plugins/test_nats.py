@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from shalott.cluster.nodes import Endpoint
 from shalott.core.errors import Definite, Indefinite, Unreachable, UsageError
 from shalott.core.plan import (
     ClusterPlan,
@@ -18,7 +23,8 @@ from shalott.core.plan import (
     SystemPlan,
     WorkloadPlan,
 )
-from shalott_nats import client, system
+from shalott_nats import client, monitor, system
+from shalott_nats.registers import RegisterClient
 
 pytestmark = pytest.mark.unit
 
@@ -48,6 +54,7 @@ class ScriptedServer:
     def __init__(self, answers: Mapping[str, list[Answer]]) -> None:
         self.answers = {subject: list(each) for subject, each in answers.items()}
         self.asked: list[tuple[str, bytes]] = []
+        self.headers: list[dict[str, str]] = []
         self.serving: set[asyncio.Task[None]] = set()
         self._inboxes: dict[str, str] = {}  # subject as subscribed -> its number
 
@@ -67,6 +74,10 @@ class ScriptedServer:
                 elif word in ("PUB", "HPUB"):
                     body = await reader.readexactly(int(rest[-1]) + 2)
                     headers = int(rest[-2]) if word == "HPUB" else 0
+                    if headers:
+                        lines = body[:headers].decode().split("\r\n")[1:]
+                        pairs = (line.partition(":") for line in lines if line)
+                        self.headers.append({name: value.strip() for name, _, value in pairs})
                     self.asked.append((rest[0], body[headers:-2]))
                     if self._answer(rest[0], rest[1], writer) == HANG_UP:
                         break
@@ -310,7 +321,9 @@ def test_what_it_can_not_be_told_is_refused() -> None:
     system.check(plan())
     with pytest.raises(UsageError, match="--replicas 5: there are 3 nodes"):
         system.check(plan(replicas=5))
-    with pytest.raises(UsageError, match="another name: leave out --nemesis wipe"):
+    with pytest.raises(
+        UsageError, match="under another name: use --nemesis replace-node in place of wipe"
+    ):
         system.check(plan(FaultAction(id=1, at_ms=0, duration_ms=1, kind="wipe", nodes=("n1",))))
     for wrong in ("never", "2", "1h", "always }"):
         with pytest.raises(UsageError):
@@ -321,3 +334,171 @@ def test_a_release_is_an_image_of_its_own() -> None:
     images = {system.NatsSystem(system.NatsParameters(version=version)).image
               for version in ("2.10.20", "2.15.3")}  # fmt: skip
     assert {image.rpartition(":")[2] for image in images} == {"2.10.20", "2.15.3"}
+
+
+# -- members ---------------------------------------------------------------------------------------
+
+REMOVE = "$JS.API.SERVER.REMOVE"
+TOLD = {"p2": "n2@1700000000", "p3": "n3@1700000000"}
+
+
+class Groups:
+    """A meta group, as n1 has it. ``removes``: whether what was asked for comes about."""
+
+    def __init__(self, *, removes: bool = True) -> None:
+        self.peers = dict(TOLD)
+        self.removes = removes
+        self.fake = ScriptedServer({REMOVE: [{"success": True}]})
+
+    async def look(self, at: Any, path: str = "") -> dict[str, monitor.Group]:
+        if self.removes:
+            for _, body in self.fake.asked:
+                self.peers.pop(json.loads(body)["peer_id"], None)
+        peers = {peer: monitor.Peer(name=name) for peer, name in self.peers.items()}
+        return {"_meta_": monitor.Group(state="LEADER", term=1, peers=peers)}
+
+
+def with_groups(
+    groups: Groups, monkeypatch: pytest.MonkeyPatch, act: Callable[[Any, Any], Awaitable[Any]]
+) -> Any:
+    """What ``act`` with a system and a cluster of one server returns or raises."""
+    monkeypatch.setattr(system, "raft_groups", groups.look)
+    monkeypatch.setattr(system, "FORGET_MS", 300)
+
+    async def scenario() -> Any:
+        server = await asyncio.start_server(groups.fake.accept, HOST, 0)
+        at = Endpoint(HOST, server.sockets[0].getsockname()[1])
+        files = SimpleNamespace(output=lambda node, lines: asyncio.sleep(0, ""))
+        cluster = SimpleNamespace(endpoint=lambda node, port: at, nodes=NODES, files=files)
+        try:
+            return await act(system.NatsSystem(system.NatsParameters()), cluster)
+        except Exception as error:
+            return error
+        finally:
+            server.close()
+            await asyncio.gather(*groups.fake.serving, return_exceptions=True)
+
+    return asyncio.run(scenario())
+
+
+def test_a_server_is_its_node_under_whatever_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = Groups()
+
+    async def act(made: Any, cluster: Any) -> Any:
+        before = await made.members(cluster, "n1")
+        groups.peers["p2"] = ""  # n1 started again, and has not met n2 since
+        groups.peers["p4"] = "n3@1700000009"
+        return before, await made.members(cluster, "n1")
+
+    assert with_groups(groups, monkeypatch, act) == (["n1", "n2", "n3"], ["n1", "n2", "n3"])
+
+
+def test_every_life_of_a_node_is_forgotten_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = Groups()
+    groups.peers["p4"] = "n3@1700000009"
+
+    async def act(made: Any, cluster: Any) -> Any:
+        await made.forget(cluster, "n3", "n1")
+        await made.forget(cluster, "n3", "n1")
+        out = [*made.left_out]
+        await made.admit(cluster, "n3", "n1")
+        return out, [*made.left_out], await made.members(cluster, "n1")
+
+    assert with_groups(groups, monkeypatch, act) == (["n3"], [], ["n1", "n2"])
+    asked = [json.loads(body)["peer_id"] for subject, body in groups.fake.asked]
+    assert asked == ["p3", "p4"]
+
+
+@pytest.mark.parametrize(
+    "answer", [{"error": {"code": 400, "description": "not a member"}}, {"success": True}]
+)
+def test_what_is_answered_and_not_done_is_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch, answer: Mapping[str, Any]
+) -> None:
+    groups = Groups(removes=False)
+    groups.fake.answers[REMOVE] = [answer]
+
+    async def act(made: Any, cluster: Any) -> Any:
+        with pytest.raises(Indefinite):
+            await made.forget(cluster, "n3", "n1")
+        return made.left_out
+
+    assert with_groups(groups, monkeypatch, act) == ()
+
+
+def test_a_disk_gives_its_server_a_name_which_it_keeps(tmp_path: Path) -> None:
+    """The start, with a program in the server's place that says what it was called with."""
+    (tmp_path / "nats-server").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (tmp_path / "nats-server").chmod(0o755)
+    made = system.NatsSystem(system.NatsParameters())
+    command = made._command("n1")
+    place = command[4].replace("{data}", str(tmp_path))
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+
+    def start() -> str:
+        words = [*command[:4], place, *command[5:]]
+        ran = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+        return ran.stdout.split()[1]
+
+    first = start()
+    assert (monitor.node_of(first), start()) == ("n1", first)
+    Path(place).write_text("n1@1\n")
+    assert start() == "n1@1"
+    still = system.NatsSystem(system.NatsParameters(fresh_names=False))
+    assert still._command("n1")[:3] == ("nats-server", "-n", "n1")
+
+
+# -- registers -------------------------------------------------------------------------------------
+
+GET, DIRECT = (
+    "$JS.API.STREAM.MSG.GET.KV_registers",
+    "$JS.API.DIRECT.GET.KV_registers.$KV.registers.k",
+)
+PUT = "$KV.registers.k"
+HELD = {"message": {"subject": PUT, "seq": 9, "data": "NA==", "time": "2026-11-28T00:00:00Z"}}
+NOT_THERE = {"error": {"code": 404, "err_code": 10037, "description": "no message found"}}
+NOT_THE_LAST = {"error": {"code": 400, "err_code": 10071, "description": "wrong last sequence: 10"}}
+STORED = {"stream": "KV_registers", "seq": 10}
+
+
+def registers(*, direct: bool = False) -> Callable[..., Any]:
+    return partial(RegisterClient, direct=direct)
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [(HELD, 4), (NOT_THERE, None), (GONE, None), (NO_ONE, Definite), (SILENCE, Definite)],
+)
+def test_a_value_is_read_at_the_leader(answer: Answer, found: Any) -> None:
+    got, fake = done(lambda made: made.read("k"), {GET: [answer]}, registers())
+    assert got == found if not isinstance(found, type) else isinstance(got, found)
+    assert [json.loads(body) for _, body in fake.asked] == [{"last_by_subj": PUT}]
+
+
+def test_a_direct_read_asks_whichever_copy_answers() -> None:
+    got, fake = done(lambda made: made.read("k"), {DIRECT: [NO_ONE]}, registers(direct=True))
+    assert isinstance(got, Definite)
+    assert fake.asked == [(DIRECT, b"")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [(STORED, True), (NOT_THE_LAST, Definite), (SILENCE, Indefinite), (UNSTORED, Indefinite)],
+)
+def test_a_compare_and_set_writes_behind_what_it_read(answer: Answer, outcome: Any) -> None:
+    got, fake = done(lambda made: made.cas("k", 4, 3), {GET: [HELD], PUT: [answer]}, registers())
+    assert got is True if outcome is True else isinstance(got, outcome)
+    assert fake.headers == [{"Nats-Expected-Last-Subject-Sequence": "9"}]
+
+
+def test_a_compare_and_set_of_another_value_writes_nothing() -> None:
+    got, fake = done(lambda made: made.cas("k", 3, 4), {GET: [HELD]}, registers())
+    assert got is False
+    assert [subject for subject, _ in fake.asked] == [GET]
+
+
+def test_what_direct_reads_promise_is_less() -> None:
+    def promised(**parameters: object) -> str:
+        return system.registers(plan(**parameters)).promises
+
+    assert (promised(), promised(reads="direct")) == ("linearizable", "monotonic")

@@ -146,13 +146,14 @@ class Registers:
     """How clients use registers (core/registers.py).
 
     ``port``: of each node, by its name. ``cas``: whether there is a compare-and-set. ``promises``:
-    "sequential": reads may be old, but no client sees a register go back.
+    "sequential": reads may be old, but no client sees a register go back. "monotonic": nor that,
+    but a client may not yet read what it wrote.
     """
 
     port: str
     make_client: MakeRegistered
     cas: bool = True
-    promises: Literal["linearizable", "sequential"] = "linearizable"
+    promises: Literal["linearizable", "sequential", "monotonic"] = "linearizable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

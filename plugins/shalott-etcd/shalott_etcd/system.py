@@ -290,7 +290,7 @@ SYSTEM = api.SystemRecord(
     name="etcd",
     summary="etcd 3.5 to 3.7: a replicated key-value store (containers only)",
     make=lambda plan: EtcdSystem(parameters_of(plan)),
-    speaks=("registers", "transactions", "partitions"),
+    speaks=("registers", "transactions", "partitions", "watches"),
     workload="register",
     profiles={
         "default": api.Profile(

@@ -17,6 +17,7 @@ import msgspec
 
 import shalott.api as api
 from shalott_etcd.client import Header, LogClient, RegisterClient, TransactionClient, ask, encode
+from shalott_etcd.leases import LeaseClient
 
 MANUAL = "https://etcd.io/docs/latest"
 IMAGE = Path(__file__).parent / "images" / "etcd"
@@ -48,6 +49,17 @@ class EtcdParameters(msgspec.Struct, frozen=True, kw_only=True):
     compact_every_ms: Annotated[
         int, msgspec.Meta(ge=0, description="Old revisions are dropped so often; 0: never.")
     ] = 0
+    compaction_batch: Annotated[
+        int, msgspec.Meta(ge=0, description="Revisions that are dropped at a time; 0: its own.")
+    ] = 0
+    lease_ttl_s: Annotated[int, msgspec.Meta(ge=2, description="Of a lock's lease, seconds.")] = 5
+    lease_trust: Annotated[
+        Literal["clock", "answers"],
+        msgspec.Meta(
+            description="answers: who holds a lock has lost it when etcd says so; clock: or when"
+            " the lease was not renewed in half its time."
+        ),
+    ] = "clock"
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -74,7 +86,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class EtcdSystem:
-    """See ``cluster.system.System``; it ``ChangesMembers``."""
+    """See ``cluster.system.System``; it ``ChangesMembers`` and ``Defragments``."""
 
     name = "etcd"
     ports: Mapping[str, int] = {"client": 2379, "peer": 2380}
@@ -128,6 +140,9 @@ class EtcdSystem:
         if asked.compact_every_ms:
             flags["auto-compaction-mode"] = "periodic"
             flags["auto-compaction-retention"] = f"{asked.compact_every_ms}ms"
+        if asked.compaction_batch:
+            old = "experimental-" if asked.version.startswith("3.5.") else ""
+            flags[f"{old}compaction-batch-limit"] = str(asked.compaction_batch)
         return ("etcd", *(f"--{flag}={value}" for flag, value in flags.items()))
 
     # -- members -----------------------------------------------------------------------------------
@@ -157,6 +172,9 @@ class EtcdSystem:
 
     async def _members(self, cluster: api.Cluster, by: str) -> Sequence[Member]:
         return (await self._ask(cluster, by, "cluster/member/list", {}, Members)).members
+
+    async def defragment(self, cluster: api.Cluster, node: str) -> None:
+        await self._ask(cluster, node, "maintenance/defragment", {}, dict[str, object])
 
     # -- at the beginning, meanwhile and at the end ------------------------------------------------
 
@@ -271,6 +289,14 @@ def transactions(plan: api.Plan) -> api.Transactions:
     )
 
 
+def locks(plan: api.Plan) -> api.Locks:
+    """A new leader gives every lease its whole time again."""
+    asked = parameters_of(plan)
+    by_clock = asked.lease_trust == "clock"
+    make = partial(LeaseClient, ttl_s=asked.lease_ttl_s, by_clock=by_clock)
+    return api.Locks(port="client", make_client=make, gone_after_ms=2000 * asked.lease_ttl_s)
+
+
 def check(plan: api.Plan) -> None:
     """Raises UsageError for what etcd can't be told, or can't survive by its own account."""
     parameters = parameters_of(plan)
@@ -290,7 +316,7 @@ SYSTEM = api.SystemRecord(
     name="etcd",
     summary="etcd 3.5 to 3.7: a replicated key-value store (containers only)",
     make=lambda plan: EtcdSystem(parameters_of(plan)),
-    speaks=("registers", "transactions", "partitions", "watches"),
+    speaks=("registers", "transactions", "partitions", "locks", "watches"),
     workload="register",
     profiles={
         "default": api.Profile(
@@ -311,6 +337,7 @@ SYSTEM = api.SystemRecord(
     check=check,
     registers=registers,
     transactions=transactions,
+    locks=locks,
     partitions=lambda plan: api.Partitions(
         port="client", make_client=LogClient, transactions=False
     ),

@@ -133,7 +133,7 @@ def _rows(history: api.History) -> Iterator[Row]:
     types, extras = (history.ops[name].to_pylist() for name in ("type", "extra"))
     for told, kind, extra in zip(zip(*columns, strict=True), types, extras, strict=True):
         if told[1] >= 0 and kind == "ok":
-            yield Row(*told, msgspec.json.decode(extra) if extra else {})
+            yield Row(*(*told, msgspec.json.decode(extra) if extra else {}))
 
 
 def _told(row: Row) -> Sequence[list]:  # type: ignore[type-arg]

@@ -66,6 +66,13 @@ def done(
         serving.add(asyncio.ensure_future(serve(reader, writer)))
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):  # a client may hang up
+            await answer(reader, writer)
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
         content = await reader.readexactly(int(fields["Content-Length"]))
@@ -75,19 +82,15 @@ def done(
             for told in watch:
                 line = json.dumps({"result": told}).encode() + b"\n"
                 writer.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
-            with suppress(ConnectionError):  # a client may abort it
-                await reader.read()
-        else:
-            status, body = left.pop(0)
-            answer = json.dumps(body).encode()
-            if (status, body) == SILENT:
-                await reader.read()
-            elif (status, body) != CLOSED:
-                length = f"Content-Length: {len(answer)}"
-                writer.write(f"HTTP/1.1 {status} X\r\n{length}\r\n\r\n".encode() + answer)
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
+            await reader.read()
+            return
+        status, body = left.pop(0) if left else CLOSED
+        if (status, body) == SILENT:
+            await reader.read()
+        elif (status, body) != CLOSED:
+            content = json.dumps(body).encode()
+            length = f"Content-Length: {len(content)}"
+            writer.write(f"HTTP/1.1 {status} X\r\n{length}\r\n\r\n".encode() + content)
 
     async def scenario() -> Any:
         server = await asyncio.start_server(accept, HOST, 0)

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 
 from shalott.cluster.system import System
-from shalott.core.client import Client
 from shalott.core.doors import Door, door_of_records
 from shalott.core.parameters import NoParameters
 from shalott.core.partitions import MakePartitioned
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from shalott.cluster.nodes import NodeSpec
     from shalott.cluster.sim.buggify import Buggify
     from shalott.cluster.sim.machine import Program
+    from shalott.core.client import Client
 
 Services = Mapping[str, tuple[str, ...]]  # node -> what it hosts
 Parameters = Mapping[str, Any]  # or settings, of a system, as its plan has them

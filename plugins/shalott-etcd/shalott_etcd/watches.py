@@ -29,7 +29,9 @@ AFTERWARDS_MS = 3000
 
 
 class WatchParameters(msgspec.Struct, frozen=True, kw_only=True):
-    watchers: Annotated[int, msgspec.Meta(ge=1, description="Clients that watch.")] = 6
+    watchers: Annotated[
+        int, msgspec.Meta(ge=0, description="Clients that watch; 0: half of them.")
+    ] = 0
     watched_keys: Annotated[int, msgspec.Meta(ge=1, le=1000, description="Keys.")] = 20
     delete_share: Annotated[float, msgspec.Meta(ge=0, le=1, description="Of the writes.")] = 0.1
     reopen_share: Annotated[
@@ -38,11 +40,16 @@ class WatchParameters(msgspec.Struct, frozen=True, kw_only=True):
     watch_back: Annotated[int, msgspec.Meta(ge=0, description="Revisions into the past.")] = 50
     watch_ahead: Annotated[int, msgspec.Meta(ge=0, description="Revisions ahead.")] = 0
     watch_for_ms: Annotated[int, msgspec.Meta(ge=1, description="Of one operation.")] = 500
+    watch_every_ms: Annotated[
+        int, msgspec.Meta(ge=0, description="What a watch tells is not read for so long meanwhile.")
+    ] = 0
     body_of: Annotated[int, msgspec.Meta(ge=0, description="Bytes of a value.")] = 0
 
 
 def parameters_of(plan: api.Plan) -> WatchParameters:
-    return api.make_parameters(WatchParameters, plan.workload.parameters)
+    asked = api.make_parameters(WatchParameters, plan.workload.parameters)
+    watchers = asked.watchers or plan.workload.concurrency // 2
+    return msgspec.structs.replace(asked, watchers=watchers)
 
 
 @dataclass(slots=True)
@@ -198,9 +205,11 @@ class WatchMix(msgspec.Struct, frozen=True):
         return api.Scheduled(at_ns, api.Invocation(f=WATCH, extra=extra)), after
 
     def update(self, event: api.Completed) -> api.Generator:
-        if event.invocation.f != WATCH or event.kind == "ok":
+        if event.invocation.f != WATCH:
             return self
-        at_ns = event.now_ns + self.asked.watch_for_ms * 1_000_000
+        found = event.kind == "ok"
+        wait_ms = self.asked.watch_every_ms if found else self.asked.watch_for_ms
+        at_ns = event.now_ns + wait_ms * 1_000_000
         later_ns = {**self.later_ns, event.process: at_ns}
         return msgspec.structs.replace(self, later_ns=later_ns)
 

@@ -114,6 +114,7 @@ if TYPE_CHECKING:
         Drawn as Drawn,
         Footprint as Footprint,
         Layouts as Layouts,
+        Locks as Locks,
         LogPromises as LogPromises,
         LogReaders as LogReaders,
         Partitions as Partitions,
@@ -270,8 +271,8 @@ _HOMES: dict[str, str] = {
     "shalott.core.queue_generator": "Drain QueueMix drain queue_mix",
     # Systems.
     "shalott.cluster.systems.record": (
-        "Drawn Footprint Layouts LogPromises LogReaders Partitions Profile Queues Registers Search "
-        "SystemRecord Transactions"
+        "Drawn Footprint Layouts Locks LogPromises LogReaders Partitions Profile Queues Registers "
+        "Search SystemRecord Transactions"
     ),
     "shalott.core.documented_loss": "DocumentedLoss",
     "shalott.cluster.cluster": "Cluster",

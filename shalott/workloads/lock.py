@@ -1,7 +1,8 @@
-"""The lock workload: mutual exclusion by a message that one client at a time may have.
+"""The lock workload: mutual exclusion by what one client at a time may have.
 
-Each lock is a durable mirrored queue with one message (clients/amqp/lock_client.py says how it
-is acquired and released). It is the classic test of RabbitMQ as a lock service, and the broker is
+By AMQP each lock is a durable mirrored queue with one message (clients/amqp/lock_client.py says how
+it is acquired and released); a system that has locks of another kind says how (``Locks``,
+cluster/systems/record.py). It is the classic test of RabbitMQ as a lock service, and the broker is
 expected to fail it: mirrors that lose sight of the master give the message out again while its
 holder goes on, and no fencing token tells a resource which of two holders came later. What is to
 be seen is that the harness finds the two holders, and says how it came to them.
@@ -24,9 +25,12 @@ import msgspec
 
 from shalott.checkers.checker import Checker
 from shalott.checkers.linearizability.run_checker import Linearizability
-from shalott.checkers.queues.locks import Locks
+from shalott.checkers.queues.locks import Locks as LocksInUse
 from shalott.clients.amqp.channel import guest_of
 from shalott.clients.amqp.lock_client import AmqpLockClient
+from shalott.cluster.systems.record import LOCKS, SYSTEMS, Locks, serving_nodes
+from shalott.core.client import Client
+from shalott.core.errors import UsageError
 from shalott.core.generator import (
     MAX_LAG_NS,
     Answer,
@@ -68,8 +72,36 @@ def lock_generator(plan: Plan, part: str, limit_ms: int) -> Generator:
     )
 
 
+def locks_of(plan: Plan) -> Locks | None:
+    """How the plan's system has locks; None: by AMQP. Raises UsageError: not under this plan."""
+    name = plan.system.name
+    record = SYSTEMS.find(name) if SYSTEMS.has(name) else None
+    if record is None or LOCKS not in record.speaks:
+        return None
+    found = record.locks(plan)
+    if found is None:
+        raise UsageError(f"{name} has no locks as it is set here")
+    return found
+
+
 def lock_workload(plan: Plan) -> Workload:
-    locks = queue_names(parameters_of(plan).queues, plan)
+    ways, locks = locks_of(plan), queue_names(parameters_of(plan).queues, plan)
+    load = lock_generator(plan, "load", plan.time_limit_ms)
+    if ways is not None:
+        timeout_ms = plan.workload.op_timeout_ms
+
+        def make_client(host: str, port: int) -> Client:
+            return ways.make_client(host, port, timeout_ms=timeout_ms)
+
+        return Workload(
+            name="lock",
+            queues=(),
+            port=ways.port,
+            make_client=make_client,
+            generator=load,
+            final_generator=lock_generator(plan, "afterwards", AFTERWARDS_MS + ways.gone_after_ms),
+            nodes=serving_nodes(plan),
+        )
     return Workload(
         name="lock",
         queues=locks,
@@ -77,7 +109,7 @@ def lock_workload(plan: Plan) -> Workload:
         make_client=partial(
             AmqpLockClient, op_timeout_ms=plan.workload.op_timeout_ms, credentials=guest_of(plan)
         ),
-        generator=lock_generator(plan, "load", plan.time_limit_ms),
+        generator=load,
         final_generator=lock_generator(plan, "afterwards", AFTERWARDS_MS),
         setup=tuple(Invocation(f="create", key=lock) for lock in locks),
     )
@@ -90,7 +122,7 @@ def lock_checkers(plan: Plan) -> Sequence[Checker]:
         fs=("acquire", "release"),
         kinds={"overlap": "two-holders", "held": "two-holders"},
     )
-    return (mutex, Locks(min_acquired=plan.gates.min_acked // 2), *run_checkers(plan))
+    return (mutex, LocksInUse(min_acquired=plan.gates.min_acked // 2), *run_checkers(plan))
 
 
 def draw_parameters(draw: Draw) -> Values:
@@ -104,8 +136,9 @@ def describe(plan: Plan) -> str:
 
 WORKLOAD = WorkloadRecord(
     name="lock",
-    summary="mutual exclusion by a message that one client at a time may have",
+    summary="mutual exclusion by what one client at a time may have: a message, or a lease",
     needs=(AMQP,),
+    or_needs=(LOCKS,),
     parameters=LockParameters,
     complete=one_a_node,
     build=lock_workload,

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -55,8 +56,8 @@ def done(
     *,
     watch: Sequence[object] = (),
 ) -> tuple[Any, list[tuple[str, Any]]]:
-    """What it returns or raises, and what was asked: path and body. A watch gets its lines, and
-    stays open."""
+    """What it returns or raises, and what was asked: path and body, the first one. A watch gets its
+    lines, and stays open."""
     asked: list[tuple[str, Any]] = []
     left = list(answers)
     serving: set[asyncio.Task[None]] = set()
@@ -65,26 +66,31 @@ def done(
         serving.add(asyncio.ensure_future(serve(reader, writer)))
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):  # a client may hang up
+            await answer(reader, writer)
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
         content = await reader.readexactly(int(fields["Content-Length"]))
-        asked.append((head.split()[1], json.loads(content)))
+        asked.append((head.split()[1], json.JSONDecoder().raw_decode(content.decode())[0]))
         if asked[-1][0] == "/v3/watch":
             writer.write(b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n")
             for told in watch:
                 line = json.dumps({"result": told}).encode() + b"\n"
                 writer.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
             await reader.read()
-        else:
-            status, body = left.pop(0)
-            answer = json.dumps(body).encode()
-            if (status, body) == SILENT:
-                await reader.read()
-            elif (status, body) != CLOSED:
-                length = f"Content-Length: {len(answer)}"
-                writer.write(f"HTTP/1.1 {status} X\r\n{length}\r\n\r\n".encode() + answer)
-        writer.close()
-        await writer.wait_closed()
+            return
+        status, body = left.pop(0) if left else CLOSED
+        if (status, body) == SILENT:
+            await reader.read()
+        elif (status, body) != CLOSED:
+            content = json.dumps(body).encode()
+            length = f"Content-Length: {len(content)}"
+            writer.write(f"HTTP/1.1 {status} X\r\n{length}\r\n\r\n".encode() + content)
 
     async def scenario() -> Any:
         server = await asyncio.start_server(accept, HOST, 0)
@@ -272,7 +278,7 @@ def plan(*faults: FaultAction, **parameters: object) -> Plan:
     )
 
 
-def words(**parameters: object) -> Sequence[str]:
+def words(**parameters: Any) -> Sequence[str]:
     at = {
         n: {"client": Endpoint("0.0.0.0", 2379), "peer": Endpoint("0.0.0.0", 2380)} for n in NODES
     }

@@ -71,6 +71,8 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Watched(msgspec.Struct, frozen=True):
+    """Without events, and not ``created``: how far the watch is, which was asked or is time."""
+
     header: Header = Header()
     created: bool = False
     canceled: bool = False
@@ -105,6 +107,11 @@ async def ask(at: api.Endpoint, path: str, body: object, timeout_ms: int, kind: 
 def encode(text: object) -> str:
     """Keys and values are bytes, in base64."""
     return base64.b64encode(str(text).encode()).decode()
+
+
+def keys_of(prefix: str) -> dict[str, str]:
+    """All keys that begin so."""
+    return {"key": encode(prefix), "range_end": encode(prefix[:-1] + chr(ord(prefix[-1]) + 1))}
 
 
 class Store:
@@ -202,7 +209,7 @@ def _list(value: object) -> list[object]:
 
 
 class Watch:
-    """A watch of the log on one node, which stays open."""
+    """A watch on one node of all keys that begin so, which stays open."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -210,14 +217,13 @@ class Watch:
         self._rest = b""
 
     @classmethod
-    async def open(cls, at: api.Endpoint, start: int) -> Watch:
+    async def open(cls, at: api.Endpoint, prefix: str, start: int, *, progress: bool) -> Watch:
+        """``progress``: asked at once, and told again where nothing happens."""
         watch = cls(*await asyncio.open_connection(at.host, at.port))
-        wanted = {
-            "key": encode(LOG),
-            "range_end": encode("log0"),  # the first string behind all that begin with log/
-            "start_revision": str(start),
-        }
+        wanted = {**keys_of(prefix), "start_revision": str(start), "progress_notify": progress}
         content = msgspec.json.encode({"create_request": wanted})
+        if progress:
+            content += msgspec.json.encode({"progress_request": {}})
         headers = [("Host", f"{at.host}:{at.port}"), ("Content-Length", str(len(content)))]
         head = h11.Request(method="POST", target="/v3/watch", headers=headers)
         for part in (head, h11.Data(data=content), h11.EndOfMessage()):
@@ -251,6 +257,7 @@ class LogClient(Store):
     """See ``core.partitions.Partitioned``."""
 
     _watch: Watch | None = None
+    _floor: Mapping[int, int] = {}  # where it was when the watch began
     _places: Mapping[int, int] = {}  # that the watch goes on from
     _seen = 0  # the newest offset that it has told
 
@@ -280,22 +287,22 @@ class LogClient(Store):
     async def _poll(self, places: Mapping[int, int]) -> Mapping[int, Sequence[tuple[int, int]]]:
         """Until the watch has come to what was the newest message when the poll began."""
         newest = {
-            "key": encode(LOG), "range_end": encode("log0"), "limit": 1,
-            "sort_order": "DESCEND", "sort_target": "MOD",
+            **keys_of(LOG), "limit": 1, "sort_order": "DESCEND", "sort_target": "MOD",
         }  # fmt: skip
         kvs = (await self.look("range", newest, Found)).kvs
         end = int(kvs[0].mod_revision) if kvs else 0
         if self._watch is None or self._places != places:
             await self.close()
-            self._watch = await Watch.open(self.at, max(1, min(places.values(), default=1)))
-            self._places, self._seen = dict(places), 0
+            start = max(1, min(places.values(), default=1))
+            self._watch = await Watch.open(self.at, LOG, start, progress=False)
+            self._places, self._floor, self._seen = dict(places), dict(places), 0
         polled: dict[int, list[tuple[int, int]]] = {}
         while self._seen < end:
             for event in (await self._watch.next()).events:
                 offset = int(event.kv.mod_revision)
                 self._seen = max(self._seen, offset)
                 key = int(base64.b64decode(event.kv.key).decode().removeprefix(LOG))
-                if offset >= places.get(key, offset + 1):
+                if offset >= self._floor.get(key, offset + 1):  # what comes again is shown again
                     polled.setdefault(key, []).append((offset, int(event.kv.text())))
         self._places = {**places, **{key: pairs[-1][0] + 1 for key, pairs in polled.items()}}
         return polled

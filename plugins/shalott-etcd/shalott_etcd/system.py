@@ -18,6 +18,7 @@ import msgspec
 import shalott.api as api
 from shalott_etcd.client import Header, LogClient, RegisterClient, TransactionClient, ask, encode
 from shalott_etcd.losses import documented_losses
+from shalott_etcd.leases import LeaseClient
 
 MANUAL = "https://etcd.io/docs/latest"
 IMAGE = Path(__file__).parent / "images" / "etcd"
@@ -49,6 +50,17 @@ class EtcdParameters(msgspec.Struct, frozen=True, kw_only=True):
     compact_every_ms: Annotated[
         int, msgspec.Meta(ge=0, description="Old revisions are dropped so often; 0: never.")
     ] = 0
+    compaction_batch: Annotated[
+        int, msgspec.Meta(ge=0, description="Revisions that are dropped at a time; 0: its own.")
+    ] = 0
+    lease_ttl_s: Annotated[int, msgspec.Meta(ge=2, description="Of a lock's lease, seconds.")] = 5
+    lease_trust: Annotated[
+        Literal["clock", "answers"],
+        msgspec.Meta(
+            description="answers: who holds a lock has lost it when etcd says so; clock: or when"
+            " the lease was not renewed in half its time."
+        ),
+    ] = "clock"
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -75,7 +87,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class EtcdSystem:
-    """See ``cluster.system.System``; it ``ChangesMembers``."""
+    """See ``cluster.system.System``; it ``ChangesMembers`` and ``Defragments``."""
 
     name = "etcd"
     ports: Mapping[str, int] = {"client": 2379, "peer": 2380}
@@ -129,6 +141,9 @@ class EtcdSystem:
         if asked.compact_every_ms:
             flags["auto-compaction-mode"] = "periodic"
             flags["auto-compaction-retention"] = f"{asked.compact_every_ms}ms"
+        if asked.compaction_batch:
+            old = "experimental-" if asked.version.startswith("3.5.") else ""
+            flags[f"{old}compaction-batch-limit"] = str(asked.compaction_batch)
         return ("etcd", *(f"--{flag}={value}" for flag, value in flags.items()))
 
     # -- members -----------------------------------------------------------------------------------
@@ -158,6 +173,9 @@ class EtcdSystem:
 
     async def _members(self, cluster: api.Cluster, by: str) -> Sequence[Member]:
         return (await self._ask(cluster, by, "cluster/member/list", {}, Members)).members
+
+    async def defragment(self, cluster: api.Cluster, node: str) -> None:
+        await self._ask(cluster, node, "maintenance/defragment", {}, dict[str, object])
 
     # -- at the beginning, meanwhile and at the end ------------------------------------------------
 
@@ -272,6 +290,14 @@ def transactions(plan: api.Plan) -> api.Transactions:
     )
 
 
+def locks(plan: api.Plan) -> api.Locks:
+    """A new leader gives every lease its whole time again."""
+    asked = parameters_of(plan)
+    by_clock = asked.lease_trust == "clock"
+    make = partial(LeaseClient, ttl_s=asked.lease_ttl_s, by_clock=by_clock)
+    return api.Locks(port="client", make_client=make, gone_after_ms=2000 * asked.lease_ttl_s)
+
+
 def check(plan: api.Plan) -> None:
     """Raises UsageError for what etcd can't be told, or can't survive by its own account."""
     parameters = parameters_of(plan)
@@ -291,7 +317,7 @@ SYSTEM = api.SystemRecord(
     name="etcd",
     summary="etcd 3.5 to 3.7: a replicated key-value store (containers only)",
     make=lambda plan: EtcdSystem(parameters_of(plan)),
-    speaks=("registers", "transactions", "partitions"),
+    speaks=("registers", "transactions", "partitions", "locks", "watches"),
     workload="register",
     profiles={
         "default": api.Profile(
@@ -312,10 +338,28 @@ SYSTEM = api.SystemRecord(
     check=check,
     registers=registers,
     transactions=transactions,
+    locks=locks,
     partitions=lambda plan: api.Partitions(
         port="client", make_client=LogClient, transactions=False
     ),
     documented_losses=lambda plan: documented_losses(parameters_of(plan)),
     footprint=api.Footprint(memory_mib=80, cpus=0.3),
     stays_up=True,
+    gaps=(
+        "Clients speak JSON to the gRPC gateway of one member each: etcd's own client, which goes"
+        " from member to member and tries again, is not tested.",
+        "No users, roles or tokens, so no bug of authorization (issue 14571); no TLS.",
+        "Learners, moving the leader, downgrades, alarms, quotas, snapshots that are saved and"
+        " restored, and --force-new-cluster are not asked for.",
+        "A lease is tested as a lock: that its key stays while it is renewed, and goes afterwards;"
+        " keys that share a lease, and checkpoints of leases, are not.",
+        "A transaction reads first and then writes under a comparison; nested ones, and reads at an"
+        " old revision, are not made, so no bug of a read within a transaction (issue 18667).",
+        "Each write that is watched is one event: that the events of one revision come together"
+        " (atomic) is not tested, nor filters, fragments and previous values.",
+        "A watch of many on one stream is not opened; that no event ever comes any more is not"
+        " noticed unless a later one of its stream comes.",
+        "Clocks are not broken: a Go program reads them without libfaketime.",
+        "Releases before 3.5, and those between 3.5.2 and 3.5.35, are not here.",
+    ),
 )

@@ -21,8 +21,7 @@ EMPTY = "empty"
 REFUSALS_WANTED = 2  # of each node
 
 NO_FENCING = (
-    "AMQP gives no fencing token: what a lock protects can't tell a late holder from the present"
-    " one."
+    "No fencing token is used: what a lock protects can't tell a late holder from the present one."
 )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from shalott.cluster.nodes import NodeSpec
     from shalott.cluster.sim.buggify import Buggify
     from shalott.cluster.sim.machine import Program
+    from shalott.core.client import Client
 
 Services = Mapping[str, tuple[str, ...]]  # node -> what it hosts
 Parameters = Mapping[str, Any]  # or settings, of a system, as its plan has them
@@ -40,6 +41,7 @@ TRANSACTIONS = "transactions"  # the protocol of systems that have ``SystemRecor
 PARTITIONS = "partitions"  # likewise, of ``SystemRecord.partitions``
 QUEUES = "queues"  # of ``SystemRecord.queues``
 REGISTERS = "registers"  # of ``SystemRecord.registers``
+LOCKS = "locks"  # of ``SystemRecord.locks``
 TOGETHER = "together"  # the layout in which every node hosts the same
 
 
@@ -156,6 +158,26 @@ class Registers:
     promises: Literal["linearizable", "sequential", "monotonic"] = "linearizable"
 
 
+class MakeLocker(Protocol):
+    """A client of the node that listens there: it acquires a lock, by its key, and releases it,
+    and holds one at most. It may be ``Watchful``. A refusal is a fail with the error "empty"."""
+
+    def __call__(self, host: str, port: int, *, timeout_ms: int) -> Client: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Locks:
+    """How clients use locks (workloads/lock.py).
+
+    ``port``: of each node, by its name. ``gone_after_ms``: so long a lock may be held for a client
+    that is gone.
+    """
+
+    port: str
+    make_client: MakeLocker
+    gone_after_ms: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layouts:
     """Which services each node hosts, in systems whose nodes differ.
@@ -215,7 +237,7 @@ class SystemRecord:
     each hosts.
     ``promises``: of systems that keep a replicated log. ``readers``: how clients read it.
     ``transactions``: of systems that speak "transactions": how clients do them.
-    ``partitions``, ``queues``, ``registers``: likewise, of systems that speak these.
+    ``partitions``, ``queues``, ``registers``, ``locks``: likewise, of systems that speak these.
     ``canonical``: settings as a plan has them, of what a user may also type otherwise; raises
     UsageError. ``closes``: the documented windows of loss (checkers/queues/loss_windows.py) that a
     plan's settings rule out. ``documented_losses``: other ways of loss that its manual admits, and
@@ -254,6 +276,7 @@ class SystemRecord:
     partitions: Callable[[Plan], Partitions | None] = lambda plan: None
     queues: Callable[[Plan], Queues | None] = lambda plan: None
     registers: Callable[[Plan], Registers | None] = lambda plan: None
+    locks: Callable[[Plan], Locks | None] = lambda plan: None
     canonical: Callable[[Parameters], Parameters] = lambda policy: policy
     closes: Callable[[Plan], Sequence[str]] = lambda plan: ()
     documented_losses: Callable[[Plan], Sequence[DocumentedLoss]] = lambda plan: ()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import pytest
+from aiokafka import TopicPartition
 from aiokafka.protocol.admin import ApiVersionResponse_v0
 from aiokafka.protocol.metadata import MetadataResponse_v5
 from aiokafka.protocol.offset import OffsetResponse_v5
@@ -147,6 +148,13 @@ def test_no_broker_is_unreachable() -> None:
 
     with pytest.raises(api.Unreachable):
         asyncio.run(scenario())
+
+
+def test_a_client_tells_once_what_its_group_moved() -> None:
+    client = KafkaClient("127.0.0.1", 1, timeout_ms=400, asked=PLAIN)
+    client._moves.on_partitions_revoked([TopicPartition(TOPIC, 2)])
+    client._moves.on_partitions_assigned([TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)])
+    assert client.moved() == [2, 0, 1] and client.moved() == []
 
 
 def test_what_ignores_its_cancelling_is_left_alone() -> None:

@@ -17,7 +17,8 @@ from aiokafka.protocol.produce import ProduceResponse_v7
 import shalott.api as api
 from shalott.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
 from shalott_kafka.client import TOPIC, KafkaClient, outcome_of, within
-from shalott_kafka.system import KafkaParameters, KafkaSystem, check, lay_out, missing
+from shalott_kafka.settings import KafkaParameters, check, lay_out, missing, properties
+from shalott_kafka.system import KafkaSystem
 from shalott_kafka.wire import DescribeQuorumResponse, End, Partition, Quorum, Wire
 
 pytestmark = pytest.mark.unit
@@ -257,7 +258,8 @@ def test_brokers_and_controllers_stand_apart() -> None:
     system = KafkaSystem(plan_of(6, services))
     assert system.hosted_ports("n1") == ["client", "broker"]
     assert system.hosted_ports("n6") == ["controller"]
-    broker, controller = system._properties("n1", "10.0.0.1"), system._properties("n6", "")
+    broker = properties(KafkaParameters(), services, "n1", "10.0.0.1")
+    controller = properties(KafkaParameters(), services, "n6", "")
     assert broker["controller.quorum.voters"] == "4@n4:9093,5@n5:9093,6@n6:9093"
     assert broker["advertised.listeners"] == "CLIENT://10.0.0.1:9092,BROKER://n1:9094"
     assert controller["listeners"] == "CONTROLLER://0.0.0.0:9093"

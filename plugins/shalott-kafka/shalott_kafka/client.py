@@ -57,7 +57,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 import shalott.api as api
 
 if TYPE_CHECKING:
-    from shalott_kafka.system import KafkaParameters
+    from shalott_kafka.settings import KafkaParameters
 
 TOPIC = "shalott"
 POLL_WAIT_MS = 100

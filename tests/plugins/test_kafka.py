@@ -245,6 +245,11 @@ def test_what_kafka_can_not_have_is_refused(parameters: dict[str, object]) -> No
         check(plan_of(**parameters))
 
 
+def test_a_broker_alone_has_no_address_to_advertise() -> None:
+    with pytest.raises(api.UsageError, match="--nodes 2"):
+        check(plan_of(nodes=1, replicas=1))
+
+
 def test_brokers_and_controllers_stand_apart() -> None:
     nodes = tuple(f"n{at}" for at in range(1, 7))
     services = lay_out("apart", nodes, {})

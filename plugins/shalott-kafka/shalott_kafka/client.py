@@ -177,7 +177,7 @@ class KafkaClient:
             bootstrap_servers=self._at,
             group_id=GROUP if self._is_member else None,
             isolation_level="read_committed",
-            auto_offset_reset="earliest" if self._is_member else "none",
+            auto_offset_reset=asked.offset_reset if self._is_member else "none",
             enable_auto_commit=False,
             request_timeout_ms=max(asked.request_timeout_ms, 2 * MISSED_MS),
             session_timeout_ms=MISSED_MS,

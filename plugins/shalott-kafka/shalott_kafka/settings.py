@@ -44,6 +44,10 @@ class KafkaParameters(msgspec.Struct, frozen=True, kw_only=True):
         Literal["leader", "nearest"],
         msgspec.Meta(description="Whose copy is polled: nearest is the client's own node's."),
     ] = "leader"
+    offset_reset: Annotated[
+        Literal["earliest", "latest"],
+        msgspec.Meta(description="Where a group begins that committed nothing."),
+    ] = "earliest"
     heap: Annotated[str, msgspec.Meta(pattern=r"^\d+[mg]$")] = "256m"
 
 
@@ -122,6 +126,8 @@ def check(plan: api.Plan) -> None:
     asked = parameters_of(plan)
     services = plan.system.services.values()
     brokers = sum(BROKER in own for own in services) or len(plan.cluster.nodes)
+    if len(plan.cluster.nodes) == 1:
+        raise api.UsageError("a broker advertises the address that others dial: it needs --nodes 2")
     if asked.transactions and not asked.idempotence:
         raise api.UsageError("--transactions need --idempotence")
     if asked.idempotence and asked.acks != "all":

@@ -34,6 +34,7 @@ from shalott_kafka.settings import (
 )
 from shalott_kafka.wire import COMMITTED, Wire
 
+CONFIGURE_S = 60  # on a machine that is busy with other runs
 MANUAL = "https://kafka.apache.org/documentation/"
 IMAGE = Path(__file__).parent / "kafka"
 CONTROLLERS = "controllers"  # what the metadata's log is called in claims
@@ -99,9 +100,8 @@ class KafkaSystem:
         ats = [cluster.endpoint(node, "client") for node in self._hosts(BROKER)]
         servers = [f"{at.host}:{at.port}" for at in ats]
         topic = NewTopic(TOPIC, self._partitions, self._asked.replicas)
-        producer = AIOKafkaProducer(bootstrap_servers=servers, transactional_id="first")
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(CONFIGURE_S):
                 admin = AIOKafkaAdminClient(bootstrap_servers=servers)
                 await admin.start()
                 try:
@@ -109,8 +109,11 @@ class KafkaSystem:
                 finally:
                     await admin.close()
                 if self._asked.transactions:
-                    await producer.start()
-                    await producer.stop()
+                    producer = AIOKafkaProducer(bootstrap_servers=servers, transactional_id="first")
+                    try:
+                        await producer.start()
+                    finally:
+                        await producer.stop()
         except TopicAlreadyExistsError:
             pass
         except (KafkaError, OSError, TimeoutError) as error:
@@ -255,6 +258,19 @@ SYSTEM = api.SystemRecord(
     partitions=partitions,
     notices_after_ms=lambda plan: parameters_of(plan).session_timeout_ms,
     search=dict.fromkeys(("default", "safe", "unsafe"), api.Search(beyond=BEYOND)),
+    gaps=(
+        "Of clients only aiokafka 0.14 is tested. It does not speak the newest protocol of"
+        " transactions (KIP-890, transaction.version 2), nor do librdkafka 2.16 and kafka-python"
+        " 3.0; so what a client is spared that does, as Kafka's own in Java, is not seen.",
+        "What the client in Java does by itself is not tested: Jepsen's report on Bufstream 0.1.0"
+        " tells of a deadlock in it.",
+        "Groups share partitions by the classic protocol; the one of KIP-848, share groups"
+        " (KIP-932) and offsets committed in transactions are not tested.",
+        "Members of the controllers' quorum and copies of partitions are not added, removed or"
+        " moved; leaders are not elected by an operator.",
+        "Segments are never rolled, compacted, deleted or tiered: runs are too short for it.",
+        "Brokers speak in plain text and ask nobody who he is; quotas are not set.",
+    ),
     footprint=api.Footprint(memory_mib=420, cpus=0.4),
     stays_up=True,
 )

@@ -71,6 +71,11 @@ class Grouped(Protocol):
         not, as when the key is another member's now."""
         ...
 
+    def moved(self) -> Sequence[int]:
+        """The keys that the group took from this client, or gave it, since this was last asked:
+        between two polls of one transaction, too."""
+        ...
+
 
 class MakePartitioned(Protocol):
     """A Partitioned of the node that listens there."""

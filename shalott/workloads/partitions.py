@@ -197,12 +197,14 @@ class PartitionClient:
                 return await self._commit()
             asked = mops_of(invocation)
             places = {} if self.group else dict(self.places)
+            self._moved()  # what moved before it says nothing of its polls
             answers = await self.partitioned.transact(asked, places)
         except Unreachable as error:
             raise Definite(str(error)) from error
         done = [_done(mop, answer) for mop, answer in zip(asked, answers, strict=True)]
         polled = [answer for answer in answers if isinstance(answer, Mapping)]
-        extra = {"value": done}
+        moved = self._moved()
+        extra = {"value": done} | ({"rebalance_log": [{"keys": moved}]} if moved else {})
         if "to_the_end" in (invocation.extra or {}) and not any(
             pairs for poll in polled for pairs in poll.values()
         ):
@@ -210,6 +212,9 @@ class PartitionClient:
         for poll in polled:
             self.places |= {key: pairs[-1][0] + 1 for key, pairs in poll.items() if pairs}
         return Completion(type="ok", extra=extra)
+
+    def _moved(self) -> list[int]:
+        return sorted(set(self.group.moved())) if self.group else []
 
     async def _get_keys(self, invocation: Invocation) -> Completion:
         assert invocation.extra is not None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import pytest
+from aiokafka import TopicPartition
 from aiokafka.protocol.admin import ApiVersionResponse_v0
 from aiokafka.protocol.metadata import MetadataResponse_v5
 from aiokafka.protocol.offset import OffsetResponse_v5
@@ -16,7 +17,8 @@ from aiokafka.protocol.produce import ProduceResponse_v7
 import shalott.api as api
 from shalott.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
 from shalott_kafka.client import TOPIC, KafkaClient, outcome_of, within
-from shalott_kafka.system import KafkaParameters, KafkaSystem, check, lay_out, missing
+from shalott_kafka.settings import KafkaParameters, check, lay_out, missing, properties
+from shalott_kafka.system import KafkaSystem
 from shalott_kafka.wire import DescribeQuorumResponse, End, Partition, Quorum, Wire
 
 pytestmark = pytest.mark.unit
@@ -149,6 +151,13 @@ def test_no_broker_is_unreachable() -> None:
         asyncio.run(scenario())
 
 
+def test_a_client_tells_once_what_its_group_moved() -> None:
+    client = KafkaClient("127.0.0.1", 1, timeout_ms=400, asked=PLAIN)
+    client._moves.on_partitions_revoked([TopicPartition(TOPIC, 2)])
+    client._moves.on_partitions_assigned([TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)])
+    assert client.moved() == [2, 0, 1] and client.moved() == []
+
+
 def test_what_ignores_its_cancelling_is_left_alone() -> None:
     async def stubborn(until: asyncio.Event) -> None:
         while not until.is_set():
@@ -236,6 +245,11 @@ def test_what_kafka_can_not_have_is_refused(parameters: dict[str, object]) -> No
         check(plan_of(**parameters))
 
 
+def test_a_broker_alone_has_no_address_to_advertise() -> None:
+    with pytest.raises(api.UsageError, match="--nodes 2"):
+        check(plan_of(nodes=1, replicas=1))
+
+
 def test_brokers_and_controllers_stand_apart() -> None:
     nodes = tuple(f"n{at}" for at in range(1, 7))
     services = lay_out("apart", nodes, {})
@@ -249,7 +263,8 @@ def test_brokers_and_controllers_stand_apart() -> None:
     system = KafkaSystem(plan_of(6, services))
     assert system.hosted_ports("n1") == ["client", "broker"]
     assert system.hosted_ports("n6") == ["controller"]
-    broker, controller = system._properties("n1", "10.0.0.1"), system._properties("n6", "")
+    broker = properties(KafkaParameters(), services, "n1", "10.0.0.1")
+    controller = properties(KafkaParameters(), services, "n6", "")
     assert broker["controller.quorum.voters"] == "4@n4:9093,5@n5:9093,6@n6:9093"
     assert broker["advertised.listeners"] == "CLIENT://10.0.0.1:9092,BROKER://n1:9094"
     assert controller["listeners"] == "CONTROLLER://0.0.0.0:9093"

@@ -46,6 +46,11 @@ class Logs:
 
 @dataclass
 class GroupedLogs(Logs):
+    moves: list[Sequence[int]] = field(default_factory=list)
+
+    def moved(self) -> Sequence[int]:
+        return self.moves.pop(0) if self.moves else ()
+
     async def subscribe(self, keys: Sequence[int]) -> None:
         self.joined.append(keys)
 
@@ -93,6 +98,14 @@ def test_a_client_that_subscribed_polls_by_its_group_and_commits_what_it_was_giv
     assert logs.committed == [{1: 6, 2: 1}] and logs.places == [{}, {}]
     invoke(client, asked("assign", 2), POLL)
     assert logs.joined == [[1, 2], ()] and logs.places[-1] == {2: 0}
+
+
+def test_what_a_group_moves_during_a_transaction_stands_in_the_history() -> None:
+    logs = GroupedLogs([({1: [(4, 5)]},), ({1: [(4, 5)]},)], moves=[(2,), (), (), (3, 1, 3)])
+    client = PartitionClient(logs)
+    before = invoke(client, asked("subscribe", 1, 2, 3), POLL)
+    assert before.extra == {"value": [["poll", {"1": [[4, 5]]}]]}
+    assert (invoke(client, POLL).extra or {})["rebalance_log"] == [{"keys": [1, 3]}]
 
 
 def test_sends_stand_in_the_history_with_their_offsets() -> None:

@@ -28,10 +28,16 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+from aiokafka import (
+    AIOKafkaConsumer,
+    AIOKafkaProducer,
+    ConsumerRebalanceListener,
+    ConsumerRecord,
+    TopicPartition,
+)
 from aiokafka.errors import (
     CommitFailedError,
     IllegalGenerationError,
@@ -51,7 +57,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 import shalott.api as api
 
 if TYPE_CHECKING:
-    from shalott_kafka.system import KafkaParameters
+    from shalott_kafka.settings import KafkaParameters
 
 TOPIC = "shalott"
 POLL_WAIT_MS = 100
@@ -75,6 +81,19 @@ Pairs = list[tuple[int, int]]
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # faults are not its news
 
 
+class Moves(ConsumerRebalanceListener):  # type: ignore[misc]
+    """The partitions that the group took or gave."""
+
+    def __init__(self) -> None:
+        self.keys: list[int] = []
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        self.keys += [each.partition for each in revoked]
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        self.keys += [each.partition for each in assigned]
+
+
 class KafkaClient:
     """See ``Partitioned``. It is of one node: that is asked for the cluster's brokers, and polls
     read from its copy of a partition if it has one that is in sync."""
@@ -88,6 +107,7 @@ class KafkaClient:
         self._positions: dict[TopicPartition, int] = {}
         self._has_sent = False  # what may be done although no answer comes
         self._is_member = False  # of the group
+        self._moves = Moves()
 
     async def open(self) -> None:
         try:
@@ -133,6 +153,10 @@ class KafkaClient:
             await self.close()
             raise api.Indefinite(_words(error)) from error
 
+    def moved(self) -> Sequence[int]:
+        keys, self._moves.keys = self._moves.keys, []
+        return keys
+
     async def close(self) -> None:
         """At once: what is under way is not waited for."""
         producer, consumer = self._producer, self._consumer
@@ -150,11 +174,10 @@ class KafkaClient:
         self._positions = {}
         asked, is_near = self._asked, self._asked.reads == "nearest"
         self._consumer = AIOKafkaConsumer(
-            *((TOPIC,) if self._is_member else ()),
             bootstrap_servers=self._at,
             group_id=GROUP if self._is_member else None,
             isolation_level="read_committed",
-            auto_offset_reset="earliest" if self._is_member else "none",
+            auto_offset_reset=asked.offset_reset if self._is_member else "none",
             enable_auto_commit=False,
             request_timeout_ms=max(asked.request_timeout_ms, 2 * MISSED_MS),
             session_timeout_ms=MISSED_MS,
@@ -163,6 +186,8 @@ class KafkaClient:
             fetch_max_wait_ms=POLL_WAIT_MS,
             client_rack=self._host if is_near else None,
         )
+        if self._is_member:
+            self._consumer.subscribe((TOPIC,), listener=self._moves)
         await self._consumer.start()
 
     async def _ready_producer(self) -> None:

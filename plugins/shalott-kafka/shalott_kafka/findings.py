@@ -95,6 +95,40 @@ FINDINGS = (
         minutes=2,
     ),
     api.PublishedFinding(
+        name="kafka-offset-reset",
+        title="A group that committed nothing yet begins behind what is there, as shipped",
+        source=f"{MANUAL}#consumerconfigs_auto.offset.reset",
+        system="kafka",
+        releases=RELEASES,
+        newest=NEWEST,
+        # Kafka's own clients are shipped with latest.
+        command=(
+            *("--profile", "safe", "--offset-reset", "latest"),
+            *("--workload", "partitions", "--longest", "1", "--no-transactions"),
+            *("--rate", "60", "--time-limit", "30", *QUIET),
+        ),
+        seen=(api.Seen(checker="group-reads", kinds=("skipped",)),),
+        published="documented: latest is the default. Jepsen, Redpanda 21.10.1 (2022): its option"
+        " --safe sets earliest, for clients skip messages without it",
+        minutes=1.5,
+    ),
+    api.PublishedFinding(
+        name="kafka-write-isolation",
+        title="A transaction's sends do not stand together: those of others come between them",
+        source="https://jepsen.io/analyses/redpanda-21.10.1",
+        system="kafka",
+        releases=RELEASES,
+        newest=NEWEST,
+        command=(
+            *("--workload", "partitions", "--keys", "1", "--send-share", "0.8"),
+            *("--rate", "100", "--time-limit", "20", *QUIET),
+        ),
+        seen=(api.Seen(checker="kafka", count="int-send-skip-count", least=1),),
+        published="Jepsen, Redpanda 21.10.1 (2022): what isolation Kafka's transactions have is not"
+        " plainly documented; writes of several interleave, in Kafka as in Redpanda",
+        minutes=1,
+    ),
+    api.PublishedFinding(
         name="kafka-17754",
         title="A commit that comes late ends another transaction of its producer",
         source="https://issues.apache.org/jira/browse/KAFKA-17754",

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shalott.checkers.reading.edn import encode
+from shalott.checkers.reading.run_entries import REBALANCES
 from shalott.core.errors import UnreadableHistory
 from shalott.core.json_value import Json
 from shalott.core.recording import recover
@@ -96,6 +97,8 @@ def _entry(row: dict[str, object], place: int, is_end: int) -> str:
         value = "nil"
     if row.get("error") and is_end:
         more += f", :error {_word(str(row['error']))}"
+    if isinstance(told_more, dict) and REBALANCES in told_more and is_end:
+        more += f", :{REBALANCES} {edn_of_json(told_more[REBALANCES])}"
     if told_more is not None and is_end | is_nemesis:
         more += f", :extra {edn_of_json(told_more)}"
     time = row["complete_ns"] if is_end else row["invoke_ns"]

@@ -24,6 +24,7 @@ _COLUMNS: Final = (
     *("invoke_ns", "complete_ns", "error", "extra"),
 )
 _CORRUPTED: Final = "corrupted"
+REBALANCES: Final = "rebalance_log"
 
 
 _Events = list[tuple[int, int, str]]  # when, whether it is an end, the entry
@@ -49,6 +50,7 @@ def sources_by_key(history: History, fs: tuple[str, ...] = ()) -> Iterator[tuple
         if end is None:
             continue
         why = f" :error {encode(error)}" if error else ""
+        why += _moved(extra)
         events.append((end, 1, f"{{:type :{kind} {told} :time {end} :value {shown}{why}}}\n"))
     for key, events in by_key.items():
         events.sort(key=lambda event: event[:2])
@@ -65,6 +67,14 @@ def _shown(value: int | None, extra: str | None) -> str:
         if "value" in told:
             return edn_of(told["value"])
     return "nil" if value is None else str(value)
+
+
+def _moved(extra: str | None) -> str:
+    """What a group moved while a client polled: of extra, it is all that a judge reads beside."""
+    if not extra or f'"{REBALANCES}"' not in extra:
+        return ""
+    told: JsonObject = msgspec.json.decode(extra)
+    return f" :{REBALANCES} {edn_of(told[REBALANCES])}" if REBALANCES in told else ""
 
 
 def edn_of(value: Json) -> str:

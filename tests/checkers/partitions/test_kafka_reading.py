@@ -7,11 +7,13 @@ import json
 import pytest
 
 from shalott.checkers.checker import Result
-from shalott.checkers.judge import Limits, make_judge
-from shalott.checkers.partitions.kafka import KAFKA
+from shalott.checkers.judge import JudgeOfRuns, Limits, make_judge
+from shalott.checkers.partitions.kafka import KAFKA, Kafka
 from shalott.checkers.reading.entries import EntrySource
+from shalott.checkers.reading.own_entries import edn_of_table
 from shalott.checkers.reading.shape import shape_of
 from shalott.core.errors import UsageError
+from tests.checkers.histories import Story
 from tests.checkers.partitions.partition_texts import (
     Line,
     call,
@@ -178,3 +180,22 @@ def test_a_history_of_sends_and_polls_wants_this_judge() -> None:
     assert KAFKA.wants(shape_of([("ok", "txn", (("send", 1, (0, 5)), ("poll",)))]))
     assert not KAFKA.wants(shape_of([("ok", "txn", (("append", 1, 5), ("r", 1, None)))]))
     assert not KAFKA.wants(shape_of([("ok", "poll", 5)]))
+
+
+@pytest.mark.parametrize(("keys", "valid"), [(None, False), ([2], False), ([2, 1], True)])
+def test_a_run_tells_what_a_group_moved_while_a_client_polled(
+    keys: list[int] | None, valid: bool
+) -> None:
+    """Judged in the run, and read again from where it is stored."""
+    polls = [["poll", {"1": [[0, 5], [1, 6]]}], ["poll", {"1": [[0, 5]]}]]
+    moved = {} if keys is None else {"rebalance_log": [{"keys": keys}]}
+    story = Story("")
+    for at, value in enumerate((5, 6)):
+        story.row("send", at, extra={"value": [["send", 1, [at, value]]]})
+    story.row("poll", 3, process=1, extra={"value": polls, **moved})
+    history = story.history()
+    told = JudgeOfRuns(Kafka()).check(history)
+    again = EntrySource.of_text(b"".join(edn_of_table(history.ops)))
+    for result in (told, Kafka().judge(again, Limits())):
+        assert result.valid is valid
+        assert ("int-nonmonotonic-poll-count" in result.counts) is not valid

@@ -7,7 +7,10 @@ if [ ! -s "$log/meta.properties" ]; then
     mkdir -p "$log"
     cp -r /opt/kafka/format/. "$log/"
     grep '^node.id=' "$properties" >>"$log/meta.properties"
-    sync -f "$log" # an operator formats long before the power is lost
+    # An operator formats long before the power is lost. Each by itself: of a whole file system's sync
+    # (sync -f) a disk in user space, such as loses power here, is not told by the kernel.
+    find "$log" -exec sync {} +
+    sync "$(dirname "$log")"
 fi
 options=(
     -Xmx"${HEAP:-256m}" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xss512k

@@ -153,6 +153,7 @@ class ArtemisSystem:
                 f"<manager><class-name>{LOCK}</class-name><properties>"
                 f'<property key="connect-string" value="{at}"/>'
                 f'<property key="session-ms" value="{asked.session_ms}"/>'
+                f'<property key="connection-ms" value="{asked.session_ms // 2}"/>'
                 "</properties></manager>"
             )
         return f"<{kind}>{''.join(words)}</{kind}>"

@@ -275,6 +275,20 @@ def queues(plan: api.Plan) -> api.Queues | None:
 # What mirrored queues lose by, and these do not have: docs/evidence/loss-windows.md.
 CLOSED = ("L1", "L2", "L3", "L4", "L8", "L11", "L12")
 
+GAPS = (
+    "Messages are fetched one by one (basic.get): no consumer is pushed to with a prefetch, so that"
+    " issue 15473 can't show.",
+    "Not spoken: AMQP 1.0, MQTT, STOMP, and the streams' own protocol"
+    f" ({MANUAL}/stream); offsets that the server keeps, filters, super streams.",
+    f"Queues without dead letters, limits, priorities or single active consumers ({MANUAL}/dlx,"
+    f" {MANUAL}/maxlength); no transactions; exchanges but the default one.",
+    "No federation, shovels, TLS or definitions; no upgrade from 4.0 to 4.3"
+    f" ({MANUAL}/upgrade); on 4.0 Khepri is chosen at boot, never while there is load.",
+    "The net tick is 4 s in place of 60 s: partitions are noticed sooner than as shipped"
+    f" ({MANUAL}/nettick).",
+    "Debian's 4.0.5 and 4.3 only; messages are small, and queues short enough to fit into memory.",
+)
+
 SYSTEM = api.SystemRecord(
     name="rabbitmq4",
     summary="RabbitMQ 4 from Debian's packages: quorum queues, streams, classic queues",
@@ -312,5 +326,6 @@ SYSTEM = api.SystemRecord(
     notices_after_ms=lambda plan: 1.25 * parameters_of(plan).net_tick_ms,
     stays_up=True,
     orderly_exits=(0,),  # when the others are late at boot; it is started again
+    gaps=GAPS,
     footprint=api.Footprint(memory_mib=200, cpus=0.35),
 )

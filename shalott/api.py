@@ -110,6 +110,10 @@ if TYPE_CHECKING:
     from shalott.cluster.systems.rabbit.rabbitmq_log import (
         read_rabbitmq_logs as read_rabbitmq_logs,
     )
+    from shalott.cluster.systems.rabbit.rabbitmq_node import (
+        rabbitmq_configuration as rabbitmq_configuration,
+        rabbitmq_specs as rabbitmq_specs,
+    )
     from shalott.cluster.systems.record import (
         Drawn as Drawn,
         Footprint as Footprint,
@@ -284,6 +288,7 @@ _HOMES: dict[str, str] = {
     ),
     "shalott.cluster.systems.settling": "await_nodes await_settled",
     "shalott.cluster.systems.rabbit.rabbitmq_log": "read_rabbitmq_logs",
+    "shalott.cluster.systems.rabbit.rabbitmq_node": "rabbitmq_configuration rabbitmq_specs",
     "shalott.cluster.systems.members_by_tool": "MembersByTool",
     "shalott.cluster.sim.machine": "Machine Program",
     "shalott.cluster.sim.loop.processes": "SimProcess",

@@ -14,14 +14,22 @@ from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
 import shalott.api as api
-from shalott.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
+from shalott.core.plan import (
+    ClusterPlan,
+    GatePlan,
+    Plan,
+    SystemPlan,
+    WorkloadPlan,
+    nodes_hosting,
+)
+from shalott.harness.run.planning import lay_out
 from shalott_artemis.client import PEERS, ArtemisClient
-from shalott_artemis.system import ArtemisSystem, check, hosted
+from shalott_artemis.system import QUICK, SYSTEM, ArtemisSystem, check, hosted
 
 pytestmark = pytest.mark.unit
 
 SILENT, CLOSES = -1, -2
-TIMEOUT_MS = 400
+TIMEOUT_MS = 3000  # of which a machine that is busy may take some to open a link
 
 
 class Broker(MessagingHandler):
@@ -179,14 +187,17 @@ def test_a_client_of_a_passive_broker_goes_to_its_peer(monkeypatch: pytest.Monke
         asyncio.run(scenario(port))
 
 
-def plan_of(nodes: int = 3, **parameters: object) -> Plan:
+def plan_of(nodes: int = 3, layout: str = "together", **parameters: object) -> Plan:
     names = tuple(f"n{at}" for at in range(1, nodes + 1))
+    services = lay_out(SYSTEM, layout, names, parameters)
     return Plan(
         name="artemis",
         seed=1,
         time_limit_ms=1000,
         cluster=ClusterPlan(backend="docker", nodes=names),
-        system=SystemPlan(name="artemis", profile="default", parameters=parameters),
+        system=SystemPlan(
+            name="artemis", profile="default", parameters=parameters, services=dict(services)
+        ),
         workload=WorkloadPlan(name="queue", rate_hz=50, concurrency=6),
         gates=GatePlan(),
         faults=(),
@@ -196,10 +207,23 @@ def plan_of(nodes: int = 3, **parameters: object) -> Plan:
 def test_what_guards_a_pair_needs_nodes() -> None:
     check(plan_of(2))
     check(plan_of(3, guard="lock"))
-    check(plan_of(4, guard="voting"))
+    check(plan_of(4, "voting", guard="voting"))
     for count, guard in ((1, "none"), (2, "lock"), (3, "voting")):
         with pytest.raises(api.UsageError, match=f"--guard {guard} needs"):
             check(plan_of(count, guard=guard))
+
+
+def test_nodes_that_only_vote_serve_no_clients() -> None:
+    for layout, guard in (("together", "voting"), ("voting", "lock")):
+        with pytest.raises(api.UsageError, match="go together"):
+            check(plan_of(4, layout, guard=guard))
+    assert nodes_hosting(plan_of(4, "voting", guard="voting"), SYSTEM.serves) == ("n1", "n2")
+
+
+def test_a_primary_misses_its_lock_before_its_backup() -> None:
+    assert QUICK["session_ms"] < QUICK["ttl_ms"]
+    shipped = ArtemisSystem(plan_of(guard="lock"))._asked
+    assert shipped.session_ms < shipped.ttl_ms
 
 
 def test_each_node_is_told_what_it_is() -> None:
@@ -210,7 +234,7 @@ def test_each_node_is_told_what_it_is() -> None:
         ("broker", "keeper"),
         ("broker",),
     ]
-    voting = ArtemisSystem(plan_of(4, guard="voting"))
+    voting = ArtemisSystem(plan_of(4, "voting", guard="voting"))
     assert "<primary><group-name>pair</group-name>" in voting._broker_xml("n1")
     assert "<backup><group-name>pair</group-name>" in voting._broker_xml("n2")
     assert "<primary><group-name>n3</group-name>" in voting._broker_xml("n3")

@@ -5,84 +5,41 @@
     settle    info    no answer in time, a connection that ended
 
 AMQP tells how often a delivery failed, which is not whether there was one: nothing is said of it.
-Proton's connections block, so each client has a thread. A client is of one node; where that is
-passive, and takes no connections, it goes to the others of its pair, as a client with the list of
-both does.
+The library is spoken to in processes of its own (``speaker``), one a client. A client is of one
+node; where that is passive, and takes no connections, it goes to the others of its pair, as a
+client with the list of both does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import TypeVar
-
-from proton import Delivery, Message, ProtonException
-from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender, SendException
+import socket
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
 
 import shalott.api as api
 
-R = TypeVar("R")
-TROUBLES = (ProtonException, OSError)  # a time-out of proton's is one
-NOT_TAKEN = [Delivery.REJECTED, Delivery.RELEASED]
-MANAGEMENT = "activemq.management"
 PEERS: dict[str, tuple[str, ...]] = {}  # of each address, the others of its pair: system.py's
+SPEAKER = Path(__file__).with_name("speaker.py")
 
 
-class Connection:
-    """Of one thread: a connection and its links. Raises what proton raises."""
-
-    def __init__(self, host: str, port: int, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
-        self._senders: dict[str, BlockingSender] = {}
-        self._receivers: dict[str, BlockingReceiver] = {}
-        self._answers: BlockingReceiver | None = None
-        self._blocking = BlockingConnection(f"amqp://{host}:{port}", timeout=timeout_s)
-
-    def close(self) -> None:
-        self._blocking.close()
-
-    def sender(self, queue: str) -> BlockingSender:
-        if queue not in self._senders:
-            self._senders[queue] = self._blocking.create_sender(queue, name=f"to {queue}")
-        return self._senders[queue]
-
-    def receive(self, queue: str) -> tuple[Message, Delivery] | None:
-        """None: the broker had none to give."""
-        if queue not in self._receivers:
-            made = self._blocking.create_receiver(queue, credit=0, name=f"from {queue}")
-            self._receivers[queue] = made
-        receiver = self._receivers[queue]
-        fetched = receiver.fetcher
-        assert fetched is not None, "it has no handler of its own"
-        receiver.link.drain(1)
-        self._blocking.wait(
-            lambda: bool(fetched.has_message) or not receiver.link.credit,
-            timeout=self._timeout_s,
+@cache
+def speakers() -> tuple[str, subprocess.Popen[bytes]]:
+    """Where they listen, and who begins them: they end with this process, which holds the other
+    end of its input."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("")  # a name that the kernel makes up, and no file
+        listening.listen(socket.SOMAXCONN)
+        made = subprocess.Popen(
+            [sys.executable, str(SPEAKER), str(listening.fileno())],
+            stdin=subprocess.PIPE,
+            pass_fds=[listening.fileno()],
+            start_new_session=True,  # an interrupt is for this process, which ends its clients
         )
-        return (fetched.pop(), fetched.unsettled.popleft()) if fetched.has_message else None
-
-    def settle(self, queue: str, delivery: Delivery) -> None:
-        """The broker does not answer an acceptance: what is asked behind it is answered later."""
-        delivery.update(Delivery.ACCEPTED)
-        delivery.settle()
-        self.ask(f"queue.{queue}", "deliveringCount")
-
-    def ask(self, resource: str, attribute: str) -> object:
-        """What the broker's management says."""
-        if self._answers is None:
-            self._answers = self._blocking.create_receiver(None, dynamic=True, name="answers")
-        asked = {"_AMQ_ResourceName": resource, "_AMQ_Attribute": attribute}
-        back = self._answers.link.remote_source.address
-        self.sender(MANAGEMENT).send(Message(properties=asked, reply_to=back))
-        answer = self._answers.receive(self._timeout_s)
-        self._answers.accept()
-        told: dict[str, object] = dict(answer.properties or {})
-        if not told["_AMQ_OperationSucceeded"] or not isinstance(answer.body, str):
-            raise ProtonException(f"{attribute} of {resource}: {answer.body!r}")
-        return json.loads(answer.body)[0]
+        return listening.getsockname().decode(), made
 
 
 class ArtemisClient:
@@ -91,88 +48,69 @@ class ArtemisClient:
     def __init__(self, host: str, port: int, *, timeout_ms: int, alone: bool = False) -> None:
         self._hosts, self._port = (host, *(() if alone else PEERS.get(host, ()))), port
         self._timeout_s = timeout_ms / 1000
-        self._connection: Connection | None = None
-        self._thread: ThreadPoolExecutor | None = None
+        self._stream: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def open(self) -> None:
-        self._thread = ThreadPoolExecutor(1)
-        said = ""
+        said, share_s = "", self._timeout_s / len(self._hosts)
         for host in self._hosts:
-            make = partial(Connection, host, self._port, self._timeout_s / len(self._hosts))
+            self._stream = await asyncio.open_unix_connection(speakers()[0])
             try:
-                self._connection = await self._run(make)
-            except TROUBLES as error:
-                said += f"{host}: {_words(error)}. "
+                await self._ask("open", host, self._port, share_s, otherwise=api.Unreachable)
+            except api.Unreachable as error:
+                said += f"{host}: {error}. "
+                self._leave()
             else:
                 return
         raise api.Unreachable(said)
 
     async def close(self) -> None:
-        connection, self._connection = self._connection, None
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            if connection is not None:
-                thread.submit(connection.close)
-            thread.shutdown(wait=False)
+        """The speaker closes its connection, if it is not busy, and ends."""
+        if self._stream is not None:
+            self._stream[1].write(b'["close"]\n')
+        self._leave()
+
+    def _leave(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream[1].close()
 
     async def send(self, queue: str, body: bytes) -> None:
-        connection = self._connected
-        try:
-            sender = await self._run(lambda: connection.sender(queue))
-        except TROUBLES as error:
-            raise api.Unreachable(f"no link: {_words(error)}") from error
-        message = Message(body=body, durable=True)
-        try:
-            delivery = await self._run(lambda: sender.send(message, error_states=NOT_TAKEN))
-        except SendException as error:
-            raise api.Definite(f"the broker's outcome is {error.state}") from error
-        except TROUBLES as error:
-            raise api.Indefinite(_words(error)) from error
-        if delivery.remote_state != Delivery.ACCEPTED:
-            raise api.Indefinite(f"the broker's outcome is {delivery.remote_state}")
+        await self._ask("link", queue, otherwise=api.Unreachable)
+        await self._ask("send", queue, body.decode("latin-1"))
 
     async def receive(self, queue: str) -> api.Received | None:
-        connection = self._connected
-        try:
-            found = await self._run(lambda: connection.receive(queue))
-            if found is None:
-                out = await self._run(lambda: connection.ask(f"queue.{queue}", "deliveringCount"))
-                if out:
-                    raise api.Definite(f"{out} were delivered and are not settled")
-                return None
-        except TROUBLES as error:
-            raise api.Indefinite(_words(error)) from error
-        message, delivery = found
-        assert isinstance(message.body, (bytes, memoryview)), "as it was sent"
-        return api.Received(bytes(message.body), token=(queue, delivery))
+        found = await self._ask("receive", queue)
+        if found is None:
+            if out := await self.ask(f"queue.{queue}", "deliveringCount"):
+                raise api.Definite(f"{out} were delivered and are not settled")
+            return None
+        assert isinstance(found, list), "a body and its number"
+        return api.Received(found[0].encode("latin-1"), token=(queue, found[1]))
 
     async def settle(self, received: api.Received) -> None:
-        connection = self._connected
         assert isinstance(received.token, tuple), "as it was received"
-        queue, delivery = received.token
-        try:
-            await self._run(lambda: connection.settle(queue, delivery))
-        except TROUBLES as error:
-            raise api.Indefinite(_words(error)) from error
+        await self._ask("settle", *received.token)
 
     async def ask(self, resource: str, attribute: str) -> object:
         """Of the broker's management. Raises ClientError."""
-        connection = self._connected
-        try:
-            return await self._run(lambda: connection.ask(resource, attribute))
-        except TROUBLES as error:
-            raise api.Indefinite(_words(error)) from error
+        return await self._ask("ask", resource, attribute)
 
-    @property
-    def _connected(self) -> Connection:
-        if self._connection is None:
+    async def _ask(
+        self, *words: object, otherwise: type[api.ClientError] = api.Indefinite
+    ) -> object:
+        """``otherwise``: what is raised unless the broker refused it."""
+        if self._stream is None:
             raise api.Unreachable("no connection")
-        return self._connection
-
-    async def _run(self, do: Callable[[], R]) -> R:
-        assert self._thread is not None, "open comes first"
-        return await asyncio.get_running_loop().run_in_executor(self._thread, do)
-
-
-def _words(error: BaseException) -> str:
-    return f"{type(error).__name__} {error}".strip()
+        reader, writer = self._stream
+        try:
+            writer.write(json.dumps(words).encode() + b"\n")
+            line = await reader.readline()
+        except (OSError, asyncio.CancelledError):
+            self._leave()  # an answer that is not awaited must not be taken for the next one's
+            raise
+        if not line:
+            raise otherwise("its speaker has ended")
+        done, answer, *refused = json.loads(line)
+        if not done:
+            raise (api.Definite if refused == [True] else otherwise)(answer)
+        return answer

@@ -2,7 +2,9 @@
 
 Not here: issue 17504, for which a quorum queue of 3.x must be carried over to a 4.x whose feature
 flag ``rabbitmq_4.0.0`` is enabled afterwards: Debian has no 3.11 to 3.13, and no upgrade goes from
-3.10 to 4.0.
+3.10 to 4.0. Issue 15473, deliveries that no channel knows of after an election: it is of consumers
+to whom messages are pushed with a prefetch, and clients here fetch one by one (basic.get); whoever
+reported it could not repeat it.
 """
 
 from __future__ import annotations
@@ -82,6 +84,15 @@ FINDINGS = (
         *("--enqueue-fraction", "0.5"),
         *("--nemesis", "kill", "--nemesis-interval", "10", "--time-limit", "25"),
         log="delivery.limit",
+    ),
+    finding(
+        "classic-power",
+        "classic queues confirm what is not on the disk yet",
+        f"{MANUAL}/classic-queues",
+        "fsync is not called before a confirm: use quorum queues",
+        LOST,
+        *("--nemesis", "power-all", "--power-loss", "drop", "--nemesis-interval", "15"),
+        *("--nemesis-duration", "3", "--time-limit", "18"),
     ),
     PublishedFinding(
         name="rabbitmq-2014",

@@ -1,6 +1,8 @@
 #!/bin/bash
-# Runs the services of a node, a Java machine each, until one of them ends: node.sh CONFIG_DIR DATA_DIR SERVICE ...
-# broker: Artemis, by CONFIG_DIR/broker.xml. keeper: a server of ZooKeeper, by CONFIG_DIR/keeper.cfg.
+# Runs the services of a node, a Java machine each: node.sh CONFIG_DIR DATA_DIR SERVICE ...
+# broker: Artemis, by CONFIG_DIR/broker.xml. It stops itself when it has lost its lock or a vote, and is then started
+# again, in its place: whoever ends the node with it takes the keeper away from the brokers that still need a majority.
+# keeper: a server of ZooKeeper, by CONFIG_DIR/keeper.cfg. The node ends with it.
 # HEAP: how large a broker's heap is; OPTIONS: more options of java for it.
 set -u
 config=$1 data=$2
@@ -24,9 +26,21 @@ run() {
                 org.apache.zookeeper.server.quorum.QuorumPeerMain "$config/keeper.cfg" ;;
     esac
 }
-for service in "$@"; do run "$service" & done
 asked=
 trap 'asked=yes' TERM INT
+run_again() {
+    trap 'asked=yes' TERM INT # which a shell in the background does not inherit
+    while [ -z "$asked" ]; do
+        run "$1" &
+        wait $!
+        [ -n "$asked" ] || sleep 1 # as a service manager waits, which starts it for ever
+    done
+    kill -TERM $! 2>/dev/null
+    wait
+}
+for service in "$@"; do
+    if [ "$service" = broker ]; then run_again broker & else run "$service" & fi
+done
 wait -n
 code=$?
 if [ -n "$asked" ]; then

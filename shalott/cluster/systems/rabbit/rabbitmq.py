@@ -28,6 +28,11 @@ from shalott.cluster.systems.management import (
 from shalott.cluster.systems.rabbit import quorum
 from shalott.cluster.systems.rabbit.parameters import OriginalParameters
 from shalott.cluster.systems.rabbit.rabbitmq_log import read_rabbitmq_logs
+from shalott.cluster.systems.rabbit.rabbitmq_node import (
+    PREFIX,
+    rabbitmq_configuration,
+    rabbitmq_specs,
+)
 from shalott.cluster.systems.record import Parameters
 from shalott.cluster.systems.settling import await_nodes
 from shalott.core.errors import Definite, Indefinite
@@ -37,14 +42,14 @@ from shalott.core.plan import SystemPlan
 
 log = logging.getLogger("shalott.cluster.systems")
 
-PREFIX = "rabbit@"
-COOKIE = "SHALOTT"
 KNOWN_AFTER_S = 20  # and two net ticks: a node asks after a lost one only now and then
 CTL_TIMEOUT_MS = 60000  # rabbitmqctl can hang for good right after a restart
 RESTART_TIMEOUT_MS = 90000
-# One scheduler of each kind and no busy waiting: three nodes share a small machine with the
-# harness.
-ERLANG_FLAGS = "+S 1:1 +SDcpu 1:1 +SDio 1 +A 4 +sbwt none +sbwtdcpu none +sbwtdio none"
+IMPATIENT = (
+    "cluster_formation.discovery_retry_limit = 2",
+    "mnesia_table_loading_retry_timeout = 10000",
+    "mnesia_table_loading_retry_limit = 3",
+)
 # What a claim is made of. Without statistics the answer comes from the node's own tables at once,
 # also while another node does not answer; anything more (totals, nodes) first asks around, until
 # the net tick.
@@ -71,31 +76,11 @@ class RabbitmqSystem:
         self.left_out: tuple[str, ...] = ()
 
     def node_specs(self, topology: Topology) -> Sequence[NodeSpec]:
-        nodes = sorted(topology.listen)
-        return [
-            NodeSpec(
-                name=node,
-                image=self.image,
-                command=("rabbitmq-server",),
-                files={
-                    "rabbitmq.conf": _configuration(self._parameters, nodes),
-                    "enabled_plugins": "[rabbitmq_management].\n",
-                },
-                environment={
-                    "SHALOTT_COOKIE": COOKIE,
-                    "RABBITMQ_NODENAME": f"{PREFIX}{node}",
-                    "RABBITMQ_CONFIG_FILE": "{config}/rabbitmq.conf",
-                    "RABBITMQ_ENABLED_PLUGINS_FILE": "{config}/enabled_plugins",
-                    "RABBITMQ_MNESIA_BASE": "{data}/mnesia",
-                    "RABBITMQ_LOG_BASE": "{data}/log",
-                    "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ERLANG_FLAGS,
-                },
-                ports={port: at.port for port, at in topology.listen[node].items()},
-                collect=("log",),
-                restart_if_exits=True,  # it exits, with code 0, when the others are late at boot
-            )
-            for node in nodes
-        ]
+        own = self._parameters
+        configuration = rabbitmq_configuration(
+            list(topology.listen), own.partition_mode, own.net_tick_ms, *IMPATIENT
+        )
+        return rabbitmq_specs(topology, self.image, configuration)
 
     async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
         async def why_not(node: str) -> str:
@@ -217,29 +202,6 @@ class RabbitmqSystem:
 
     def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[EventRow]:
         return read_rabbitmq_logs(collected, run_start_wall_ns)
-
-
-def _configuration(parameters: OriginalParameters, nodes: Sequence[str]) -> str:
-    seeds = "".join(
-        f"cluster_formation.classic_config.nodes.{i} = {PREFIX}{node}\n"
-        for i, node in enumerate(nodes, start=1)
-    )
-    return (
-        "loopback_users = none\n"
-        "cluster_formation.peer_discovery_backend = classic_config\n"
-        f"{seeds}"
-        f"cluster_partition_handling = {parameters.partition_mode}\n"
-        f"net_ticktime = {max(1, round(parameters.net_tick_ms / 1000))}\n"
-        "cluster_formation.discovery_retry_limit = 2\n"
-        "cluster_formation.discovery_retry_interval = 300\n"
-        "collect_statistics_interval = 1000\n"
-        "mnesia_table_loading_retry_timeout = 10000\n"
-        "mnesia_table_loading_retry_limit = 3\n"
-        "management.rates_mode = none\n"
-        "log.console = true\n"
-        "log.console.level = info\n"
-        "log.file.level = info\n"
-    )
 
 
 def _queues_path(vhost: str) -> str:

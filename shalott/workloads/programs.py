@@ -35,7 +35,7 @@ from shalott.cluster.systems.record import (
     Transactions,
 )
 from shalott.core.errors import UsageError
-from shalott.core.plan import Plan, ProgramPlan
+from shalott.core.plan import Plan, ProgramPlan, names_prefix
 
 C_co = TypeVar("C_co", covariant=True)
 SPOKEN = (QUEUES, REGISTERS, PARTITIONS, TRANSACTIONS)
@@ -75,12 +75,13 @@ class _Make(Protocol[C_co]):
     def __call__(self, host: str, port: int, *, timeout_ms: int) -> C_co: ...
 
 
-def _maker(plan: Plan, kind: Callable[[ProgramProcess], C_co]) -> _Make[C_co]:
+def _maker(plan: Plan, kind: Callable[[ProgramProcess, str], C_co]) -> _Make[C_co]:
     """Makes clients of the node that listens there: each has a process of its own."""
-    name, words = plan.workload.name, _program(plan).words
+    name, words, prefix = plan.workload.name, _program(plan).words, names_prefix(plan)
 
     def make(host: str, port: int, *, timeout_ms: int) -> C_co:
-        return kind(ProgramProcess(built(words), host, port, workload=name, timeout_ms=timeout_ms))
+        process = ProgramProcess(built(words), host, port, workload=name, timeout_ms=timeout_ms)
+        return kind(process, prefix)
 
     return make
 

@@ -68,7 +68,7 @@ while read -r request; do
     [[ $request =~ \"id\":([0-9]+) ]] && id=${BASH_REMATCH[1]}
     if ! connect; then
         answer fail ', "error": "no connection"'
-    elif [[ $request =~ \"f\":\"send\",\"key\":([0-9]+),\"value\":([0-9]+) ]]; then
+    elif [[ $request =~ \"f\":\"send\",\"key\":\"?([^\",]+)\"?,\"value\":([0-9]+) ]]; then
         send "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
     else
         places=${request#*\"value\":\{} places=${places%%\}*}

@@ -55,7 +55,7 @@ while read -r request; do
     [[ $request =~ \"id\":([0-9]+) ]] && id=${BASH_REMATCH[1]}
     if ! connect; then
         answer fail ', "error": "no connection"'
-    elif [[ $request =~ \"f\":\"send\",\"key\":([0-9]+),\"value\":([0-9]+) ]]; then
+    elif [[ $request =~ \"f\":\"send\",\"key\":\"?([^\",]+)\"?,\"value\":([0-9]+) ]]; then
         if ask RPUSH "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"; then
             answer ok ", \"value\": $((said - 1))"
         else

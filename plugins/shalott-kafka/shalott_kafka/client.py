@@ -98,9 +98,12 @@ class KafkaClient:
     """See ``Partitioned``. It is of one node: that is asked for the cluster's brokers, and polls
     read from its copy of a partition if it has one that is in sync."""
 
-    def __init__(self, host: str, port: int, *, timeout_ms: int, asked: KafkaParameters) -> None:
+    def __init__(
+        self, host: str, port: int, *, timeout_ms: int, asked: KafkaParameters, prefix: str = ""
+    ) -> None:
         self._host, self._at = host, f"{host}:{port}"
         self._timeout_s, self._asked = timeout_ms / 1000, asked
+        self._topic, self._group = f"{prefix}{TOPIC}", f"{prefix}{GROUP}"
         self._id = str(uuid.uuid4())
         self._producer: AIOKafkaProducer | None = None
         self._consumer: AIOKafkaConsumer | None = None
@@ -144,7 +147,7 @@ class KafkaClient:
         if self._consumer is None:
             raise api.Definite("its consumer, which polled them, has left the group")
         try:
-            at = {TopicPartition(TOPIC, key): offset for key, offset in places.items()}
+            at = {TopicPartition(self._topic, key): offset for key, offset in places.items()}
             await within(self._timeout_s, self._consumer.commit(at))
         except NOT_COMMITTED as error:
             await self.close()
@@ -174,8 +177,9 @@ class KafkaClient:
         self._positions = {}
         asked, is_near = self._asked, self._asked.reads == "nearest"
         self._consumer = AIOKafkaConsumer(
+            *((self._topic,) if self._is_member else ()),
             bootstrap_servers=self._at,
-            group_id=GROUP if self._is_member else None,
+            group_id=self._group if self._is_member else None,
             isolation_level="read_committed",
             auto_offset_reset=asked.offset_reset if self._is_member else "none",
             enable_auto_commit=False,
@@ -248,22 +252,22 @@ class KafkaClient:
     async def _send(self, key: object, value: object) -> tuple[int, int]:
         """By the library's producer: it sends again until it knows."""
         assert self._producer is not None and isinstance(key, int) and isinstance(value, int)
-        stored = await self._producer.send_and_wait(TOPIC, str(value).encode(), partition=key)
+        stored = await self._producer.send_and_wait(self._topic, str(value).encode(), partition=key)
         return stored.offset, value
 
     async def _send_once(self, key: object, value: object) -> tuple[int, int]:
         """One request, with the outcome that its answer has. Raises ClientError."""
         assert self._producer is not None and isinstance(key, int) and isinstance(value, int)
         client = self._producer.client
-        await self._producer.partitions_for(TOPIC)
-        leader = client.cluster.leader_for_partition(TopicPartition(TOPIC, key))
+        await self._producer.partitions_for(self._topic)
+        leader = client.cluster.leader_for_partition(TopicPartition(self._topic, key))
         if leader in (None, -1):
             await client.force_metadata_update()
             raise api.Definite(f"partition {key} has no leader")
         batch = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, 0, 1 << 14)
         batch.append(0, int(time.time() * 1000), None, str(value).encode(), [])
         acks = -1 if self._asked.acks == "all" else int(self._asked.acks)
-        records = [(TOPIC, [(key, bytes(batch.build()))])]
+        records = [(self._topic, [(key, bytes(batch.build()))])]
         request = ProduceRequest(None, acks, int(self._timeout_s * 1000), records)
         try:
             answer = await client.send(leader, request)
@@ -280,7 +284,7 @@ class KafkaClient:
         assert consumer is not None
         if self._is_member:
             return _found(await consumer.getmany(timeout_ms=POLL_WAIT_MS))
-        wanted = {TopicPartition(TOPIC, key): offset for key, offset in places.items()}
+        wanted = {TopicPartition(self._topic, key): offset for key, offset in places.items()}
         if consumer.assignment() != set(wanted):
             consumer.assign(list(wanted))
             self._positions = {}
@@ -291,7 +295,9 @@ class KafkaClient:
         while wanted:
             found = _found(await consumer.getmany(timeout_ms=POLL_WAIT_MS))
             if found:
-                after = {TopicPartition(TOPIC, key): at[-1][0] + 1 for key, at in found.items()}
+                after = {
+                    TopicPartition(self._topic, key): at[-1][0] + 1 for key, at in found.items()
+                }
                 self._positions = wanted | after
                 return found
             if all([await _is_at_end(consumer, each, begun_ms) for each in wanted]):

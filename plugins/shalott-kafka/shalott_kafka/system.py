@@ -54,6 +54,8 @@ class KafkaSystem:
         self._services = {node: hosted[node] for node in nodes}
         self._ids = {node: at for at, node in enumerate(nodes, 1)}
         self._names = {at: node for node, at in self._ids.items()}
+        self._prefix = api.names_prefix(plan)  # "" in a cluster of our own
+        self._topic = f"{self._prefix}{TOPIC}"
         keys = plan.workload.parameters.get("keys")
         self._partitions = keys if isinstance(keys, int) else 4
         self._wire = Wire()
@@ -91,7 +93,13 @@ class KafkaSystem:
             if BROKER not in self._services[node]:
                 await self.observe(cluster, node)
                 return ""
-            known = await self._wire.brokers(cluster.endpoint(node, "client"))
+            at = cluster.endpoint(node, "client")
+            known = await self._wire.brokers(at)
+            if self._prefix and (own := [each for each in known if known[each] == at]):
+                self._ids[node] = own[0]  # others number theirs as they like
+                self._names = {number: name for name, number in self._ids.items()}
+            elif self._prefix:
+                return f"no broker is told to clients as {at.host}:{at.port} (advertised.listeners)"
             return "" if self._ids[node] in known else "it is not let in by the controllers"
 
         await api.await_nodes(cluster, nodes, why_not, timeout_ms)
@@ -101,6 +109,10 @@ class KafkaSystem:
         ats = [cluster.endpoint(node, "client") for node in self._hosts(BROKER)]
         servers = [f"{at.host}:{at.port}" for at in ats]
         topic = NewTopic(TOPIC, self._partitions, self._asked.replicas)
+        topic = NewTopic(self._topic, self._partitions, self._asked.replicas)
+        producer = AIOKafkaProducer(
+            bootstrap_servers=servers, transactional_id=f"{self._prefix}first"
+        )
         try:
             async with asyncio.timeout(CONFIGURE_S):
                 admin = AIOKafkaAdminClient(bootstrap_servers=servers)
@@ -142,8 +154,8 @@ class KafkaSystem:
 
     async def _observe_partitions(self, cluster: Cluster, node: str) -> list[dict[str, object]]:
         at = cluster.endpoint(node, "client")
-        known = await self._wire.partitions(at, TOPIC)
-        led = await self._wire.ends(at, TOPIC, [each.key for each in known])
+        known = await self._wire.partitions(at, self._topic)
+        led = await self._wire.ends(at, self._topic, [each.key for each in known])
         claims: list[dict[str, object]] = []
         for each in known:
             end, leader = led.get(each.key), self._names.get(each.leader, "")
@@ -203,8 +215,8 @@ class KafkaSystem:
         """Readers of what is committed come no further than the oldest open transaction."""
         for node in self._hosts(BROKER):
             at, keys = cluster.endpoint(node, "client"), range(self._partitions)
-            stable = await self._wire.ends(at, TOPIC, keys, COMMITTED)
-            for key, end in (await self._wire.ends(at, TOPIC, keys)).items():
+            stable = await self._wire.ends(at, self._topic, keys, COMMITTED)
+            for key, end in (await self._wire.ends(at, self._topic, keys)).items():
                 if key in stable and stable[key].offset < end.offset:
                     return f"{TOPIC}-{key}: a transaction is open at {stable[key].offset}"
         return ""
@@ -215,9 +227,12 @@ class KafkaSystem:
 
 def partitions(plan: api.Plan) -> api.Partitions:
     asked = parameters_of(plan)
-    make = partial(KafkaClient, asked=asked)
     return api.Partitions(
-        port="client", make_client=make, transactions=asked.transactions, groups=True
+        port="client",
+        make_client=partial(KafkaClient, asked=asked, prefix=api.names_prefix(plan)),
+        transactions=asked.transactions,
+        groups=True,
+        prefixes=True,
     )
 
 

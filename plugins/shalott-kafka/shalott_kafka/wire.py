@@ -129,10 +129,10 @@ class Wire:
                 return None if error else Quorum(leader, epoch, high_watermark)
         return None
 
-    async def brokers(self, at: api.Endpoint) -> set[int]:
-        """Those that are let in, as a broker's copy of the metadata has it."""
+    async def brokers(self, at: api.Endpoint) -> dict[int, api.Endpoint]:
+        """Those that are let in, as a broker's copy of the metadata has it, and where."""
         told = await self._ask(at, MetadataRequest([]))
-        return {broker[0] for broker in told.brokers}
+        return {broker[0]: api.Endpoint(*broker[1:3]) for broker in told.brokers}
 
     async def partitions(self, at: api.Endpoint, topic: str) -> list[Partition]:
         told = await self._ask(at, MetadataRequest([topic]))

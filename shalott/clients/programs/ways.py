@@ -36,24 +36,36 @@ TEXT: Decoder[str | None] = Decoder(str | None)
 NUMBER: Decoder[int | None] = Decoder(int | None)
 SWITCH: Decoder[bool] = Decoder(bool)
 OFFSET: Decoder[int] = Decoder(int)
-POLLED: Decoder[dict[int, list[tuple[int, int]]]] = Decoder(dict[int, list[tuple[int, int]]])
-DONE: Decoder[list[tuple[str, int, object]]] = Decoder(
-    list[tuple[str, int, int | list[int] | None]]
+POLLED: Decoder[dict[str, list[tuple[int, int]]]] = Decoder(dict[str, list[tuple[int, int]]])
+DONE: Decoder[list[tuple[str, int | str, object]]] = Decoder(
+    list[tuple[str, int | str, int | list[int] | None]]
 )
 NOTHING = msgspec.Raw(b"null")
 
 
 @dataclass(slots=True)
 class _Program:
-    """A client of any of the four kinds."""
+    """A client of any of the four kinds. ``prefix``: of partitions' and transactions' keys, which
+    are numbers where there is none."""
 
     process: ProgramProcess
+    prefix: str = ""
 
     async def open(self) -> None:
         await self.process.open()
 
     async def close(self) -> None:
         await self.process.close()
+
+    def _named(self, key: object) -> object:
+        return f"{self.prefix}{key}" if self.prefix else key
+
+    def _key(self, name: int | str) -> int:
+        """Raises Indefinite: it is none of the run's."""
+        number = str(name).removeprefix(self.prefix)
+        if number == str(name) and self.prefix or not number.isdigit():
+            raise Indefinite(f"{BLAME}: it answers of {name}, which it was not asked for")
+        return int(number)
 
 
 class ProgramQueued(_Program):
@@ -107,11 +119,12 @@ class ProgramPartitioned(_Program):
         (mop,) = mops
         if mop[0] == partitions.SEND:
             _, key, value = mop
-            answer = await self.process.ask("send", key=key, value=value)
+            answer = await self.process.ask("send", key=self._named(key), value=value)
             return [(answer.read(OFFSET, "send"), int(str(value)))]
-        asked = {str(key): place for key, place in places.items()}
+        asked = {str(self._named(key)): place for key, place in places.items()}
         answer = await self.process.ask("poll", value=asked)
-        found = answer.read(POLLED, "poll")
+        polled = answer.read(POLLED, "poll")
+        found = {self._key(name): pairs for name, pairs in polled.items()}
         if not set(found) <= set(places):
             raise Indefinite(f"{BLAME}: it polled keys that it was not asked for: {sorted(found)}")
         return [found]
@@ -121,5 +134,6 @@ class ProgramTransactor(_Program):
     """See ``Transactor``."""
 
     async def transact(self, mops: Sequence[transactions.Mop]) -> Sequence[transactions.Mop]:
-        answer = await self.process.ask("txn", value=mops)
-        return answer.read(DONE, "txn")
+        named = [(f, self._named(key), value) for f, key, value in mops]
+        answer = await self.process.ask("txn", value=named)
+        return [(f, self._key(name), value) for f, name, value in answer.read(DONE, "txn")]

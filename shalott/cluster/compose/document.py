@@ -7,7 +7,7 @@ a choice: words such as ``yes`` are texts, numbers have no base 60, and no key s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,6 +19,7 @@ from shalott.core.json_value import Json
 Document = dict[str, Json]
 Environment = Mapping[str, str]
 
+PROJECT = "COMPOSE_PROJECT_NAME"
 MERGE = "tag:yaml.org,2002:merge"
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _PLAIN = re.compile(rf"\$(?:(\$)|({_NAME})|(\{{))")
@@ -37,9 +38,8 @@ _SCALARS = (
 )
 
 
-def read_document(path: Path, environment: Environment) -> Document:
-    """The file with its variables filled in from ``environment`` and, behind it, the file .env
-    beside it. Raises UsageError in one sentence."""
+def read_document(path: Path, known: Environment) -> Document:
+    """The file with its variables filled in. Raises UsageError in one sentence."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -47,9 +47,15 @@ def read_document(path: Path, environment: Environment) -> Document:
     found = _parse(text, path)
     if not isinstance(found, dict):
         raise UsageError(f"--compose {path}: it holds no mapping of services")
-    beside = path.parent / ".env"
-    known = {**(read_environment(beside, environment) if beside.is_file() else {}), **environment}
+    name = re.sub(r"[^a-z0-9_-]", "", str(found.get("name") or path.absolute().parent.name).lower())
+    known = {PROJECT: name, **known}
     return {key: _filled(each, known, f"{path}: {key}") for key, each in found.items()}
+
+
+def environment_beside(path: Path, environment: Environment) -> Environment:
+    """``environment`` and, behind it, the file .env beside a compose file. Raises UsageError."""
+    beside = path.parent / ".env"
+    return {**(read_environment(beside, environment) if beside.is_file() else {}), **environment}
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -178,18 +184,24 @@ def read_environment(path: Path, outer: Environment) -> dict[str, str]:
             raise UsageError(f"{path}:{number}: no NAME=VALUE: {line.strip()}")
         name, raw = parts[1], parts[2]
         if raw is not None:
-            found[name] = _value(raw, lambda text: fill_in(text, {**found, **outer}, str(path)))
+            where = f"{path}:{number}"
+            found[name] = _value(raw, {**found, **outer}, where)
         elif name in outer:
             found[name] = outer[name]
     return found
 
 
-def _value(raw: str, fill: Callable[[str], str]) -> str:
+def _value(raw: str, known: Environment, where: str) -> str:
     """Single quotes: as it is. Double: with escapes and variables. None: with variables, up to a
     comment."""
-    quoted = re.match(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"", raw)
+    if raw[:1] not in ("'", '"'):
+        return fill_in(re.sub(r"(^|\s+)#.*$", "", raw).strip(), known, where)
+    quoted = re.fullmatch(
+        r"(?:'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\")\s*(?:#.*)?", raw.rstrip()
+    )
     if quoted is None:
-        return fill(re.sub(r"(^|\s+)#.*$", "", raw).strip())
+        raise UsageError(f"{where}: a quoted value ends on its line, and nothing is behind it")
     if quoted[1] is not None:
-        return quoted[1]
-    return fill(re.sub(r"\\(.)", lambda e: _ESCAPES.get(e[1], f"\\{e[1]}"), quoted[2]))
+        return quoted[1].replace("\\'", "'")
+    text = re.sub(r"\\(.)", lambda e: _ESCAPES.get(e[1], f"\\{e[1]}"), quoted[2])
+    return fill_in(text, known, where)

@@ -19,7 +19,13 @@ from typing import TypeVar
 
 import msgspec
 
-from shalott.cluster.compose.document import Document, Environment, read_document
+from shalott.cluster.compose.document import (
+    Document,
+    Environment,
+    environment_beside,
+    read_document,
+)
+from shalott.cluster.compose.joining import read_joined
 from shalott.cluster.compose.service import (
     Surroundings,
     container_of,
@@ -52,6 +58,7 @@ PARTS: Mapping[str, type] = {
 }
 T = TypeVar("T")
 CLIENT = "client"  # the port that clients use
+NESTED = ("build", "deploy", "healthcheck", "logging")  # keys of a service that have keys of ours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +79,7 @@ class Project:
 def options_in(path: Path, environment: Environment) -> dict[str, str | bool | tuple[str, ...]]:
     """The options of `shalott test` that the file gives in its own ``x-shalott``, by name; a client
     that lies beside the file is found there. Raises UsageError."""
-    told = read_document(path, environment).get(OWN) or {}
+    told = read_document(path, environment_beside(path, environment)).get(OWN) or {}
     if not isinstance(told, Mapping):
         raise UsageError(f"--compose {path}: {OWN}: give OPTION: VALUE, as of `shalott test`")
     found: dict[str, str | bool | tuple[str, ...]] = {}
@@ -92,11 +99,11 @@ def options_in(path: Path, environment: Environment) -> dict[str, str | bool | t
 
 def read_project(path: Path, environment: Environment) -> Project:
     """Raises UsageError, naming what is wrong or not honoured."""
-    document = read_document(path, environment)
+    document, known = read_joined(path, environment)
     if "services" not in document:
         raise UsageError(f"--compose {path}: it has no services")
     try:
-        return _project(_convert(_without_extensions(document)), path.parent, environment)
+        return _project(_convert(_without_extensions(document)), path.parent, known)
     except UsageError as error:
         raise UsageError(f"--compose {path}: {error}") from error
 
@@ -125,26 +132,30 @@ def _as(kind: type[T], told: Json, where: str) -> T:
 
 
 def _without_extensions(document: Document) -> Mapping[str, Json]:
-    """Keys without a value are as if they were not there; those that begin with x- are others'."""
-    services = document.get("services")
-    if not isinstance(services, Mapping):
-        return document
-    own = {
-        name: {
-            key: value
-            for key, value in told.items()
-            if value is not None and (not key.startswith("x-") or key == OWN)
-        }
-        if isinstance(told, Mapping)
-        else told
-        for name, told in services.items()
-    }
-    rest = {
+    """Keys without a value are as if they were not there; those that begin with x- are others'.
+    What an entry's own mappings hold may be called anything."""
+    found = _stripped(document)
+    for part in PARTS:
+        entries = found.get(part)
+        if isinstance(entries, Mapping):
+            found[part] = {
+                name: _stripped(told) if isinstance(told, Mapping) else told
+                for name, told in entries.items()
+            }
+    return found
+
+
+def _stripped(told: Mapping[str, Json]) -> Document:
+    kept: Document = {
         key: value
-        for key, value in document.items()
-        if value is not None and not key.startswith("x-")
+        for key, value in told.items()
+        if value is not None and (not key.startswith("x-") or key == OWN)
     }
-    return {**rest, "services": own}
+    for key in NESTED:
+        inner = kept.get(key)
+        if isinstance(inner, Mapping):
+            kept[key] = _stripped(inner)
+    return kept
 
 
 def _project(file: ProjectFile, directory: Path, environment: Environment) -> Project:
@@ -167,6 +178,7 @@ def _project(file: ProjectFile, directory: Path, environment: Environment) -> Pr
         shared=shared,
         secrets=file.secrets,
         configs=file.configs,
+        aliases=_aliases(chosen),
     )
     nodes = choose_nodes(chosen, waits)
     services = tuple(
@@ -285,6 +297,16 @@ def _waits(
         elif other not in file.services or how.required:
             raise UsageError(f"service {name} depends on {other}, which is not there")
     return waits
+
+
+def _aliases(services: Mapping[str, ServiceFile]) -> dict[str, list[str]]:
+    """What others call a service by their links; on the one network of a run, all do."""
+    found: dict[str, list[str]] = {}
+    for told in services.values():
+        for link in told.links:
+            name, _, alias = link.partition(":")
+            found.setdefault(name, []).extend([alias] if alias else [])
+    return found
 
 
 def _check_order(waits: Mapping[str, Mapping[str, Condition]]) -> None:

@@ -40,8 +40,9 @@ _BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a service refers to: the directory of the file, the harness's environment, and the
-    file's own volumes, secrets and configs. ``shared``: volumes that several containers use."""
+    """What a service refers to: the directory of the file, the project's environment, and the
+    file's own volumes, secrets and configs. ``shared``: volumes that several containers use;
+    ``aliases``: what links call services."""
 
     directory: Path
     environment: Environment
@@ -49,6 +50,7 @@ class Surroundings:
     shared: Sequence[str]
     secrets: Mapping[str, ContentFile]
     configs: Mapping[str, ContentFile]
+    aliases: Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ def container_of(name: str, file: ServiceFile, around: Surroundings) -> Containe
         raise UsageError(f"{where}: x-shalott.data: {data} is no volume of its own")
     first = data or next(iter(mounts.own), "")
     aliases = [a for use in networks_of(file).values() if use for a in use.aliases]
+    aliases += around.aliases.get(name, [])
     fixed = [use.ipv4_address for use in networks_of(file).values() if use and use.ipv4_address]
     return ContainerSpec(
         config=_config(where, file, around),
@@ -345,7 +348,9 @@ def _contents(
                 _check_bind(where, what.file, source, creates=False)
                 copies[place] = str(source)
             elif what.environment:
-                yield place, around.environment.get(what.environment, "")
+                if what.environment not in around.environment:
+                    raise UsageError(f"{where}: {grant.source}: {what.environment} is not set")
+                yield place, around.environment[what.environment]
             else:
                 yield place, what.content
 

@@ -105,13 +105,15 @@ class Transactions:
     """How clients do transactions over several keys (core/transactions.py).
 
     ``port``: of each node, by its name. ``writes``: what its transactions may do besides reading.
-    ``promises``: the strongest isolation level that it promises, by Elle's name.
+    ``promises``: the strongest isolation level that it promises, by Elle's name. ``prefixes``:
+    whether the names of all that its clients make begin with ``names_prefix``.
     """
 
     port: str
     make_client: MakeTransactor
     writes: tuple[Write, ...] = ("append", "w")
     promises: str = "strict-serializable"
+    prefixes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +121,15 @@ class Partitions:
     """How clients send to partitions and poll them (core/partitions.py).
 
     ``port``: of each node, by its name. ``transactions``: whether several sends and polls are one.
-    ``groups``: whether its clients can join a group of consumers (``Grouped``).
+    ``groups``: whether its clients can join a group of consumers (``Grouped``). ``prefixes``:
+    whether the names of all that its clients make begin with ``names_prefix``.
     """
 
     port: str
     make_client: MakePartitioned
     transactions: bool = True
     groups: bool = False
+    prefixes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,6 +107,7 @@ class Observer:
     world: World
     record: Recorder
     interval_ms: int
+    _is_over: bool = False
 
     @contextlib.asynccontextmanager
     async def observing(self) -> AsyncIterator[None]:
@@ -117,6 +118,7 @@ class Observer:
             try:
                 yield
             finally:
+                self._is_over = True  # a system's client may swallow what cancels it
                 for task in tasks:
                     task.cancel()
 
@@ -143,7 +145,7 @@ class Observer:
 
     async def _observe(self, node: str) -> None:
         interval_ns = self.interval_ms * 1_000_000
-        while True:
+        while not self._is_over:
             began_ns = self.record.now_ns()
             index = self.record.invoke(NEMESIS, node, Invocation(f="observe"))
             try:

@@ -16,7 +16,13 @@ import msgspec
 
 from shalott.checkers.checker import CHECKERS
 from shalott.checkers.runs.compose import extra_requirements
-from shalott.cluster.systems.record import SYSTEMS, SystemRecord, serving_nodes
+from shalott.cluster.systems.record import (
+    PARTITIONS,
+    SYSTEMS,
+    TRANSACTIONS,
+    SystemRecord,
+    serving_nodes,
+)
 from shalott.core.doors import Door, Requirement, check_requirements
 from shalott.core.errors import UsageError
 from shalott.core.parameters import make_parameters
@@ -87,13 +93,24 @@ def check_plan(plan: Plan) -> None:
     if plan.cluster.backend == "existing":
         existing_of(plan)
         check_permission(plan)
-        if {*record.needs} & {*NAMES_OF_THEIR_OWN} or record.name in NAMES_OF_THEIR_OWN:
+        if not _names_are_its_own(plan, system, record):
             raise UsageError(
-                f"the workload {record.name} makes things whose names may be others' too: in a"
-                " cluster of others run another one"
+                f"the workload {record.name} makes things on {system.name} whose names may be"
+                " others' too: in a cluster of others run another one"
             )
     if required_protocols(plan.faults) or any(action.triggers for action in plan.faults):
         check_system(plan.faults, make_system(plan), nodes)
+
+
+def _names_are_its_own(plan: Plan, system: SystemRecord, workload: WorkloadRecord) -> bool:
+    """Whether all that clients make there has the run's prefix. A program's keys have it."""
+    if {workload.name, *workload.needs} & {*NAMES_OF_THEIR_OWN}:
+        return False
+    if plan.workload.client:
+        return True
+    partitions, transactions = system.partitions(plan), system.transactions(plan)
+    ways = {PARTITIONS: partitions, TRANSACTIONS: transactions}
+    return all(way.prefixes for need in workload.needs if (way := ways.get(need)) is not None)
 
 
 def _of_simulation(plan: Plan) -> list[tuple[bool, str]]:

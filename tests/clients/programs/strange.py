@@ -75,6 +75,13 @@ def strange(how: str, asked: dict[str, object]) -> None:
         case "late":
             time.sleep(0.6)
             say(good(asked))
+        case "tells-of-all" | "tells-of-others":
+            places = asked["value"] if asked["f"] == "poll" else {}
+            names = {name if how == "tells-of-all" else name[-1]: at for name, at in places.items()}
+            value = {name: [[at, int(name[-1])]] for name, at in names.items()}
+            if asked["f"] == "poll":
+                asked = {**asked, "f": "txn", "value": value}
+            say(good(asked))
         case "says-fail":
             say(json.dumps({"id": number, "type": "fail", "error": "refused"}) + "\n")
         case "says-info":

@@ -37,9 +37,9 @@ UNKNOWN = (
 )
 
 
-def process(how: str, times: int = 0) -> ProgramProcess:
+def process(how: str, times: int = 0, timeout_ms: int = TIMEOUT_MS) -> ProgramProcess:
     words = (sys.executable, str(STRANGE), how, str(times))
-    return ProgramProcess(words, "127.0.0.1", 1, workload="queue", timeout_ms=TIMEOUT_MS)
+    return ProgramProcess(words, "127.0.0.1", 1, workload="queue", timeout_ms=timeout_ms)
 
 
 def asked(
@@ -118,6 +118,27 @@ def test_every_way_takes_good_answers() -> None:
             assert await ProgramTransactor(program).transact(mops) == mops
         finally:
             await program.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.explore
+def test_beside_others_keys_have_the_run_s_prefix() -> None:
+    async def run() -> None:
+        program, other = (
+            process(how, timeout_ms=30_000) for how in ("tells-of-all", "tells-of-others")
+        )
+        try:
+            logs = ProgramPartitioned(program, "p-")
+            assert await logs.transact([("send", 3, 7)], {}) == [(0, 7)]
+            assert await logs.transact([("poll",)], {0: 5, 3: 0}) == [{0: [(5, 0)], 3: [(0, 3)]}]
+            transactor = ProgramTransactor(program, "p-")
+            assert await transactor.transact([("append", 4, 1)]) == [("append", 4, 1)]
+            with pytest.raises(Indefinite, match="it answers of 0, which it was not asked for"):
+                await ProgramPartitioned(other, "p-").transact([("poll",)], {0: 5})
+        finally:
+            await program.close()
+            await other.close()
 
     asyncio.run(run())
 

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from shalott.cluster.compose.document import fill_in, read_document, read_environment
+from shalott.cluster.compose.document import (
+    environment_beside,
+    fill_in,
+    read_document,
+    read_environment,
+)
 from shalott.cluster.compose.project import Project, options_in, read_project
 from shalott.cluster.nodes import Build, ContainerSpec, Health
 from shalott.cluster.services import COMPLETED, HEALTHY
@@ -73,20 +78,34 @@ def test_the_file_env_beside_it_stands_behind_the_environment(tmp_path: Path) ->
     (tmp_path / ".env").write_text("A=file\nB=file\n")
     path = tmp_path / "compose.yaml"
     path.write_text("x: $A $B\n")
-    assert read_document(path, {"A": "own"}) == {"x": "own file"}
+    assert read_document(path, environment_beside(path, {"A": "own"})) == {"x": "own file"}
+
+
+def test_the_project_s_name_is_a_variable(tmp_path: Path) -> None:
+    path = tmp_path / "compose.yaml"
+    path.write_text("name: Own.Name\nx: $COMPOSE_PROJECT_NAME\n")
+    assert read_document(path, {})["x"] == "ownname"
+    assert read_document(path, {"COMPOSE_PROJECT_NAME": "other"})["x"] == "other"
 
 
 def test_environment_files(tmp_path: Path) -> None:
     path = tmp_path / "some.env"
     path.write_text(
         "# a comment\nexport A=1 # behind\nB='$A # as it is'\nC=\"a\\nb $A\"\nD=${A}2\nE=\nF\nG\n"
+        "H='Let\\'s go' # behind\nI=one# two\n"
     )
     assert read_environment(path, {"F": "outer"}) == {
         "A": "1", "B": "$A # as it is", "C": "a\nb 1", "D": "12", "E": "", "F": "outer",
+        "H": "Let's go", "I": "one# two",
     }  # fmt: skip
-    path.write_text("no value\n")
-    with pytest.raises(UsageError, match="some.env:1: no NAME=VALUE"):
-        read_environment(path, {})
+    for text, said in (
+        ("no value\n", "no NAME=VALUE"),
+        ('A="one\ntwo"\n', "ends on its line"),
+        ("A='one' two\n", "ends on its line"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=f"some.env:1: .*{said}"):
+            read_environment(path, {})
 
 
 def test_yaml_is_read_as_compose_reads_it(tmp_path: Path) -> None:
@@ -271,12 +290,17 @@ def test_images_that_are_built(tmp_path: Path) -> None:
         ("services: {a: {image: x, network_mode: host}}", "services.*network_mode"),
         ("services: {a: {image: x, volumes_from: [b]}}", "services.a.volumes_from"),
         ("services: {a: {image: x, pid: host}}", "services.a.pid is not honoured"),
-        ("services: {a: {image: x, extends: b}}", "services.a.extends is not honoured"),
+        ("services: {a: {image: x, extends: b}}", "services.a.extends: there is no service b"),
         (
             "services: {a: {image: x, deploy: {placement: {}}}}",
             "services.a.deploy.placement is not honoured",
         ),
-        ("include: [other.yaml]\nservices: {a: {image: x}}", "include is not honoured"),
+        ("include: [other.yaml]\nservices: {a: {image: x}}", "other.yaml: it can't be read"),
+        (
+            "services: {a: {image: x, expose: [1], secrets: [s]}}\nsecrets: {s: {environment: S}}",
+            "s: S is not set",
+        ),
+        ("services: {a: {image: x, env_file: [{path: e, format: raw}]}}", "env_file.format"),
         ("services: {a: {image: x, logging: {driver: syslog}}}", "logging.driver"),
         ("services: {a: {image: x, x-shalott: {nod: true}}}", "x-shalott.nod is not honoured"),
         ("services: {a: {image: x, volumes: ['v:/v:rshared']}}\nvolumes: {v: }", "mode rshared"),

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shalott.core.doors import load_module
+from shalott.core.errors import UsageError
 from shalott.core.plan import Plan
 from shalott.harness.run.plan_checks import faults_too_short
 from shalott.harness.run.planning import make_plan
 from shalott.harness.run.request import Request
+from tests.plug_ins import PlugIns, plug_ins
 
 pytestmark = pytest.mark.unit
+
+__all__ = ["plug_ins"]
 
 
 def plan(**request: Any) -> Plan:
@@ -47,3 +53,29 @@ def test_a_follower_misses_its_leader_after_some_heartbeats() -> None:
     assert "dledger notices that a node is silent after up to 6 s" in note
     quick = ("raft.heartbeat_interval_ms=500",)
     assert faults_too_short(plan(**request, policy=quick)) == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_allowed"),
+    [
+        ({"system": "kafka"}, True),
+        ({"system": "toy-partitions"}, False),
+        ({"system": "toy-partitions", "client": "cat"}, True),
+        ({"system": "mirrored"}, True),
+        ({"system": "mirrored", "workload": "consume"}, False),
+        ({"system": "controller", "workload": "log"}, False),
+    ],
+)
+def test_in_a_cluster_of_others_all_names_have_the_run_s_prefix(
+    asked: dict[str, Any], is_allowed: bool, tmp_path: Path, plug_ins: PlugIns
+) -> None:
+    for module in ("shalott_kafka.system", "shalott_partitions.toy"):
+        load_module(module)
+    inventory = tmp_path / "inventory.toml"
+    inventory.write_text("".join(f'[nodes.n{n}]\ncontainer = "c{n}"\n' for n in (1, 2, 3)))
+    request = Request(cluster="existing", inventory=str(inventory), **asked)
+    if is_allowed:
+        assert make_plan(request, backend="existing", seed=1).cluster.existing
+        return
+    with pytest.raises(UsageError, match="whose names may be others' too"):
+        make_plan(request, backend="existing", seed=1)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -291,6 +293,23 @@ def test_a_node_that_cannot_be_asked_is_an_observation_too(runs: Runner) -> None
     seen = [row for row in rows if row["f"] == "observe"]
     assert len(seen) > 6 and {row["node"] for row in seen} == {"n1", "n2", "n3"}
     assert {(row["type"], row["error"]) for row in seen} <= {("info", "no answer"), ("info", None)}
+
+
+def test_an_observation_that_swallows_its_end_does_not_hold_the_run(
+    runs: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As clients of others do that clean up after whatever ended them."""
+    observe = MemorySystem.observe
+
+    async def swallow(self: MemorySystem, cluster: object, node: str) -> Mapping[str, object]:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.04)
+        return await observe(self, cluster, node)
+
+    monkeypatch.setattr(MemorySystem, "observe", swallow)
+    outcome = runs(MemoryWorld(), memory_plan())
+    assert phases(outcome)[-1] == "end"
+    assert not outcome.failures
 
 
 @pytest.mark.parametrize("method", ["collect", "teardown", "read_events"])

@@ -191,7 +191,7 @@ class KafkaClient:
             client_rack=self._host if is_near else None,
         )
         if self._is_member:
-            self._consumer.subscribe((TOPIC,), listener=self._moves)
+            self._consumer.subscribe((self._topic,), listener=self._moves)
         await self._consumer.start()
 
     async def _ready_producer(self) -> None:

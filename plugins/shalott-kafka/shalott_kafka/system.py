@@ -108,7 +108,7 @@ class KafkaSystem:
         """Make the topic; the first producer makes the log of transactions."""
         ats = [cluster.endpoint(node, "client") for node in self._hosts(BROKER)]
         servers = [f"{at.host}:{at.port}" for at in ats]
-        topic = NewTopic(TOPIC, self._partitions, self._asked.replicas)
+        topic = NewTopic(self._topic, self._partitions, self._asked.replicas)
         topic = NewTopic(self._topic, self._partitions, self._asked.replicas)
         producer = AIOKafkaProducer(
             bootstrap_servers=servers, transactional_id=f"{self._prefix}first"

@@ -109,10 +109,6 @@ class KafkaSystem:
         ats = [cluster.endpoint(node, "client") for node in self._hosts(BROKER)]
         servers = [f"{at.host}:{at.port}" for at in ats]
         topic = NewTopic(self._topic, self._partitions, self._asked.replicas)
-        topic = NewTopic(self._topic, self._partitions, self._asked.replicas)
-        producer = AIOKafkaProducer(
-            bootstrap_servers=servers, transactional_id=f"{self._prefix}first"
-        )
         try:
             async with asyncio.timeout(CONFIGURE_S):
                 admin = AIOKafkaAdminClient(bootstrap_servers=servers)
@@ -122,7 +118,9 @@ class KafkaSystem:
                 finally:
                     await admin.close()
                 if self._asked.transactions:
-                    producer = AIOKafkaProducer(bootstrap_servers=servers, transactional_id="first")
+                    producer = AIOKafkaProducer(
+                        bootstrap_servers=servers, transactional_id=f"{self._prefix}first"
+                    )
                     try:
                         await producer.start()
                     finally:

@@ -98,6 +98,13 @@ class Groups:
 
     # -- what is taken
 
+    def cpu_used_s(self) -> float:
+        """Since they were made."""
+        if not self.is_unified:
+            return int(self._read("cpu", "cpuacct.usage")) / 1e9
+        rows = dict(line.split() for line in self._read("cpu", "cpu.stat").splitlines())
+        return int(rows["usage_usec"]) / 1e6
+
     def memory_in_use(self) -> int:
         """Bytes, without pages of files that were not read lately: the kernel takes those
         away before it lets anybody go short."""

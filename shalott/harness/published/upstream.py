@@ -22,6 +22,7 @@ REPORT: Final = "upstream.md"
 LINES_MAX: Final = 15  # of one node
 LINE_MAX: Final = 240  # characters of one line
 ANOMALIES_MAX: Final = 8
+PACKAGES_MAX: Final = 6
 TROUBLE: Final = re.compile(
     r"panic|fatal|corrupt|checksum|truncat|discard|diverge|orphan|\[ERR", re.IGNORECASE
 )
@@ -56,9 +57,9 @@ def _head(finding: PublishedFinding, plan: Plan, results: RunResults) -> Iterato
     yield f"# {finding.title}"
     yield ""
     told = ", ".join(f"{name} {each}" for name, each in sorted(results.versions.items()))
-    yield f"- System: {plan.system.name} {version_of(plan)}".rstrip() + (
-        f" ({told})" if told else ""
-    )
+    packages = results.tested.packages
+    own = ", ".join(f"{name} {packages[name]}" for name in sorted(packages)[:PACKAGES_MAX])
+    yield f"- System: {plan.system.name} {version_of(plan)}".rstrip() + (f" ({own})" if own else "")
     yield f"- Versions: {told or 'not told'}"
     yield f"- Published: {finding.source}"
     if finding.mended:

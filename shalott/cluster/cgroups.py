@@ -18,6 +18,8 @@ from shalott.core.errors import HarnessError
 
 PERIOD_US = 100_000
 CONTROLLERS = ("cpu", "memory", "pids")
+COUNTS_CPU = "cpuacct"  # of version 1, often in a tree with "cpu", but not always
+KNOWN = (*CONTROLLERS, COUNTS_CPU)
 GONE_WITHIN_S = 5.0
 POLL_S = 0.01
 UNLIMITED = 1 << 62  # version 1 shows "no limit" as a number of about this size
@@ -43,7 +45,7 @@ def read_hierarchies(mountinfo: str) -> list[Hierarchy]:
             found.append(Hierarchy(Path(words[4]), words[3], ()))
         elif kind == "cgroup":
             options = rest[-1].split(",")
-            named = tuple(each for each in CONTROLLERS if each in options)
+            named = tuple(each for each in KNOWN if each in options)
             found.append(Hierarchy(Path(words[4]), words[3], named))
     return found
 
@@ -97,6 +99,13 @@ class Groups:
         return _number(self._read("pids", "pids.max"))
 
     # -- what is taken
+
+    def cpu_used_s(self) -> float:
+        """Since they were made. Raises KeyError: none of them counts it."""
+        if not self.is_unified:
+            return int(self._read(COUNTS_CPU, "cpuacct.usage")) / 1e9
+        rows = dict(line.split() for line in self._read("cpu", "cpu.stat").splitlines())
+        return int(rows["usage_usec"]) / 1e6
 
     def memory_in_use(self) -> int:
         """Bytes, without pages of files that were not read lately: the kernel takes those
@@ -161,7 +170,8 @@ def own_groups(name: str) -> Groups:
     try:
         for each in hierarchies:
             if each.controllers:
-                directories |= dict.fromkeys(each.controllers, each.mount / name)
+                own = [one for one in each.controllers if one in CONTROLLERS]
+                directories |= dict.fromkeys(own, each.mount / name)
                 continue
             listed = each.mount / "cgroup.controllers"
             if listed.is_file() and {*CONTROLLERS} <= {*listed.read_text().split()}:
@@ -225,7 +235,7 @@ def groups_of(pid: int) -> Groups:
     for line in own.splitlines():
         _, names, path = line.split(":", 2)
         for hierarchy in hierarchies:
-            if set(hierarchy.controllers) != set(names.split(",")) & set(CONTROLLERS):
+            if set(hierarchy.controllers) != set(names.split(",")) & set(KNOWN):
                 continue
             directory = _place(hierarchy, path)
             if not names and not hierarchy.controllers and (directory / "cpu.max").exists():

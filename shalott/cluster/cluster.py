@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from typing import Protocol, TypeVar, runtime_checkable
 
 from shalott.cluster.capabilities import NOTHING, Capability, refusal
-from shalott.cluster.nodes import Endpoint, HelperEnd, NodeExit, NodeSpec, Topology
+from shalott.cluster.nodes import Endpoint, HelperEnd, NodeExit, NodeSpec, NodeUsage, Topology
 from shalott.cluster.parts import (
     Clocks,
     Disks,
@@ -85,6 +85,15 @@ class ReadsClocks(Protocol):
     async def read_clocks(self, node: str) -> SeenClocks | None:
         """What the clocks of the node's host show now; None: they are the harness's own, of one
         kernel. Raises HarnessError: it can't be told now."""
+        ...
+
+
+@runtime_checkable
+class TellsUsage(Protocol):
+    """Hosts that can tell what a node takes."""
+
+    def usage(self, node: str) -> NodeUsage | None:
+        """None: it does not run, or can't be seen from here."""
         ...
 
 

@@ -35,6 +35,14 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None = None
 
 
+class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node has taken since it was started. ``life``: another one after each start."""
+
+    life: int
+    cpu_s: float
+    memory_bytes: int  # now
+
+
 class NodeExit(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a node's process that the harness did not ask for.
 

@@ -17,6 +17,7 @@ from shalott.checkers.checker import Checker
 from shalott.checkers.history.concurrent import UNKNOWN, Operation
 from shalott.checkers.judge import JudgeOfRuns
 from shalott.checkers.linearizability.run_checker import Linearizability
+from shalott.checkers.runs.documented_anomalies import DocumentedAnomalies
 from shalott.cluster.systems.record import REGISTERS, SYSTEMS, Registers
 from shalott.core.client import Client
 from shalott.core.errors import Definite, UsageError
@@ -28,6 +29,7 @@ from shalott.core.registers import CAS, PACKED, READ, WRITE, Registered, Registe
 from shalott.core.rng import stream_key
 from shalott.workloads.programs import registers_by
 from shalott.workloads.record import Workload, WorkloadRecord
+from shalott.workloads.shared_checkers import documented_losses
 
 AFTERWARDS_MS = 2000  # so long registers are used on after the heal
 MONOTONIC = ("monotonic-reads", "monotonic-writes")
@@ -140,9 +142,11 @@ class PackedCasRegister:
 
 def register_checkers(plan: Plan) -> Sequence[Checker]:
     fs = (READ, WRITE, CAS)
+    judges: tuple[Checker, ...] = (Linearizability(model=PackedCasRegister(), fs=fs),)
     if sessions := SESSIONS.get(registers_of(plan).promises):
-        return tuple(JudgeOfRuns(name, fs=fs) for name in sessions)
-    return (Linearizability(model=PackedCasRegister(), fs=fs),)
+        judges = tuple(JudgeOfRuns(name, fs=fs) for name in sessions)
+    documented = documented_losses(plan)
+    return tuple(DocumentedAnomalies(each, documented) for each in judges) if documented else judges
 
 
 def check(plan: Plan) -> None:

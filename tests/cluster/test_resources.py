@@ -250,7 +250,7 @@ MOUNTS = """\
 def test_mounted_groups_of_both_versions_are_read() -> None:
     base = Path("/sys/fs/cgroup")
     assert read_hierarchies(MOUNTS) == [
-        Hierarchy(base / "cpu,cpuacct", "/", ("cpu",)),
+        Hierarchy(base / "cpu,cpuacct", "/", ("cpu", "cpuacct")),
         Hierarchy(base / "memory", "/docker/x", ("memory",)),
         Hierarchy(base / "unified", "/", ()),
     ]
@@ -260,17 +260,18 @@ TREES = """\
 31 24 0:21 / /g/cpu rw - cgroup cgroup rw,cpu
 32 24 0:22 / /g/memory rw - cgroup cgroup rw,memory
 33 24 0:23 / /g/pids rw - cgroup cgroup rw,pids
+34 24 0:24 / /g/cpuacct rw - cgroup cgroup rw,cpuacct
 """
 
 
 @pytest.mark.unit
 def test_the_groups_of_a_whole_machine_are_never_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that has not entered a group of its own is in one with everything else."""
-    own = "4:memory:/own\n3:cpu:/own\n2:pids:/own\n"
+    own = "5:cpuacct:/own\n4:memory:/own\n3:cpu:/own\n2:pids:/own\n"
     texts = {"mountinfo": TREES, "cgroup": own, "cgroup.procs": "70\n71\n"}
     monkeypatch.setattr(Path, "read_text", lambda self: texts[self.name])
     found = [str(path) for path in groups_of(70).directories.values()]
-    assert sorted(found) == ["/g/cpu/own", "/g/memory/own", "/g/pids/own"]
+    assert sorted(found) == ["/g/cpu/own", "/g/cpuacct/own", "/g/memory/own", "/g/pids/own"]
     texts["cgroup.procs"] = "1\n70\n71\n"
     with pytest.raises(HarnessError, match="process 70 shares its control group with 1"):
         groups_of(70)

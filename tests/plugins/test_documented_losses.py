@@ -103,6 +103,8 @@ def test_explain_tells_them_by_profile_each_once() -> None:
         "`empty-master`",
     ]
     assert told[0].endswith("under `default`, `unsafe`")
+    [unsynced, *_] = documented_texts(SYSTEMS.find("kafka"))
+    assert unsynced.endswith("under `default`, `safe`, `unsafe`")
     assert "Its manual admits `empty-master`" in " ".join(
         system_text(SYSTEMS.find("redis")).split()
     )

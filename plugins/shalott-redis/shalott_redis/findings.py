@@ -34,7 +34,7 @@ def findings(system: str) -> tuple[PublishedFinding, ...]:
             command=("--cluster", "docker", "--rate", "100", *command),
             seen=LOST,
             published=published,
-            log=r"\+switch-master|\+failover-end|REPLICAOF|role change",
+            log=r"\+switch-master|\+failover-end|REPLICAOF|role change|Full resync|keys loaded",
             minutes=1.0,
         )
 

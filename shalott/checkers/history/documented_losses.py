@@ -154,7 +154,7 @@ def _master_hit(loss: DocumentedLoss, fault: Fault, stretch: Stretch, scene: Los
 
 def _found(loss: DocumentedLoss, fault: Fault, hit: str) -> Documented:
     steps: list[dict[str, object]] = [{"says": hit, "operation": fault.index}]
-    age = "" if loss.before_ms is None else f" within {loss.before_ms / 1000:g} s of it"
+    age = "" if loss.before_ms is None else f", at most {loss.before_ms / 1000:g} s before it"
     steps.append({"says": f"what is lost had been acknowledged{age}", "operation": fault.index})
     if loss.successor != "any":
         who = "another node" if loss.successor == "another" else "no other node"

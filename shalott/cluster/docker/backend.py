@@ -41,11 +41,11 @@ from shalott.cluster.docker.links import ContainerLinks
 from shalott.cluster.docker.names import network_name, resource_name
 from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.docker.processes import ContainerProcesses
-from shalott.cluster.docker.resources import SMALL_TMP, ContainerResources
+from shalott.cluster.docker.resources import SMALL_TMP, ContainerResources, usage_of
 from shalott.cluster.docker.room import ROOM, VolumeRoom, keep
 from shalott.cluster.docker.services import ServiceContainers, containers_of, with_facts
 from shalott.cluster.docker.sweep import remove_run, sweep_docker
-from shalott.cluster.nodes import Endpoint, NodeSpec, Topology
+from shalott.cluster.nodes import Endpoint, NodeSpec, NodeUsage, Topology
 from shalott.cluster.services import HasServices
 from shalott.core.errors import BootFailed, UsageError
 
@@ -313,6 +313,11 @@ class DockerHosts:
         self._printed_since_s = None
         self._has_made = False
         self._run.engine.close()  # perhaps it could not even be reached
+
+    def usage(self, node: str) -> NodeUsage | None:
+        """See ``TellsUsage``."""
+        pid = self._run.pids.get(node)
+        return None if pid is None else usage_of(pid)
 
     def endpoint(self, node: str, port: str) -> Endpoint:
         return Endpoint(self._run.addresses[node], self._run.port_at(node, port))

@@ -19,7 +19,7 @@ from shalott.cluster.cgroups import groups_of, usable_controllers
 from shalott.cluster.docker.namespaces import is_root
 from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.kernel_limits import Lack, Life, Limits, Lives
-from shalott.cluster.nodes import Shortage
+from shalott.cluster.nodes import NodeUsage, Shortage
 from shalott.core.errors import HarnessError
 
 TMP = "/tmp"
@@ -30,6 +30,16 @@ _OF_CONTROLLERS: Mapping[str, Capability] = {
     "memory": "limit-memory",
     "pids": "limit-processes",
 }
+
+
+def usage_of(pid: int) -> NodeUsage | None:
+    """Of the container whose first process this is; None: it has ended, or the engine is
+    elsewhere."""
+    try:
+        groups = groups_of(pid)
+        return NodeUsage(life=pid, cpu_s=groups.cpu_used_s(), memory_bytes=groups.memory_in_use())
+    except (HarnessError, OSError, ValueError, KeyError):
+        return None
 
 
 def resource_capabilities(small_tmp: bool) -> frozenset[Capability]:

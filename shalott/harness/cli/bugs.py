@@ -23,7 +23,7 @@ from shalott.broker.known_bugs import CATALOGUE, KnownBug, known_bug
 from shalott.core.command_options import Argument, Option
 from shalott.core.errors import UsageError
 from shalott.harness.cli.options import LoadField, StoreField, with_options
-from shalott.harness.cli.published import document_published, run_published
+from shalott.harness.cli.published import Shrinking, document_published, run_published
 from shalott.harness.originals.document import DOCUMENT as LADDER_DOCUMENT
 from shalott.harness.originals.document import LADDER, find_row, write_document
 from shalott.harness.originals.evidence import Look, load_looks
@@ -72,6 +72,11 @@ class BugsOptions:
     repeat: Annotated[int | None, Option("Runs of each side of a row.")] = None
     version: Annotated[str, Option("On this release instead of the row's.")] = ""
     every: Annotated[bool, Option("Of --original: make runs that can't change the answer.")] = False
+    shrink: Annotated[bool, Option("Of --published: report what was found by a minimal plan.")] = (
+        False
+    )
+    budget: Annotated[int, Option("Of --shrink: runs at most.")] = 30
+    time_limit: Annotated[str, Option("Of --shrink: no new run after so long: 1h.")] = ""
     load: LoadField = ()
     store: StoreField = Path("store")
 
@@ -90,7 +95,14 @@ def bugs(asked: BugsOptions) -> None:
         raise typer.Exit(
             document_published(out, console)
             if asked.document
-            else run_published(asked.bug or asked.row, runs, out, asked.store, console)
+            else run_published(
+                asked.bug or asked.row,
+                runs,
+                out,
+                asked.store,
+                console,
+                shrink=Shrinking(asked.budget, asked.time_limit) if asked.shrink else None,
+            )
         )
     if asked.original and asked.document:
         document_originals(out, console)

@@ -25,7 +25,6 @@ from shalott.checkers.models.outside import ModelClass, class_name
 from shalott.cluster.capabilities import MOST
 from shalott.cluster.system import System
 from shalott.cluster.systems.record import SYSTEMS, SystemRecord
-from shalott.core.documented_loss import DocumentedLoss
 from shalott.core.doors import OWN, Door, Record, loaded_modules
 from shalott.core.errors import UsageError
 from shalott.core.parameters import Flag, NoParameters, flags_of, to_plan
@@ -186,15 +185,12 @@ def _promises(record: SystemRecord, profile: str) -> str:
 
 def documented_texts(record: SystemRecord) -> list[str]:
     """The ways of loss that its manual admits, each with the profiles that leave it open."""
-    found: dict[DocumentedLoss, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for profile in record.profiles if record.places is None else ():
         for loss in record.documented_losses(sample_plan(record, profile=profile)):
-            found.setdefault(loss, []).append(profile)
-    told = {
-        f"`{loss.name}` ([{loss.text}]({loss.manual})), under {code(profiles)}": None
-        for loss, profiles in found.items()
-    }
-    return list(told)
+            profiles = found.setdefault(f"`{loss.name}` ([{loss.text}]({loss.manual}))", [])
+            profiles += [profile] if profile not in profiles else []
+    return [f"{told}, under {code(profiles)}" for told, profiles in found.items()]
 
 
 def sample_plan(record: SystemRecord, *, profile: str = "", workload: str = "") -> Plan:

@@ -47,7 +47,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     of all nodes. ``counts``: how many of each class, and what else checkers count that the ladder
     tells. ``first_s``: when the first anomaly was, in s from the beginning of the load.
     ``elapsed_s``: the whole run, boot to checks. ``load``: of the machine, over the last minute.
-    ``cpu_s``: what all of the machine's processes computed meanwhile, if that was measured.
+    ``own_cpu_s``: what the harness and the nodes computed; ``memory_mib``: what the nodes took
+    together while all ``nodes`` ran, the median. 0: not known.
     ``void``: why it is not sound; "" if it is.
     """
 
@@ -63,7 +64,9 @@ class Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     first_s: float | None = None
     elapsed_s: float = 0.0
     load: float = 0.0
-    cpu_s: float = 0.0
+    nodes: int = 0
+    own_cpu_s: float = 0.0
+    memory_mib: float = 0.0
     void: str = ""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -40,16 +40,18 @@ release of which it is published, and on the newest one. "2 of 5": two of five s
 runs that saw too little, because the machine stalled or a node did not start, are not counted.
 **gone**: not seen on the newest release, in so many runs that chance explains it with 10 % at most;
 **unknown**: it was not looked for, or too rarely for how rarely it comes. Minutes are those until
-the first find, CPU seconds those of the whole machine for one run (the median).
+the first find; CPU seconds those of one run, its harness and its nodes, MiB what its nodes took
+together (medians; "-": not known).
 
 This page is generated: `shalott bugs --published` runs what is missing and writes it; a name runs
 one row or one system's, `--repeat 5` so many times, `--version` on one release. Every run stands in
 `published.json`. A run that showed it has a report to send upstream beside it in the store.
 """
 _COLUMNS: Final = (
-    *("finding", "on", "found", "after min", "CPU s", "seen", "published", "newest", "found there"),
-    "so",
+    *("finding", "on", "found", "after min", "CPU s", "MiB", "seen", "published", "newest"),
+    *("found there", "so"),
 )
+_SHORT_COLUMNS: Final = ("finding", "found, by release", "newest release")
 
 
 def render(kept: Published) -> str:
@@ -72,31 +74,76 @@ def render(kept: Published) -> str:
 
 def rows(kept: Published, system: str) -> Iterator[str]:
     """The table of one system's findings."""
-    yield "| " + " | ".join(_COLUMNS) + " |"
-    yield "|" + " --- |" * len(_COLUMNS)
+    return _table(kept, system, _COLUMNS, _cells)
+
+
+def short_rows(kept: Published, system: str) -> Iterator[str]:
+    """The same for the system's page: on every release that was run."""
+    return _table(kept, system, _SHORT_COLUMNS, _short_cells)
+
+
+def _table(
+    kept: Published,
+    system: str,
+    columns: Sequence[str],
+    cells_of: Callable[[PublishedFinding, Sequence[Look]], Sequence[str]],
+) -> Iterator[str]:
+    yield "| " + " | ".join(columns) + " |"
+    yield "|" + " --- |" * len(columns)
     for each in sorted(kept.findings.values(), key=lambda each: each.name):
         if each.system == system:
-            cells = _cells(each, kept.looks.get(each.name, ()))
+            cells = cells_of(each, kept.looks.get(each.name, ()))
             yield "| " + " | ".join(cell.replace("\n", " ") or "-" for cell in cells) + " |"
+
+
+def _short_cells(finding: PublishedFinding, looks: Sequence[Look]) -> Sequence[str]:
+    releases = sorted({look.release for look in looks})
+    found = ", ".join(f"{each} {tally_on(looks, each).words}" for each in releases)
+    return (
+        f"[{finding.name}]({finding.source}): {finding.title}",
+        found or "not run yet",
+        f"{finding.newest}: {on_newest(finding, looks)}",
+    )
+
+
+def memory_of(kept: Published, system: str) -> Iterator[str]:
+    """What clusters of the system took, by their size."""
+    looks = [
+        look
+        for name, found in kept.looks.items()
+        if name in kept.findings and kept.findings[name].system == system
+        for look in found
+        if look.memory_mib and not look.void
+    ]
+    for nodes in sorted({look.nodes for look in looks}):
+        taken = [look.memory_mib for look in looks if look.nodes == nodes]
+        runs = "1 run" if len(taken) == 1 else f"{len(taken)} runs"
+        yield f"{nodes} nodes took {_median(taken)} MiB together (median of {runs})."
 
 
 def _cells(finding: PublishedFinding, looks: Sequence[Look]) -> tuple[str, ...]:
     there = looks_on(looks, finding.release)
     minutes = minutes_to_first(there, "published")
     sound = [look for look in there if not look.void]
-    cpu = f"{statistics.median(look.cpu_s for look in sound):.0f}" if sound else "-"
     return (
         f"{finding.name}: {finding.title}",
         finding.release,
         tally_on(looks, finding.release).words,
         "-" if minutes is None else f"{minutes:.1f}",
-        cpu,
+        _median([look.own_cpu_s for look in sound]),
+        _median([look.memory_mib for look in sound]),
         _numbers([look for look in sound if look.found]),
         finding.published,
         finding.newest,
         tally_on(looks, finding.newest).words,
         on_newest(finding, looks),
     )
+
+
+def _median(values: Sequence[float]) -> str:
+    """Of those that are known."""
+    known = [value for value in values if value]
+    return f"{statistics.median(known):.0f}" if known else "-"
 
 
 def _numbers(found: Sequence[Look]) -> str:
@@ -141,9 +188,10 @@ def _about(finding: PublishedFinding, looks: Sequence[Look]) -> Iterator[str]:
 def _look_words(look: Look) -> str:
     said = f"void ({look.void})" if look.void else "found" if look.found else "not found"
     kinds = f" as {', '.join(look.classes)}" if look.found and look.classes else ""
+    cost = f" {look.own_cpu_s:.0f} CPU s, {look.memory_mib:.0f} MiB," if look.own_cpu_s else ""
     return (
-        f"{look.release}, seed {look.seed}: {said}{kinds}, {look.elapsed_s:.0f} s,"
-        f" {look.cpu_s:.0f} CPU s, load {look.load:g}; run `{look.run}`."
+        f"{look.release}, seed {look.seed}: {said}{kinds}, {look.elapsed_s:.0f} s,{cost}"
+        f" load {look.load:g}; run `{look.run}`."
     )
 
 

@@ -63,11 +63,12 @@ def look_at(
     directory: Path,
     *,
     load: float,
-    cpu_s: float,
+    harness_cpu_s: float,
 ) -> Look:
-    """``directory``: the run's, where its nodes' files are."""
+    """``directory``: the run's, where its nodes' files are. ``harness_cpu_s``: not its nodes'."""
+    usage = found.usage
     lines = max((_most_lines(each, directory) for each in finding.seen if each.line), default=0)
-    is_found = any(_shows(each, found.results, directory) for each in finding.seen)
+    is_found = is_shown(finding, found, directory)
     wanted = [kind for each in finding.seen for kind in each.kinds]
     judges = [each.checker for each in finding.seen if each.checker]
     return Look(
@@ -83,9 +84,15 @@ def look_at(
         first_s=first_s(found.results, wanted) if is_found else None,
         elapsed_s=round(found.elapsed_ns / NS, 1),
         load=round(load, 2),
-        cpu_s=round(cpu_s, 1),
+        nodes=0 if usage is None else usage.nodes,
+        own_cpu_s=0.0 if usage is None else round(harness_cpu_s + usage.cpu_s, 1),
+        memory_mib=0.0 if usage is None else usage.memory_mib,
         void=why_void(found, wanted, is_found=is_found, judges=judges),
     )
+
+
+def is_shown(finding: PublishedFinding, found: RunResults, directory: Path) -> bool:
+    return any(_shows(each, found.results, directory) for each in finding.seen)
 
 
 def _shows(seen: Seen, results: Sequence[Result], directory: Path) -> bool:

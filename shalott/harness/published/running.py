@@ -31,7 +31,6 @@ from shalott.harness.run.atomic_file import write_atomically
 
 SEED: Final = 35_000
 REPEAT: Final = 5
-BUSY_FIELDS: Final = (1, 2, 3, 6, 7)  # of the line "cpu" in /proc/stat
 
 
 class MakePlan(Protocol):
@@ -105,22 +104,22 @@ def _run(
     finding: PublishedFinding, release: str, number: int, make_plan: MakePlan, run_plan: RunPlan
 ) -> Look:
     plan = make_plan(finding, release, SEED + number)
-    before_s = busy_s()
+    before_s = computed_s()
     results, where = run_plan(plan)
     look = look_at(
-        finding, release, results, where, load=os.getloadavg()[0], cpu_s=busy_s() - before_s
+        finding,
+        release,
+        results,
+        where,
+        load=os.getloadavg()[0],
+        harness_cpu_s=computed_s() - before_s,
     )
     if look.found:
         write_atomically(where / REPORT, report_of(finding, plan, results, where).encode())
     return look
 
 
-def busy_s() -> float:
-    """What all processes of the machine have computed; 0 where the kernel does not say."""
-    try:
-        with Path("/proc/stat").open() as lines:
-            fields = lines.readline().split()
-            ticks = sum(int(fields[place]) for place in BUSY_FIELDS)
-    except (OSError, ValueError, IndexError):
-        return 0.0
-    return ticks / os.sysconf("SC_CLK_TCK")
+def computed_s() -> float:
+    """CPU seconds of this process, and of those that it started and has seen the end of."""
+    own = os.times()
+    return own.user + own.system + own.children_user + own.children_system

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from shalott.core.doors import typed_command
-from shalott.core.plan import FaultAction, Plan
+from shalott.core.plan import FaultAction, Plan, dump_plan
 from shalott.core.published import PublishedFinding
 from shalott.harness.published.evidence import text_files
 from shalott.harness.report.results import RunResults
@@ -21,22 +22,44 @@ REPORT: Final = "upstream.md"
 LINES_MAX: Final = 15  # of one node
 LINE_MAX: Final = 240  # characters of one line
 ANOMALIES_MAX: Final = 8
+PACKAGES_MAX: Final = 6
 TROUBLE: Final = re.compile(
     r"panic|fatal|corrupt|checksum|truncat|discard|diverge|orphan|\[ERR", re.IGNORECASE
 )
 
 
-def report_of(finding: PublishedFinding, plan: Plan, results: RunResults, directory: Path) -> str:
-    return "\n".join([*_head(finding, plan, results), *_told(finding, plan, results, directory)])
+@dataclass(frozen=True, slots=True)
+class Minimal:
+    """Of a plan that was shrunk: how many faults it had, and how many runs it took to show the
+    finding again."""
+
+    faults_before: int
+    runs: int
+
+
+def report_of(
+    finding: PublishedFinding,
+    plan: Plan,
+    results: RunResults,
+    directory: Path,
+    minimal: Minimal | None = None,
+) -> str:
+    return "\n".join(
+        [
+            *_head(finding, plan, results),
+            *_told(finding, plan, results, directory),
+            *(_again(finding, plan) if minimal is None else _again_minimal(plan, minimal)),
+        ]
+    )
 
 
 def _head(finding: PublishedFinding, plan: Plan, results: RunResults) -> Iterator[str]:
     yield f"# {finding.title}"
     yield ""
     told = ", ".join(f"{name} {each}" for name, each in sorted(results.versions.items()))
-    yield f"- System: {plan.system.name} {version_of(plan)}".rstrip() + (
-        f" ({told})" if told else ""
-    )
+    packages = results.tested.packages
+    own = ", ".join(f"{name} {packages[name]}" for name in sorted(packages)[:PACKAGES_MAX])
+    yield f"- System: {plan.system.name} {version_of(plan)}".rstrip() + (f" ({own})" if own else "")
     yield f"- Versions: {told or 'not told'}"
     yield f"- Published: {finding.source}"
     if finding.mended:
@@ -72,12 +95,27 @@ def _told(
             yield f"- {result.checker} counted: {told}."
     yield from ("", "## What the nodes wrote", "")
     yield from _lines(finding, directory)
+
+
+def _again(finding: PublishedFinding, plan: Plan) -> Iterator[str]:
     words = ("--system", finding.system, "--version", version_of(plan), *finding.command)
     again = typed_command("test", *words, "--seed", str(plan.seed))
     yield from ("", "## How to run it again", "", "```", again, "```", "")
     yield "The whole plan is `plan.json` beside this file (`shalott test --plan plan.json`); every"
     yield "operation is in `history.parquet`."
     yield ""
+
+
+def _again_minimal(plan: Plan, minimal: Minimal) -> Iterator[str]:
+    """With the plan itself: a report goes where the store does not."""
+    count, runs = len(plan.faults), minimal.runs
+    yield from ("", "## How to run it again", "")
+    left = f"{count} {'is' if count == 1 else 'are'} left"
+    shown = "its first run" if runs == 1 else f"one of {runs} runs"
+    yield f"The plan is minimal: of the faults of the first one ({minimal.faults_before}) {left},"
+    yield f"and it showed this in {shown}. Put it into `plan.json`:"
+    yield from ("", "```", typed_command("test", "--plan", "plan.json"), "```", "")
+    yield from ("```json", dump_plan(plan).decode().rstrip(), "```", "")
 
 
 def _fault_words(action: FaultAction) -> str:

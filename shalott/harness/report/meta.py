@@ -46,6 +46,15 @@ def tested_facts(tested: Tested) -> list[tuple[str, str]]:
     return [(name.replace("_", " "), value) for name, value in facts.items()]
 
 
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What all nodes took together: CPU seconds of the whole run, and memory while all of them ran
+    (the median), without pages of files that were not read lately."""
+
+    nodes: int
+    cpu_s: float
+    memory_mib: float
+
+
 class StoryStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step of a story, and what was seen of it. ``at_s``: from the run's start; None if it was
     not seen. ``event``: what a node wrote of it; ``line``: the one in its log.
@@ -84,3 +93,4 @@ class ReportMeta(msgspec.Struct, frozen=True, kw_only=True):
     directory: str = ""  # the run's directory, as the user would type it
     files: tuple[str, ...] = ()  # what lies in it, by path below it
     story: StoryResult | None = None
+    usage: Usage | None = None  # of the nodes; None: not known

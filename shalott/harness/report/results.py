@@ -21,7 +21,7 @@ from shalott.checkers.checker import Result
 from shalott.core.errors import StoreError, UsageError
 from shalott.core.plan import Plan
 from shalott.core.sums import check_sum
-from shalott.harness.report.meta import ReportMeta, Tested
+from shalott.harness.report.meta import ReportMeta, Tested, Usage
 from shalott.harness.report.verdict_words import headline, overall
 
 RESULTS_VERSION = 1
@@ -44,6 +44,7 @@ class RunResults(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
     tested: Tested = Tested()
     elapsed_ns: int = 0  # real time, boot to checks
+    usage: Usage | None = None  # of the nodes; None: not known
     iteration: int = 1  # which of the runs that one command made
     failures: tuple[str, ...] = ()  # the harness's own, no verdict on the system
     notes: tuple[str, ...] = ()
@@ -70,6 +71,7 @@ def render_results(
         versions=meta.versions,
         tested=meta.tested,
         elapsed_ns=meta.elapsed_ns,
+        usage=meta.usage,
         iteration=meta.iteration,
         failures=meta.failures,
         notes=meta.notes,

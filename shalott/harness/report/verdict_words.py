@@ -302,6 +302,8 @@ def _sentences(result: Result, kind_words: Mapping[str, tuple[str, str]]) -> lis
                 text += _how_documented(result, number)
         else:
             text = kinds[kind][0] + (f" ({number - 1:,} more)" if number > 1 else "")
+        if "undocumented" in result.detail and weight(result, kind) is False:
+            text += _how_documented(result, number)
         found.append((kind, _sentence(text)))
     return found
 
@@ -322,11 +324,12 @@ def _unexplained(result: Result) -> int:
 
 def _how_documented(result: Result, lost: int) -> str:
     """In no documented way, or where it is documented, by what the system's record names."""
-    unexplained = _unexplained(result)
+    detail = result.detail.get("loss", result.detail)
+    unexplained = _unexplained(result) or result.detail.get("undocumented", 0)
     if unexplained:
         some = "" if unexplained >= lost else f"{unexplained:,} of them "
         return f", {some}in no documented way"
-    documented = result.detail.get("loss", {}).get("documented", {})
+    documented = detail.get("documented", {})
     manuals = dict.fromkeys(each["manual"] for each in documented.values())
     return f", as is documented ({', '.join(manuals)})" if manuals else ""
 

@@ -36,6 +36,7 @@ from shalott.harness.run.stage import Stage
 from shalott.harness.run.startup_race import story_as_text as told_as_text
 from shalott.harness.run.store import JUNIT, STORY_JSON, STORY_TEXT, RunDirectory
 from shalott.harness.run.story import Story, read_material
+from shalott.harness.run.usage import watch_usage
 from shalott.harness.run.verdict import judge, save_data, save_verdict
 from shalott.harness.run.world import World
 from shalott.workloads.record import WORKLOADS
@@ -155,6 +156,9 @@ async def run(
         clocks = None if world.watch_clocks is None else world.watch_clocks(world.cluster, record)
         if clocks is not None:
             background.append(asyncio.create_task(clocks.keep_watching()))
+        usage = watch_usage(world.cluster)
+        if usage is not None:
+            background.append(asyncio.create_task(usage.keep_watching()))
         if watch is not None:
             background.append(asyncio.create_task(_watched(watch, stage)))
         await _experiment(stage, background[0], interrupt or asyncio.Event(), trouble)
@@ -170,6 +174,7 @@ async def run(
             virtual_started_ns=None if started_wall_ns is None else record.start_wall_ns,
             elapsed_ns=record.now_ns() if clock is None else clock.elapsed_ns(),
             tested=Tested() if provenance is None else provenance.tested(),
+            usage=None if usage is None else usage.told(),
         )
         trouble.notes.extend(unpinned(meta.tested.packages, meta.tested.pinned))
         if context.story is not None:

@@ -218,6 +218,6 @@ def test_the_report_says_what_it_is_where_it_is_documented_and_what_closes_it() 
     assert account.cause == f"{told.loss.text} ({MANUAL})"
     assert [step.says for step in account.steps] == [
         "n1 was master, and fault 1 kill n1 hit it",
-        "what is lost had been acknowledged within 11 s of it",
+        "what is lost had been acknowledged, at most 11 s before it",
         "another node became master in its place",
     ]

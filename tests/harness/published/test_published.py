@@ -6,17 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from shalott.checkers.checker import Anomaly, Result
 from shalott.core.doors import load_module
 from shalott.core.errors import UsageError
-from shalott.core.plan import Plan
+from shalott.core.plan import Plan, decode_plan, load_plan
 from shalott.core.published import PublishedFinding, Seen
 from shalott.harness.cli.main import run_command
 from shalott.harness.cli.published import exit_code, plan_of
 from shalott.harness.originals.evidence import Look
-from shalott.harness.published.document import render
+from shalott.harness.published.document import memory_of, render
 from shalott.harness.published.evidence import (
     Published,
     keep,
@@ -25,8 +26,12 @@ from shalott.harness.published.evidence import (
     on_newest,
     tally_on,
 )
+from shalott.harness.published.minimal import anomaly_of
 from shalott.harness.published.running import SEED, FindingsRequest, run_findings
-from shalott.harness.report.results import RunResults
+from shalott.harness.report.meta import Usage
+from shalott.harness.report.results import RunResults, classes, violations
+from shalott.harness.run.simulate import simulate
+from shalott.harness.shrinking.candidates import measure
 from tests.plug_ins import forget
 from tests.world.harness.releases import finding
 
@@ -184,7 +189,7 @@ def test_what_must_be_seen(seen: Seen, is_found: bool, tmp_path: Path) -> None:
     (tmp_path / "nodes" / "n2").mkdir()
     (tmp_path / "nodes" / "n2" / "output.log").write_text("stream A is gone\n")
     told = finding("f", seen=(seen,))
-    look = look_at(told, "1.0", results(STALE_READ, valid=False), tmp_path, load=0, cpu_s=0)
+    look = look_at(told, "1.0", results(STALE_READ, valid=False), tmp_path, load=0, harness_cpu_s=0)
     assert look.found is is_found and not look.void
 
 
@@ -203,6 +208,79 @@ def test_what_a_plug_in_that_is_not_here_found_stays(tmp_path: Path) -> None:
     kept = load_published(tmp_path)
     assert set(kept.findings) == {"other", "stale-reads"}
     assert "## elsewhere" in render(kept) and tally_on(kept.looks["other"], "1.0").words == "1 of 1"
+
+
+# -- what a run took -------------------------------------------------------------------------------
+
+
+@pytest.mark.unit
+def test_what_a_run_took_is_its_harness_s_and_its_nodes_own_or_is_not_known(
+    tmp_path: Path,
+) -> None:
+    told = msgspec.structs.replace(
+        results(STALE_READ, valid=False), usage=Usage(nodes=3, cpu_s=7.5, memory_mib=90.0)
+    )
+    runs = Runs({"1.0": [told], "1.1": [results()]}, tmp_path)
+    kept = run(runs, STALE, repeat=1)
+    known, unknown = kept.looks["stale-reads"]
+    assert known.own_cpu_s >= 7.5 and (known.nodes, known.memory_mib) == (3, 90.0)
+    assert (unknown.own_cpu_s, unknown.memory_mib) == (0.0, 0.0)
+    assert list(memory_of(kept, "released")) == ["3 nodes took 90 MiB together (median of 1 run)."]
+    lines = render(kept).splitlines()
+    assert any(f" {known.own_cpu_s:.0f} CPU s, 90 MiB," in line for line in lines)
+    assert not any("0 MiB" in line and "90 MiB" not in line for line in lines)
+
+
+# -- minimal plans ---------------------------------------------------------------------------------
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("seen", "classes", "kept"),
+    [
+        (Seen(kinds=("diverged", "lost-write")), ("stuck", "lost-write"), "lost-write"),
+        (Seen(checker="total-queue", count="lost-count"), ("lost", "stuck"), "lost"),
+    ],
+)
+def test_a_smaller_plan_keeps_the_finding_s_own_anomaly(
+    seen: Seen, classes: tuple[str, ...], kept: str
+) -> None:
+    look = Look(
+        side="published", release="1.0", run="r", seed=1, found=True, valid=False, classes=classes
+    )
+    assert anomaly_of(finding("f", seen=(seen,)), look) == kept
+
+
+@pytest.mark.unit
+def test_what_is_known_by_a_line_alone_can_not_be_shrunk() -> None:
+    look = Look(
+        side="published", release="1.0", run="r", seed=1, found=True, valid=False,
+        classes=("stuck",),
+    )  # fmt: skip
+    with pytest.raises(UsageError, match="by no anomaly of a checker"):
+        anomaly_of(finding("f", seen=(Seen(line="orphaned stream"),)), look)
+
+
+@pytest.mark.sim
+def test_a_minimal_plan_is_reported_with_the_plan_itself(tmp_path: Path) -> None:
+    assert bugs(tmp_path, "stale-reads", "--repeat", "1", "--version", "1.0", "--shrink") == 0
+    [found] = (tmp_path / "store").glob("stale-reads-1.0/2*/plan.json")
+    [report] = (tmp_path / "store").glob("stale-reads-1.0-minimal/2*/upstream.md")
+    text = report.read_text()
+    plan = decode_plan(text.partition("```json\n")[2].partition("\n```")[0].encode(), "report")
+    assert measure(plan) < measure(load_plan(found))
+    assert f"({len(load_plan(found).faults)}) {len(plan.faults)} " in text
+    outcome = simulate(plan)  # what is in the report is what shows it
+    assert "not-linearizable" in classes(violations(outcome.results))
+    assert "shalott test --plan plan.json" in text and "--nemesis-interval" not in text
+
+
+@pytest.mark.sim
+def test_without_a_run_in_the_store_there_is_nothing_to_shrink(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bugs(tmp_path, "never", "--repeat", "1", "--version", "1.1", "--shrink") == 254
+    assert "no run that showed it" in capsys.readouterr().err
 
 
 # -- the command -----------------------------------------------------------------------------------

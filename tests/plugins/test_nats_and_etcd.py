@@ -34,6 +34,28 @@ def test_jetstream_loses_by_default_what_it_had_not_synced(shalott: plugin.Shalo
     assert "acknowledged messages were" in run.told()
 
 
+def test_jetstream_keeps_what_it_has_while_members_leave_and_join(
+    shalott: plugin.Shalott,
+) -> None:
+    run = shalott.run(
+        system="nats", load="shalott_nats", cluster="docker", profile="safe", nodes=5, replicas=5,
+        workload="partitions", longest="1", rate=60, time_limit="45s", seed=1, nemesis="none",
+        sequence="wait 3s; replace-node n4; wait 3s; end; wait 5s; remove-node n2; wait 5s;"
+        " add-node n2",
+    )  # fmt: skip
+    run.assert_valid()
+
+
+@pytest.mark.parametrize("reads", ["leader", "direct"])
+def test_a_bucket_s_registers_are_what_its_manual_says(shalott: plugin.Shalott, reads: str) -> None:
+    """Without cuts: a leader that is cut off answers reads until it notices."""
+    run = shalott.run(
+        system="nats", load="shalott_nats", cluster="docker", profile="safe", workload="register",
+        reads=reads, nemesis="kill", time_limit="45s", rate=60, seed=1,
+    )  # fmt: skip
+    run.assert_valid()
+
+
 @pytest.mark.parametrize(
     "workload", [{"workload": "register"}, {"workload": "list-append"},
                  {"workload": "partitions", "longest": "1"}, {"workload": "lock"},

@@ -14,7 +14,7 @@ from shalott.cluster.nodes import Endpoint
 from shalott.core.errors import Definite, UsageError
 from shalott.core.generator import Completed, Context, Scheduled
 from shalott.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
-from shalott.core.op import Completion, Invocation
+from shalott.core.op import Completion, Invocation, OpType
 from shalott.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
 from shalott_etcd import client, watch_checker, watches
 from tests.plugins.test_etcd import TIMED_OUT, b64, done, events, pair
@@ -198,14 +198,19 @@ def test_some_watch_and_the_others_write_each_value_once() -> None:
     assert -50 <= min(offsets) < max(offsets) <= 0
 
 
-def test_a_watcher_that_found_no_member_waits() -> None:
-    generator = watches.generator(plan(), "load", 10**6)
-    failed = Completed(
-        now_ns=10**9, process=0, node="n1", invocation=Invocation(f="watch"), kind="fail"
+@pytest.mark.parametrize(
+    ("kind", "every_ms", "at_ns"),
+    [("fail", 0, 1_500_000_000), ("ok", 0, 10**9), ("ok", 2000, 3 * 10**9)],
+    ids=("found no member", "goes on", "reads now and then"),
+)
+def test_when_a_watcher_reads_again(kind: OpType, every_ms: int, at_ns: int) -> None:
+    generator = watches.generator(plan(watch_every_ms=every_ms), "load", 10**6)
+    ended = Completed(
+        now_ns=10**9, process=0, node="n1", invocation=Invocation(f="watch"), kind=kind
     )
-    answer, _ = generator.update(failed).next(Context(now_ns=10**9, process=0, node="n1"))
+    answer, _ = generator.update(ended).next(Context(now_ns=10**9, process=0, node="n1"))
     assert isinstance(answer, Scheduled)
-    assert answer.at_ns == 1_500_000_000
+    assert answer.at_ns == at_ns
 
 
 def test_somebody_must_write() -> None:

@@ -37,7 +37,7 @@ def test_jetstream_loses_by_default_what_it_had_not_synced(shalott: plugin.Shalo
 @pytest.mark.parametrize(
     "workload", [{"workload": "register"}, {"workload": "list-append"},
                  {"workload": "partitions", "longest": "1"}, {"workload": "lock"},
-                 {"workload": "etcd-watches", "watch_ahead": 60, "concurrency": "12"}]
+                 {"workload": "etcd-watches", "watch_ahead": "60", "concurrency": "12"}]
 )  # fmt: skip
 def test_etcd_is_linearizable(
     shalott: plugin.Shalott,

@@ -226,9 +226,9 @@ FINDINGS = (
         newest=NEWEST,
         command=(
             *("--workload", "lock", "--lease-trust", "answers", "--lease-ttl-s", "2"),
-            *("--queues", "10", "--hold", "4s", "--rate", "60", "--concurrency", "30"),
-            *("--nemesis", "partition-one", "--nemesis-interval", "10", "--nemesis-duration", "8"),
-            *("--time-limit", "45"),
+            *("--queues", "20", "--hold", "10s", "--rate", "60", "--concurrency", "42"),
+            *("--nemesis", "partition-one", "--nemesis-interval", "15"),
+            *("--nemesis-duration", "12", "--time-limit", "45"),
         ),
         seen=(Seen(checker="linearizability", kinds=("two-holders",)),),
         published="Jepsen, January 2020: locks do not and can't exclude each other without fencing",

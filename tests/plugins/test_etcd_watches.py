@@ -217,3 +217,8 @@ def test_somebody_must_write() -> None:
     watches.check(plan(watchers=5))
     with pytest.raises(UsageError, match="nobody writes"):
         watches.check(plan(watchers=6))
+
+
+def test_a_watch_ends_before_its_operation_does() -> None:
+    with pytest.raises(UsageError, match="no operation has 5000 ms"):
+        watches.check(plan(watch_for_ms=5001))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated
 
 import h11
@@ -54,9 +54,11 @@ def parameters_of(plan: api.Plan) -> WatchParameters:
 
 @dataclass(slots=True)
 class Known:
-    """The newest revision that any client of the run was told of."""
+    """What the clients of a run know together: the newest revision that any of them was told of,
+    and how many streams they have opened."""
 
     newest: int = 0
+    streams: int = 0
 
     def tell(self, revision: int) -> None:
         self.newest = max(self.newest, revision)
@@ -67,7 +69,6 @@ class Stream:
     watch: Watch
     number: int
     start: int
-    seen: int = 0  # the newest event's revision
 
 
 class Deleted(msgspec.Struct, frozen=True):
@@ -86,7 +87,6 @@ class WatchClient:
     body_bytes: int = 0
     stream: Stream | None = None
     resume: int = 0  # where a stream that broke goes on; 0: nowhere
-    count: int = field(default=0)
 
     async def open(self) -> None: ...
 
@@ -141,9 +141,9 @@ class WatchClient:
         await self.close()
         start = self.resume if broken and self.resume else max(1, self.known.newest + 1 + offset)
         watch = await Watch.open(self.store.at, PREFIX, start, progress=True)
-        self.count += 1
+        self.known.streams += 1
         self.resume = start
-        self.stream = Stream(watch, self.count, start)
+        self.stream = Stream(watch, self.known.streams, start)
         return self.stream
 
     def _take(self, stream: Stream, heard: Watched, told: list[list[object]]) -> None:
@@ -256,7 +256,10 @@ def checkers(plan: api.Plan) -> Sequence[api.Checker]:
 
 def check(plan: api.Plan) -> None:
     """Raises UsageError."""
-    watchers = parameters_of(plan).watchers
+    asked, limit_ms = parameters_of(plan), plan.workload.op_timeout_ms
+    if asked.watch_for_ms > limit_ms:
+        raise api.UsageError(f"--watch-for {asked.watch_for_ms}ms: no operation has {limit_ms} ms")
+    watchers = asked.watchers
     if watchers >= plan.workload.concurrency:
         raise api.UsageError(
             f"--watchers {watchers}: with {plan.workload.concurrency} clients nobody writes"

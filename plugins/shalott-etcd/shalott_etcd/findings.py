@@ -208,8 +208,8 @@ FINDINGS = (
         newest=NEWEST,
         command=(
             *("--workload", "register", "--rate", "200", "--concurrency", "30"),
-            *("--nemesis", "pause", "--nemesis-interval", "2", "--nemesis-duration", "1500ms"),
-            *("--time-limit", "60"),
+            *("--nemesis", "pause", "--targets", "master", "--election-timeout", "500ms"),
+            *("--nemesis-interval", "3", "--nemesis-duration", "1500ms", "--time-limit", "60"),
         ),
         seen=(Seen(checker="linearizability", kinds=("not-linearizable",)),),
         published="Antithesis, July 2025; mended in March 2026 after hours of simulation",

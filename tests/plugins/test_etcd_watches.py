@@ -112,6 +112,12 @@ def test_writes_tell_their_revisions() -> None:
     assert requests[0] == ("/v3/kv/put", {"key": b64("watch/a"), "value": b64("3")})
 
 
+def test_what_is_known_is_compacted() -> None:
+    got, requests = done(made, lambda one: one.invoke(asked("compact")), [(200, {})])
+    assert (got.type, got.offset) == ("ok", None)
+    assert requests == [("/v3/kv/compaction", {"revision": "40"})]
+
+
 def told(completion: Completion) -> Mapping[str, Any]:
     assert completion.extra is not None
     return completion.extra
@@ -184,17 +190,20 @@ def plan(**parameters: object) -> Plan:
 
 
 def test_some_watch_and_the_others_write_each_value_once() -> None:
-    generator = watches.generator(plan(watchers=2, reopen_share=1.0), "load", 10**6)
-    values, offsets = [], []
+    wanted_by = plan(watchers=2, reopen_share=1.0, compact_share=0.2)
+    generator = watches.generator(wanted_by, "load", 10**6)
+    values, offsets, fs = [], [], set()
     for turn in range(200):
         context = Context(now_ns=turn * 10**9, process=turn % 6, node="n1")
         answer, generator = generator.next(context)
         assert isinstance(answer, Scheduled)
         wanted = answer.invocation
         assert (wanted.f == "watch") == (context.process < 2)
+        fs.add(wanted.f)
         values += [wanted.value] if wanted.f == "put" else []
         offsets += [wanted.extra["offset"]] if wanted.extra else []
     assert len(set(values)) == len(values) > 50
+    assert fs == {"watch", "put", "delete", "compact"}
     assert -50 <= min(offsets) < max(offsets) <= 0
 
 

@@ -44,7 +44,7 @@ FINDINGS = (
         newest=NEWEST,
         command=(
             *(*WATCHES, "--watchers", "3", "--rate", "600", "--concurrency", "40"),
-            *("--compact-every", "200ms", "--compaction-batch", "20", "--time-limit", "60"),
+            *("--compact-share", "0.02", "--compaction-batch", "20", "--time-limit", "60"),
             *("--nemesis", "none", "--sequence", "30x kill one; end kill; wait 1s"),
         ),
         seen=DISAGREE,
@@ -171,8 +171,8 @@ FINDINGS = (
         newest=NEWEST,
         command=(
             *("--nodes", "1", "--heartbeat", "20ms", "--election-timeout", "120ms", *WATCHES),
-            *("--watchers", "2", "--watched-keys", "3", "--delete-share", "0.6", "--rate", "4"),
-            *("--concurrency", "6", "--compact-every", "250ms", "--compaction-batch", "1"),
+            *("--watchers", "2", "--watched-keys", "3", "--delete-share", "0.3", "--rate", "6"),
+            *("--concurrency", "6", "--compact-share", "0.4", "--compaction-batch", "1"),
             *("--nemesis", "kill", "--nemesis-interval", "1500ms", "--nemesis-duration", "200ms"),
             *("--time-limit", "60"),
         ),

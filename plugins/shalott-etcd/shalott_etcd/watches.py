@@ -24,7 +24,7 @@ from shalott_etcd.client import Done, Header, Store, Watch, Watched, encode
 from shalott_etcd.watch_checker import Watches
 
 PREFIX = "watch/"
-WATCH, PUT, DELETE = "watch", "put", "delete"
+WATCH, PUT, DELETE, COMPACT = "watch", "put", "delete", "compact"
 AFTERWARDS_MS = 3000
 
 
@@ -34,6 +34,10 @@ class WatchParameters(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0
     watched_keys: Annotated[int, msgspec.Meta(ge=1, le=1000, description="Keys.")] = 20
     delete_share: Annotated[float, msgspec.Meta(ge=0, le=1, description="Of the writes.")] = 0.1
+    compact_share: Annotated[
+        float,
+        msgspec.Meta(ge=0, le=1, description="Of the writes: a compaction of all there is."),
+    ] = 0.0
     reopen_share: Annotated[
         float, msgspec.Meta(ge=0, le=1, description="A watch begins anew so often.")
     ] = 0.2
@@ -99,6 +103,10 @@ class WatchClient:
         if invocation.f == WATCH:
             asked = invocation.extra or {}
             return await self._watch(asked.get("offset"), asked["for_ms"])
+        if invocation.f == COMPACT:
+            until = {"revision": str(self.known.newest)}
+            await self.store.ask("compaction", until, dict[str, object])
+            return api.Completion(type="ok")
         key = encode(PREFIX + invocation.key)
         if invocation.f == PUT:
             value = encode(str(invocation.value).ljust(self.body_bytes))
@@ -163,17 +171,19 @@ class Writes(msgspec.Struct, frozen=True):
 
     keys: int
     delete_share: float
+    compact_share: float
     key: int
     count: int = 0
 
     def next(self, context: api.Context) -> tuple[api.Answer, api.Generator]:
         which = str(api.draw_below(self.key, 2 * self.count, self.keys))
-        deletes = api.draw_float(self.key, 2 * self.count + 1) < self.delete_share
-        asked = (
-            api.Invocation(f=DELETE, key=which)
-            if deletes
-            else api.Invocation(f=PUT, key=which, value=self.count + 1)
-        )
+        drawn = api.draw_float(self.key, 2 * self.count + 1)
+        if drawn < self.compact_share:
+            asked = api.Invocation(f=COMPACT)
+        elif drawn < self.compact_share + self.delete_share:
+            asked = api.Invocation(f=DELETE, key=which)
+        else:
+            asked = api.Invocation(f=PUT, key=which, value=self.count + 1)
         after = msgspec.structs.replace(self, count=self.count + 1)
         return api.Scheduled(context.now_ns, asked), after
 
@@ -220,6 +230,7 @@ def generator(plan: api.Plan, part: str, limit_ms: int) -> api.Generator:
     writes = Writes(
         keys=asked.watched_keys,
         delete_share=asked.delete_share,
+        compact_share=asked.compact_share,
         key=api.stream_key(plan.seed, "watches", part, "writes"),
         count=0 if part == "load" else 1_000_000_000,
     )

@@ -304,6 +304,9 @@ def test_flags_are_those_of_the_release() -> None:
     assert "--feature-gates=InitialCorruptCheck=true" in words(corrupt_check=True)
     assert not any("compaction" in word or "snapshot" in word for word in words())
     assert "--auto-compaction-retention=500ms" in words(compact_every_ms=500)
+    assert "--compaction-batch-limit=7" in words(compaction_batch=7)
+    old = words(version="3.5.2", compaction_batch=7)
+    assert "--experimental-compaction-batch-limit=7" in old
 
 
 def seen(**changes: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 
 from shalott.checkers.linearizability.run_checker import Linearizability
 from shalott.core.doors import load_module
-from shalott.core.errors import Definite, Indefinite
+from shalott.core.errors import Definite, Indefinite, Unreachable
 from shalott.core.op import Completion, Invocation
 from shalott.core.plan import FaultAction
 from shalott.nemesis.context import FaultContext
@@ -129,31 +129,42 @@ def test_the_workload_of_locks_has_them_by_leases() -> None:
 # -- defragment ------------------------------------------------------------------------------------
 
 
-def context(asked: list[str], often: asyncio.Event, *, refuses: bool = False) -> FaultContext:
-    class Refusing(system.EtcdSystem):
+def context(asked: list[str], often: asyncio.Event, error: Exception | None) -> FaultContext:
+    class Asked(system.EtcdSystem):
         async def defragment(self, cluster: object, node: str) -> None:
             asked.append(node)
             if len(asked) == 4:
                 often.set()
-            if refuses:
-                raise Indefinite("it is down")
+            if error is not None:
+                raise error
 
     processes = SimpleNamespace(state=lambda node: "running")
     made_of: Mapping[str, Any] = {"left": {}, "told": {}, "cluster": None, "processes": processes}
-    return cast(FaultContext, SimpleNamespace(system=Refusing(system.EtcdParameters()), **made_of))
+    return cast(FaultContext, SimpleNamespace(system=Asked(system.EtcdParameters()), **made_of))
 
 
-@pytest.mark.parametrize("refuses", [False, True])
-def test_members_are_asked_again_and_again_until_it_is_over(refuses: bool) -> None:
+@pytest.mark.parametrize(
+    ("error", "done_and_moot"),
+    [
+        (None, (True, False)),
+        (Definite("it knows no such thing"), (False, False)),
+        (Indefinite("no answer"), (False, True)),  # other faults may have to do with it
+        (Unreachable("nobody listens"), (False, True)),
+    ],
+)
+def test_members_are_asked_again_and_again_until_it_is_over(
+    error: Exception | None, done_and_moot: tuple[bool, bool]
+) -> None:
     fault, asked = defragment.FAULT, list[str]()
     action = FaultAction(id=1, at_ms=0, duration_ms=1, kind="defragment", nodes=("n1", "n2"))
 
     async def scenario() -> tuple[list[object], list[object], int]:
         often = asyncio.Event()
-        ctx = context(asked, often, refuses=refuses)
+        ctx = context(asked, often, error)
         await fault.inject(ctx, action)
         await often.wait()
-        looks: list[object] = [await each.look() for each in fault.effective(ctx, action)]
+        checks = fault.effective(ctx, action)
+        looks: list[object] = [(await each.look(), await each.moot()) for each in checks]
         going: list[object] = [await each.look() for each in fault.healed(ctx, action)]
         await fault.heal(ctx, action)
         going += [await each.look() for each in fault.healed(ctx, action)]
@@ -162,7 +173,7 @@ def test_members_are_asked_again_and_again_until_it_is_over(refuses: bool) -> No
         return looks, going, len(asked) - number
 
     looks, going, later = asyncio.run(scenario())
-    assert looks == [not refuses] * 2
+    assert looks == [done_and_moot] * 2
     assert going == [False, False, True, True]
     assert (set(asked), later) == ({"n1", "n2"}, 0)
 

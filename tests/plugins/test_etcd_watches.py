@@ -14,7 +14,7 @@ from shalott.cluster.nodes import Endpoint
 from shalott.core.errors import Definite, UsageError
 from shalott.core.generator import Completed, Context, Scheduled
 from shalott.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
-from shalott.core.op import Completion, Invocation
+from shalott.core.op import Completion, Invocation, OpType
 from shalott.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
 from shalott_etcd import client, watch_checker, watches
 from tests.plugins.test_etcd import TIMED_OUT, b64, done, events, pair
@@ -112,6 +112,12 @@ def test_writes_tell_their_revisions() -> None:
     assert requests[0] == ("/v3/kv/put", {"key": b64("watch/a"), "value": b64("3")})
 
 
+def test_what_is_known_is_compacted() -> None:
+    got, requests = done(made, lambda one: one.invoke(asked("compact")), [(200, {})])
+    assert (got.type, got.offset) == ("ok", None)
+    assert requests == [("/v3/kv/compaction", {"revision": "40"})]
+
+
 def told(completion: Completion) -> Mapping[str, Any]:
     assert completion.extra is not None
     return completion.extra
@@ -184,31 +190,44 @@ def plan(**parameters: object) -> Plan:
 
 
 def test_some_watch_and_the_others_write_each_value_once() -> None:
-    generator = watches.generator(plan(watchers=2, reopen_share=1.0), "load", 10**6)
-    values, offsets = [], []
+    wanted_by = plan(watchers=2, reopen_share=1.0, compact_share=0.2)
+    generator = watches.generator(wanted_by, "load", 10**6)
+    values, offsets, fs = [], [], set()
     for turn in range(200):
         context = Context(now_ns=turn * 10**9, process=turn % 6, node="n1")
         answer, generator = generator.next(context)
         assert isinstance(answer, Scheduled)
         wanted = answer.invocation
         assert (wanted.f == "watch") == (context.process < 2)
+        fs.add(wanted.f)
         values += [wanted.value] if wanted.f == "put" else []
         offsets += [wanted.extra["offset"]] if wanted.extra else []
     assert len(set(values)) == len(values) > 50
+    assert fs == {"watch", "put", "delete", "compact"}
     assert -50 <= min(offsets) < max(offsets) <= 0
 
 
-def test_a_watcher_that_found_no_member_waits() -> None:
-    generator = watches.generator(plan(), "load", 10**6)
-    failed = Completed(
-        now_ns=10**9, process=0, node="n1", invocation=Invocation(f="watch"), kind="fail"
+@pytest.mark.parametrize(
+    ("kind", "every_ms", "at_ns"),
+    [("fail", 0, 1_500_000_000), ("ok", 0, 10**9), ("ok", 2000, 3 * 10**9)],
+    ids=("found no member", "goes on", "reads now and then"),
+)
+def test_when_a_watcher_reads_again(kind: OpType, every_ms: int, at_ns: int) -> None:
+    generator = watches.generator(plan(watch_every_ms=every_ms), "load", 10**6)
+    ended = Completed(
+        now_ns=10**9, process=0, node="n1", invocation=Invocation(f="watch"), kind=kind
     )
-    answer, _ = generator.update(failed).next(Context(now_ns=10**9, process=0, node="n1"))
+    answer, _ = generator.update(ended).next(Context(now_ns=10**9, process=0, node="n1"))
     assert isinstance(answer, Scheduled)
-    assert answer.at_ns == 1_500_000_000
+    assert answer.at_ns == at_ns
 
 
 def test_somebody_must_write() -> None:
     watches.check(plan(watchers=5))
     with pytest.raises(UsageError, match="nobody writes"):
         watches.check(plan(watchers=6))
+
+
+def test_a_watch_ends_before_its_operation_does() -> None:
+    with pytest.raises(UsageError, match="no operation has 5000 ms"):
+        watches.check(plan(watch_for_ms=5001))

@@ -59,7 +59,7 @@ def test_a_bucket_s_registers_are_what_its_manual_says(shalott: plugin.Shalott, 
 @pytest.mark.parametrize(
     "workload", [{"workload": "register"}, {"workload": "list-append"},
                  {"workload": "partitions", "longest": "1"}, {"workload": "lock"},
-                 {"workload": "etcd-watches", "watch_ahead": 60, "concurrency": "12"}]
+                 {"workload": "etcd-watches", "watch_ahead": "60", "concurrency": "12"}]
 )  # fmt: skip
 def test_etcd_is_linearizable(
     shalott: plugin.Shalott,

@@ -228,7 +228,11 @@ class Watch:
         head = h11.Request(method="POST", target="/v3/watch", headers=headers)
         for part in (head, h11.Data(data=content), h11.EndOfMessage()):
             watch._writer.write(watch._http.send(part) or b"")
-        await watch._writer.drain()
+        try:
+            await watch._writer.drain()
+        except BaseException:  # also if it is cancelled: nobody else knows of the connection
+            watch.close()
+            raise
         return watch
 
     def close(self) -> None:

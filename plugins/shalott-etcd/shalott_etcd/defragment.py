@@ -22,6 +22,7 @@ class Defragments(Protocol):
 
 async def _begin(ctx: api.FaultContext, action: api.FaultAction) -> None:
     done = dict.fromkeys(action.nodes or (), 0)
+    silent: set[str] = set()  # that did not answer when they were asked last
     system = ctx.system
     assert isinstance(system, Defragments)
 
@@ -30,11 +31,15 @@ async def _begin(ctx: api.FaultContext, action: api.FaultAction) -> None:
             try:
                 await system.defragment(ctx.cluster, node)
                 done[node] += 1
-            except api.ClientError:
-                pass  # it is down, or slow: other faults' doing
+                silent.discard(node)
+            except (api.Indefinite, api.Unreachable):
+                silent.add(node)
+            except api.Definite:
+                silent.discard(node)  # it refuses
             await asyncio.sleep(AGAIN_MS / 1000)
 
     ctx.told["defragmented"] = ctx.left["done"] = done
+    ctx.left["silent"] = silent
     ctx.left["asking"] = [asyncio.ensure_future(ask(node)) for node in action.nodes or ()]
 
 
@@ -51,7 +56,7 @@ def _it_was_done(ctx: api.FaultContext, action: api.FaultAction) -> list[api.Che
             return bool(ctx.left["done"][node])
 
         async def moot() -> bool:
-            return ctx.processes.state(node) != "running"
+            return ctx.processes.state(node) != "running" or node in ctx.left["silent"]
 
         return api.Check(node, "defragmented", look, lambda: True, moot=moot)
 

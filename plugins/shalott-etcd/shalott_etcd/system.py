@@ -48,7 +48,12 @@ class EtcdParameters(msgspec.Struct, frozen=True, kw_only=True):
         int, msgspec.Meta(ge=0, description="Entries from snapshot to snapshot; 0: the release's.")
     ] = 0
     compact_every_ms: Annotated[
-        int, msgspec.Meta(ge=0, description="Old revisions are dropped so often; 0: never.")
+        int,
+        msgspec.Meta(
+            ge=0,
+            description="Old revisions are dropped so often; 0: never. Far below the time that a"
+            " node takes to start, releases 3.5.0 to 3.5.2 panic there.",
+        ),
     ] = 0
     compaction_batch: Annotated[
         int, msgspec.Meta(ge=0, description="Revisions that are dropped at a time; 0: its own.")

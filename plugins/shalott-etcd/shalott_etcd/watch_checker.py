@@ -27,7 +27,10 @@ import shalott.api as api
 KEPT = 5  # anomalies of one kind that are told
 Write = tuple[str, object]  # a key, and its value; None for a delete
 WORDS = {
-    "before-start": ("a watch told what was before its start", "watches told {n} such events"),
+    "before-start": (
+        "a watch told an event from before its start",
+        "watches told {n} events from before their start",
+    ),
     "went-back": ("a watch went back in time", "watches went back {n} times"),
     "missed": ("a watch left an event out", "watches left {n} events out"),
     "progress-ahead": (

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated
 
 import h11
@@ -24,7 +24,7 @@ from shalott_etcd.client import Done, Header, Store, Watch, Watched, encode
 from shalott_etcd.watch_checker import Watches
 
 PREFIX = "watch/"
-WATCH, PUT, DELETE = "watch", "put", "delete"
+WATCH, PUT, DELETE, COMPACT = "watch", "put", "delete", "compact"
 AFTERWARDS_MS = 3000
 
 
@@ -34,6 +34,10 @@ class WatchParameters(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0
     watched_keys: Annotated[int, msgspec.Meta(ge=1, le=1000, description="Keys.")] = 20
     delete_share: Annotated[float, msgspec.Meta(ge=0, le=1, description="Of the writes.")] = 0.1
+    compact_share: Annotated[
+        float,
+        msgspec.Meta(ge=0, le=1, description="Of the writes: a compaction of all there is."),
+    ] = 0.0
     reopen_share: Annotated[
         float, msgspec.Meta(ge=0, le=1, description="A watch begins anew so often.")
     ] = 0.2
@@ -54,9 +58,11 @@ def parameters_of(plan: api.Plan) -> WatchParameters:
 
 @dataclass(slots=True)
 class Known:
-    """The newest revision that any client of the run was told of."""
+    """What the clients of a run know together: the newest revision that any of them was told of,
+    and how many streams they have opened."""
 
     newest: int = 0
+    streams: int = 0
 
     def tell(self, revision: int) -> None:
         self.newest = max(self.newest, revision)
@@ -67,7 +73,6 @@ class Stream:
     watch: Watch
     number: int
     start: int
-    seen: int = 0  # the newest event's revision
 
 
 class Deleted(msgspec.Struct, frozen=True):
@@ -86,7 +91,6 @@ class WatchClient:
     body_bytes: int = 0
     stream: Stream | None = None
     resume: int = 0  # where a stream that broke goes on; 0: nowhere
-    count: int = field(default=0)
 
     async def open(self) -> None: ...
 
@@ -99,6 +103,10 @@ class WatchClient:
         if invocation.f == WATCH:
             asked = invocation.extra or {}
             return await self._watch(asked.get("offset"), asked["for_ms"])
+        if invocation.f == COMPACT:
+            until = {"revision": str(self.known.newest)}
+            await self.store.ask("compaction", until, dict[str, object])
+            return api.Completion(type="ok")
         key = encode(PREFIX + invocation.key)
         if invocation.f == PUT:
             value = encode(str(invocation.value).ljust(self.body_bytes))
@@ -141,9 +149,9 @@ class WatchClient:
         await self.close()
         start = self.resume if broken and self.resume else max(1, self.known.newest + 1 + offset)
         watch = await Watch.open(self.store.at, PREFIX, start, progress=True)
-        self.count += 1
+        self.known.streams += 1
         self.resume = start
-        self.stream = Stream(watch, self.count, start)
+        self.stream = Stream(watch, self.known.streams, start)
         return self.stream
 
     def _take(self, stream: Stream, heard: Watched, told: list[list[object]]) -> None:
@@ -163,17 +171,19 @@ class Writes(msgspec.Struct, frozen=True):
 
     keys: int
     delete_share: float
+    compact_share: float
     key: int
     count: int = 0
 
     def next(self, context: api.Context) -> tuple[api.Answer, api.Generator]:
         which = str(api.draw_below(self.key, 2 * self.count, self.keys))
-        deletes = api.draw_float(self.key, 2 * self.count + 1) < self.delete_share
-        asked = (
-            api.Invocation(f=DELETE, key=which)
-            if deletes
-            else api.Invocation(f=PUT, key=which, value=self.count + 1)
-        )
+        drawn = api.draw_float(self.key, 2 * self.count + 1)
+        if drawn < self.compact_share:
+            asked = api.Invocation(f=COMPACT)
+        elif drawn < self.compact_share + self.delete_share:
+            asked = api.Invocation(f=DELETE, key=which)
+        else:
+            asked = api.Invocation(f=PUT, key=which, value=self.count + 1)
         after = msgspec.structs.replace(self, count=self.count + 1)
         return api.Scheduled(context.now_ns, asked), after
 
@@ -220,6 +230,7 @@ def generator(plan: api.Plan, part: str, limit_ms: int) -> api.Generator:
     writes = Writes(
         keys=asked.watched_keys,
         delete_share=asked.delete_share,
+        compact_share=asked.compact_share,
         key=api.stream_key(plan.seed, "watches", part, "writes"),
         count=0 if part == "load" else 1_000_000_000,
     )
@@ -256,7 +267,10 @@ def checkers(plan: api.Plan) -> Sequence[api.Checker]:
 
 def check(plan: api.Plan) -> None:
     """Raises UsageError."""
-    watchers = parameters_of(plan).watchers
+    asked, limit_ms = parameters_of(plan), plan.workload.op_timeout_ms
+    if asked.watch_for_ms > limit_ms:
+        raise api.UsageError(f"--watch-for {asked.watch_for_ms}ms: no operation has {limit_ms} ms")
+    watchers = asked.watchers
     if watchers >= plan.workload.concurrency:
         raise api.UsageError(
             f"--watchers {watchers}: with {plan.workload.concurrency} clients nobody writes"

@@ -11,8 +11,13 @@ from io import BytesIO
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.protocol.admin import ApiVersionResponse_v0
-from aiokafka.protocol.api import RequestHeader_v2
+from aiokafka.protocol.api import RequestHeader_v1, RequestHeader_v2
 from aiokafka.protocol.coordination import FindCoordinatorResponse_v1
+from aiokafka.protocol.group import (
+    JoinGroupResponse_v5,
+    LeaveGroupRequest_v1,
+    LeaveGroupResponse_v1,
+)
 from aiokafka.protocol.metadata import MetadataResponse_v5
 from aiokafka.protocol.offset import OffsetResponse_v5
 from aiokafka.protocol.produce import ProduceResponse_v7
@@ -32,6 +37,7 @@ from shalott_kafka.wire import DescribeQuorumResponse, End, Partition, Quorum, W
 pytestmark = pytest.mark.unit
 
 PRODUCE, ENDS, METADATA, FIND, VERSIONS, BEGIN, ADD, END, QUORUM = 0, 2, 3, 10, 18, 22, 24, 26, 55
+JOIN, LEAVE, ID_REQUIRED = 11, 13, 79
 FLEXIBLE = {(QUORUM, 0), (PRODUCE, 12), (END, 5)}
 SPOKEN = {PRODUCE: 7, ENDS: 5, METADATA: 5, VERSIONS: 0, QUORUM: 0}
 SILENT, CLOSES = "silent", "closes"
@@ -259,6 +265,38 @@ def test_a_client_tells_once_what_its_group_moved() -> None:
     client._moves.on_partitions_revoked([TopicPartition(TOPIC, 2)])
     client._moves.on_partitions_assigned([TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)])
     assert client.moved() == [2, 0, 1] and client.moved() == []
+
+
+@dataclass
+class CrowdedGroup(Coordinator):
+    """Waits for a member that does not come."""
+
+    joins: int = 0
+    left: list[str] = field(default_factory=list)
+
+    def answer(self, key: int) -> object:
+        if key == JOIN:
+            self.joins += 1
+            told = JoinGroupResponse_v5(0, ID_REQUIRED, -1, "", "", "m-1", []).encode()
+            return told if self.joins == 1 else SILENT
+        if key == LEAVE:
+            body = BytesIO(self.asked[-1][1])
+            RequestHeader_v1.SCHEMA.decode(body)
+            self.left.append(LeaveGroupRequest_v1.decode(body).member_id)
+            return LeaveGroupResponse_v1(0, 0).encode()
+        return super().answer(key)
+
+
+def test_a_member_that_could_not_join_in_time_says_that_it_leaves() -> None:
+    broker = CrowdedGroup(spoken=SPOKEN | {FIND: 1, JOIN: 5, LEAVE: 1})
+
+    async def do(port: int) -> object:
+        client = KafkaClient("127.0.0.1", port, timeout_ms=1000, asked=PLAIN)
+        return await client.subscribe([0])
+
+    with pytest.raises(api.Indefinite):
+        with_broker(broker, do)
+    assert broker.joins == 2 and broker.left == ["m-1"]
 
 
 def test_what_ignores_its_cancelling_is_left_alone() -> None:

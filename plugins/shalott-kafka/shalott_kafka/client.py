@@ -51,6 +51,7 @@ from aiokafka.errors import (
     UnknownMemberIdError,
     for_code,
 )
+from aiokafka.protocol.group import LeaveGroupRequest
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
@@ -168,9 +169,8 @@ class KafkaClient:
         with contextlib.suppress(*TROUBLES):
             if producer is not None:
                 await _end(producer)
-        with contextlib.suppress(*TROUBLES):
-            if consumer is not None:
-                await within(CLOSE_S, consumer.stop())
+        if consumer is not None:
+            await _end_consumer(consumer)
 
     async def _ready_consumer(self) -> None:
         if self._consumer is not None:
@@ -354,6 +354,23 @@ async def _end(producer: AIOKafkaProducer) -> None:
         await asyncio.wait([sender], timeout=0.05)
     producer._closed = True
     await within(CLOSE_S, producer.client.close())
+
+
+async def _end_consumer(consumer: AIOKafkaConsumer) -> None:
+    """A member leaves at once, by a connection of its own: ``stop`` would first await that it has
+    joined, which a group lets nobody before all have that are in it. One that went without a word
+    would be among those, and hold up the next, who goes without a word for it, and so on."""
+    member, coordinator = (
+        consumer._coordinator,
+        getattr(consumer._coordinator, "coordinator_id", None),
+    )
+    if coordinator is not None and member.member_id:
+        leave = LeaveGroupRequest(GROUP, member.member_id)
+        with contextlib.suppress(*TROUBLES):
+            await within(CLOSE_S, consumer._client.send(coordinator, leave))
+    for ending in (consumer.stop, consumer._client.close):
+        with contextlib.suppress(*TROUBLES):
+            await within(CLOSE_S, ending())
 
 
 _left: set[asyncio.Task[object]] = set()  # whose ends are not waited for

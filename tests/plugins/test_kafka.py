@@ -186,7 +186,7 @@ class Coordinator(Broker):
 
 def two_transactions(broker: Broker) -> object:
     async def do(port: int) -> object:
-        asked = KafkaParameters(transaction_version=2)
+        asked = KafkaParameters(transaction_version="2")
         client = KafkaClient("127.0.0.1", port, timeout_ms=2000, asked=asked)
         try:
             return [await client.transact(SEND, {}) for _ in range(2)]
@@ -375,7 +375,7 @@ def plan_of(
     "parameters",
     [
         {"acks": "1"},
-        {"transaction_version": 2, "version": "3.9.1"},
+        {"transaction_version": "2", "version": "3.9.1"},
         {"idempotence": False},
         {"replicas": 4},
         {"min_insync_replicas": 3, "replicas": 2},

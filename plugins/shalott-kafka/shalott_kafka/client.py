@@ -199,7 +199,7 @@ class KafkaClient:
         if self._producer is not None:
             return
         asked = self._asked
-        is_protected = asked.transactions and asked.transaction_version > 1
+        is_protected = asked.transactions and asked.transaction_version == "2"
         make = ProtectedProducer if is_protected else AIOKafkaProducer
         self._producer = make(
             bootstrap_servers=self._at,

@@ -6,24 +6,39 @@ import asyncio
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from io import BytesIO
 
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.protocol.admin import ApiVersionResponse_v0
+from aiokafka.protocol.api import RequestHeader_v1, RequestHeader_v2
+from aiokafka.protocol.coordination import FindCoordinatorResponse_v1
+from aiokafka.protocol.group import (
+    JoinGroupResponse_v5,
+    LeaveGroupRequest_v1,
+    LeaveGroupResponse_v1,
+)
 from aiokafka.protocol.metadata import MetadataResponse_v5
 from aiokafka.protocol.offset import OffsetResponse_v5
 from aiokafka.protocol.produce import ProduceResponse_v7
+from aiokafka.protocol.transaction import (
+    AddPartitionsToTxnResponse_v0,
+    InitProducerIdResponse_v0,
+)
 
 import shalott.api as api
 from shalott.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
 from shalott_kafka.client import TOPIC, KafkaClient, outcome_of, within
+from shalott_kafka.protected import EndTxnResponse5, ProduceRequest12, ProduceResponse12
 from shalott_kafka.settings import KafkaParameters, check, lay_out, missing, properties
 from shalott_kafka.system import KafkaSystem
 from shalott_kafka.wire import DescribeQuorumResponse, End, Partition, Quorum, Wire
 
 pytestmark = pytest.mark.unit
 
-PRODUCE, ENDS, METADATA, VERSIONS, QUORUM = 0, 2, 3, 18, 55
+PRODUCE, ENDS, METADATA, FIND, VERSIONS, BEGIN, ADD, END, QUORUM = 0, 2, 3, 10, 18, 22, 24, 26, 55
+JOIN, LEAVE, ID_REQUIRED = 11, 13, 79
+FLEXIBLE = {(QUORUM, 0), (PRODUCE, 12), (END, 5)}
 SPOKEN = {PRODUCE: 7, ENDS: 5, METADATA: 5, VERSIONS: 0, QUORUM: 0}
 SILENT, CLOSES = "silent", "closes"
 PLAIN = KafkaParameters(acks="1", idempotence=False, transactions=False)
@@ -39,6 +54,8 @@ class Broker:
     port: int = 0
     sent: int = 0
     quorum: tuple[object, ...] = (0, [], {})
+    spoken: Mapping[int, int] = field(default_factory=lambda: SPOKEN)
+    asked: list[tuple[int, bytes]] = field(default_factory=list)
     _open: list[asyncio.StreamWriter] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -46,14 +63,16 @@ class Broker:
         try:
             while True:
                 (size,) = struct.unpack(">i", await reader.readexactly(4))
-                key, _, correlation = struct.unpack(">hhi", (await reader.readexactly(size))[:8])
+                request = await reader.readexactly(size)
+                key, version, correlation = struct.unpack(">hhi", request[:8])
+                self.asked.append((key, request))
                 answer = self.answer(key)
                 if answer == CLOSES:
                     writer.close()
                     return
                 if answer != SILENT:
                     assert isinstance(answer, bytes)
-                    tags = b"\0" if key == QUORUM else b""
+                    tags = b"\0" if (key, version) in FLEXIBLE else b""
                     whole = struct.pack(">i", correlation) + tags + answer
                     writer.write(struct.pack(">i", len(whole)) + whole)
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -61,7 +80,7 @@ class Broker:
 
     def answer(self, key: int) -> object:
         if key == VERSIONS:
-            told = [(each, version, version) for each, version in SPOKEN.items()]
+            told = [(each, version, version) for each, version in self.spoken.items()]
             return ApiVersionResponse_v0(0, told).encode()
         if key == METADATA:
             partitions: list[tuple[object, ...]] = [(0, 0, 1, [1, 2], [1], [])]
@@ -132,6 +151,96 @@ def test_a_send_that_went_wrong_is_sent_once(
         send(produced)
 
 
+@dataclass
+class Coordinator(Broker):
+    """Speaks the transactions' version 2, and raises the epoch with each end."""
+
+    epoch: int = 0
+
+    def answer(self, key: int) -> object:
+        if key == FIND:
+            return FindCoordinatorResponse_v1(0, 0, "", 1, "127.0.0.1", self.port).encode()
+        if key == BEGIN:
+            return InitProducerIdResponse_v0(0, 0, 9, self.epoch).encode()
+        if key == ADD:
+            return AddPartitionsToTxnResponse_v0(0, [(TOPIC, [(0, 0)])]).encode()
+        if key == PRODUCE:
+            told = (0, self.produced, 7, -1, 0, [], None, {})
+            return ProduceResponse12([(TOPIC, [told], {})], 0, {}).encode()
+        if key == END:
+            self.epoch += 1
+            return EndTxnResponse5(0, 0, 9, self.epoch, {}).encode()
+        return super().answer(key)
+
+    def stored(self) -> list[tuple[int, int, int]]:
+        """Of each batch: who sent it, in which epoch, and its number."""
+        batches = []
+        for key, request in self.asked:
+            if key == PRODUCE:
+                body = BytesIO(request)
+                RequestHeader_v2.SCHEMA.decode(body)
+                [(_, [(_, batch, _)], _)] = ProduceRequest12.decode(body).topics
+                batches.append(struct.unpack(">qhi", batch[43:57]))
+        return batches
+
+
+def two_transactions(broker: Broker) -> object:
+    async def do(port: int) -> object:
+        asked = KafkaParameters(transaction_version="2")
+        client = KafkaClient("127.0.0.1", port, timeout_ms=2000, asked=asked)
+        try:
+            return [await client.transact(SEND, {}) for _ in range(2)]
+        finally:
+            await client.close()
+
+    return with_broker(broker, do)
+
+
+def test_each_transaction_of_version_2_has_an_epoch_of_its_own() -> None:
+    broker = Coordinator(spoken=SPOKEN | {PRODUCE: 12, FIND: 1, BEGIN: 0, END: 5})
+    assert two_transactions(broker) == [[(7, 42)], [(7, 42)]]
+    assert broker.stored() == [(9, 0, 0), (9, 1, 0)]
+    assert [key for key, _ in broker.asked if key in (ADD, END)] == [END, END]
+
+
+@pytest.mark.parametrize(("is_fenced", "error"), [(True, api.Definite), (False, api.Indefinite)])
+def test_a_transaction_is_known_to_fail_once_its_producer_is_fenced(
+    is_fenced: bool, error: type[api.ClientError]
+) -> None:
+    @dataclass
+    class Paused(Coordinator):
+        """Says nothing of what is sent, nor anything else from then on if it is not to fence."""
+
+        is_paused: bool = False
+
+        def answer(self, key: int) -> object:
+            self.is_paused |= key == PRODUCE
+            if key == PRODUCE or (self.is_paused and not is_fenced):
+                return SILENT
+            return super().answer(key)
+
+    broker = Paused(spoken=SPOKEN | {FIND: 1, BEGIN: 0, ADD: 0, END: 0})
+
+    async def do(port: int) -> object:
+        client = KafkaClient("127.0.0.1", port, timeout_ms=400, asked=KafkaParameters())
+        try:
+            return await client.transact(SEND, {})
+        finally:
+            await client.close()
+
+    with pytest.raises(error) as raised:
+        with_broker(broker, do)
+    assert type(raised.value) is error and broker.is_paused
+    assert END not in {key for key, _ in broker.asked}
+
+
+def test_a_broker_that_does_not_speak_version_2_is_not_asked_in_version_1() -> None:
+    broker = Coordinator(spoken=SPOKEN | {FIND: 1, BEGIN: 0, ADD: 0, END: 0})
+    with pytest.raises(api.ClientError):
+        two_transactions(broker)
+    assert not {PRODUCE, ADD, END} & {key for key, _ in broker.asked}
+
+
 def test_a_leader_that_waited_for_others_may_have_appended() -> None:
     assert isinstance(outcome_of(NOT_LEADER, acks=1), api.Definite)
     assert isinstance(outcome_of(NOT_LEADER, acks=-1), api.Indefinite)
@@ -156,6 +265,38 @@ def test_a_client_tells_once_what_its_group_moved() -> None:
     client._moves.on_partitions_revoked([TopicPartition(TOPIC, 2)])
     client._moves.on_partitions_assigned([TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)])
     assert client.moved() == [2, 0, 1] and client.moved() == []
+
+
+@dataclass
+class CrowdedGroup(Coordinator):
+    """Waits for a member that does not come."""
+
+    joins: int = 0
+    left: list[str] = field(default_factory=list)
+
+    def answer(self, key: int) -> object:
+        if key == JOIN:
+            self.joins += 1
+            told = JoinGroupResponse_v5(0, ID_REQUIRED, -1, "", "", "m-1", []).encode()
+            return told if self.joins == 1 else SILENT
+        if key == LEAVE:
+            body = BytesIO(self.asked[-1][1])
+            RequestHeader_v1.SCHEMA.decode(body)
+            self.left.append(LeaveGroupRequest_v1.decode(body).member_id)
+            return LeaveGroupResponse_v1(0, 0).encode()
+        return super().answer(key)
+
+
+def test_a_member_that_could_not_join_in_time_says_that_it_leaves() -> None:
+    broker = CrowdedGroup(spoken=SPOKEN | {FIND: 1, JOIN: 5, LEAVE: 1})
+
+    async def do(port: int) -> object:
+        client = KafkaClient("127.0.0.1", port, timeout_ms=1000, asked=PLAIN)
+        return await client.subscribe([0])
+
+    with pytest.raises(api.Indefinite):
+        with_broker(broker, do)
+    assert broker.joins == 2 and broker.left == ["m-1"]
 
 
 def test_what_ignores_its_cancelling_is_left_alone() -> None:
@@ -234,6 +375,7 @@ def plan_of(
     "parameters",
     [
         {"acks": "1"},
+        {"transaction_version": "2", "version": "3.9.1"},
         {"idempotence": False},
         {"replicas": 4},
         {"min_insync_replicas": 3, "replicas": 2},

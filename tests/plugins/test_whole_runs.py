@@ -1,4 +1,4 @@
-"""shalott-rabbitmq and shalott-redis in containers: whole runs, and what their manuals admit."""
+"""Plug-ins in containers: whole runs, and what their manuals admit."""
 
 from __future__ import annotations
 
@@ -65,10 +65,19 @@ def test_a_former_master_s_writes_are_lost(
     run.assert_invalid("lost")
 
 
-@pytest.mark.parametrize("module", ["shalott_rabbitmq", "shalott_redis"])
+def test_kafka_starts_again_from_disks_that_tore(shalott: plugin.Shalott) -> None:
+    run = shalott.run(
+        system="kafka", load="shalott_kafka.system", cluster="docker", power_loss="torn",
+        nemesis="power", targets="all", nemesis_interval="16s", nemesis_duration="1s",
+        time_limit="60s", rate=60, seed=32,
+    )  # fmt: skip
+    assert "died" not in run.broken
+
+
+@pytest.mark.parametrize("module", ["shalott_kafka.system", "shalott_rabbitmq", "shalott_redis"])
 def test_it_keeps_every_point(module: str, tmp_path: Path) -> None:
     words = ["try-plugin", module, "--cluster", "docker", "--store", str(tmp_path)]
-    plugins = [str(ROOT / "plugins" / name) for name in ("shalott-rabbitmq", "shalott-redis")]
+    plugins = map(str, (ROOT / "plugins").glob("shalott-*"))
     done = subprocess.run(
         [sys.executable, "-m", "shalott.harness.cli.main", *words], cwd=tmp_path, check=False,
         text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600,

@@ -1,8 +1,8 @@
 """A client of Kafka that sends to a topic's partitions and polls them, by aiokafka.
 
-    transactions   fail    an error before the commit was asked for: who is behind the same
-                           transactional id next aborts what was open, and fences its producer
-                   info    any error from the commit on
+    transactions   fail    an error before the commit was asked for, and a producer of the same
+                           transactional id, which aborts what was open, has begun within a second
+                   info    any error from the commit on, or if none has begun
     idempotence    info    any error: the library sends again until it knows, and may have sent
     neither        fail    the broker refused the one request before it appended anything (REFUSED)
                    info    everything else: an answer that did not come, a leader that lost its
@@ -51,10 +51,12 @@ from aiokafka.errors import (
     UnknownMemberIdError,
     for_code,
 )
+from aiokafka.protocol.group import LeaveGroupRequest
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 import shalott.api as api
+from shalott_kafka.protected import ProtectedProducer
 
 if TYPE_CHECKING:
     from shalott_kafka.settings import KafkaParameters
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
 TOPIC = "shalott"
 POLL_WAIT_MS = 100
 CLOSE_S = 1.0  # a member says that it leaves
+FENCE_S = 1.0  # a producer takes the place of one whose transaction is open
 ENDINGS_MAX = 40
 R = TypeVar("R")
 TROUBLES = (KafkaError, OSError, TimeoutError)
@@ -109,6 +112,7 @@ class KafkaClient:
         self._consumer: AIOKafkaConsumer | None = None
         self._positions: dict[TopicPartition, int] = {}
         self._has_sent = False  # what may be done although no answer comes
+        self._is_open = False  # a transaction, whose commit was not asked for
         self._is_member = False  # of the group
         self._moves = Moves()
 
@@ -122,12 +126,13 @@ class KafkaClient:
     async def transact(
         self, mops: Sequence[tuple[object, ...]], places: Mapping[int, int]
     ) -> list[tuple[int, int] | dict[int, Pairs]]:
-        self._has_sent = False
+        self._has_sent = self._is_open = False
         try:
             return await within(self._timeout_s, self._do_all(mops, dict(places)))
         except TROUBLES as error:
             await self.close()
-            raise (api.Indefinite if self._has_sent else api.Definite)(_words(error)) from error
+            may_happen = self._has_sent or (self._is_open and not await self._fence())
+            raise (api.Indefinite if may_happen else api.Definite)(_words(error)) from error
         except api.ClientError:
             await self.close()  # what it polled is polled again
             raise
@@ -167,9 +172,8 @@ class KafkaClient:
         with contextlib.suppress(*TROUBLES):
             if producer is not None:
                 await _end(producer)
-        with contextlib.suppress(*TROUBLES):
-            if consumer is not None:
-                await within(CLOSE_S, consumer.stop())
+        if consumer is not None:
+            await _end_consumer(consumer)
 
     async def _ready_consumer(self) -> None:
         if self._consumer is not None:
@@ -199,7 +203,9 @@ class KafkaClient:
         if self._producer is not None:
             return
         asked = self._asked
-        self._producer = AIOKafkaProducer(
+        is_protected = asked.transactions and asked.transaction_version == "2"
+        make = ProtectedProducer if is_protected else AIOKafkaProducer
+        self._producer = make(
             bootstrap_servers=self._at,
             acks=asked.acks if asked.acks == "all" else int(asked.acks),
             enable_idempotence=asked.idempotence,
@@ -208,6 +214,15 @@ class KafkaClient:
             request_timeout_ms=asked.request_timeout_ms,
         )
         await self._producer.start()
+
+    async def _fence(self) -> bool:
+        """Whether the transaction that is open is aborted now, and nothing of it comes yet."""
+        try:
+            await within(FENCE_S, self._ready_producer())
+        except TROUBLES:
+            await self.close()
+            return False
+        return True
 
     async def _do_all(
         self, mops: Sequence[tuple[object, ...]], places: dict[int, int]
@@ -229,6 +244,7 @@ class KafkaClient:
         producer = self._producer
         assert producer is not None
         await producer.begin_transaction()
+        self._is_open = True
         done = await self._do_each(mops, places)
         self._has_sent = True
         await producer.commit_transaction()
@@ -344,6 +360,23 @@ async def _end(producer: AIOKafkaProducer) -> None:
         await asyncio.wait([sender], timeout=0.05)
     producer._closed = True
     await within(CLOSE_S, producer.client.close())
+
+
+async def _end_consumer(consumer: AIOKafkaConsumer) -> None:
+    """A member leaves at once, by a connection of its own: ``stop`` would first await that it has
+    joined, which a group lets nobody before all have that are in it. One that went without a word
+    would be among those, and hold up the next, who goes without a word for it, and so on."""
+    member, coordinator = (
+        consumer._coordinator,
+        getattr(consumer._coordinator, "coordinator_id", None),
+    )
+    if coordinator is not None and member.member_id:
+        leave = LeaveGroupRequest(GROUP, member.member_id)
+        with contextlib.suppress(*TROUBLES):
+            await within(CLOSE_S, consumer._client.send(coordinator, leave))
+    for ending in (consumer.stop, consumer._client.close):
+        with contextlib.suppress(*TROUBLES):
+            await within(CLOSE_S, ending())
 
 
 _left: set[asyncio.Task[object]] = set()  # whose ends are not waited for

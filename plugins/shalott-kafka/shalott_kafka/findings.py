@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import shalott.api as api
 from shalott_kafka.system import MANUAL
 
@@ -18,6 +20,32 @@ def sequence(*steps: str) -> tuple[str, ...]:
     return (*QUIET, "--sequence", "; ".join(steps))
 
 
+# A client that asks again in half a second, while its first request waits in the network.
+LATE = (
+    *("--session-timeout", "3s", "--replica-lag", "5s", "--request-timeout", "500ms"),
+    *("--workload", "partitions", "--keys", "2", "--rate", "60", "--time-limit", "45"),
+    *sequence(
+        *("2x client-cut n1", "wait 1500ms", "end", "wait 3s"),
+        *("client-cut n2", "wait 1500ms", "end", "wait 3s"),
+        *("client-cut n3", "wait 1500ms", "end", "wait 3s"),
+    ),
+)
+LATE_COMMIT = api.PublishedFinding(
+    name="kafka-17754",
+    title="A commit that comes late ends another transaction of its producer",
+    source="https://issues.apache.org/jira/browse/KAFKA-17754",
+    system="kafka",
+    releases=RELEASES,
+    newest=NEWEST,
+    command=LATE,
+    seen=(api.Seen(checker="kafka", kinds=("G1a", "lost-write", "unseen", "precommitted-read")),),
+    published="Jepsen, Bufstream 0.1.0 (2024): aborted reads, lost writes, torn transactions, in"
+    " Kafka too. KIP-890 mends it in 4.0 for clients that speak its protocol; here it is looked for"
+    " with one that does not, as librdkafka 2.16 and aiokafka 0.14 do not",
+    promised="Either all of a transaction is visible to readers of what is committed, or none:"
+    f" {MANUAL}#semantics",
+    minutes=3,
+)
 FINDINGS = (
     api.PublishedFinding(
         name="kafka-acks-1",
@@ -128,33 +156,13 @@ FINDINGS = (
         " plainly documented; writes of several interleave, in Kafka as in Redpanda",
         minutes=1,
     ),
-    api.PublishedFinding(
-        name="kafka-17754",
-        title="A commit that comes late ends another transaction of its producer",
-        source="https://issues.apache.org/jira/browse/KAFKA-17754",
-        system="kafka",
-        releases=RELEASES,
-        newest=NEWEST,
-        # A client that asks again in half a second, while its first request waits in the network.
-        command=(
-            *("--session-timeout", "3s", "--replica-lag", "5s", "--request-timeout", "500ms"),
-            *("--workload", "partitions", "--keys", "2", "--rate", "60", "--time-limit", "45"),
-            *sequence(
-                *("2x client-cut n1", "wait 1500ms", "end", "wait 3s"),
-                *("client-cut n2", "wait 1500ms", "end", "wait 3s"),
-                *("client-cut n3", "wait 1500ms", "end", "wait 3s"),
-            ),
-        ),
-        seen=(
-            api.Seen(
-                checker="kafka",
-                kinds=("G1a", "lost-write", "unseen", "precommitted-read"),
-            ),
-        ),
-        published="Jepsen, Bufstream 0.1.0 (2024): aborted reads, lost writes, torn transactions,"
-        " in Kafka too. KIP-890 mends it for clients that speak its protocol; aiokafka does not",
-        promised="Either all of a transaction is visible to readers of what is committed, or none:"
-        f" {MANUAL}#semantics",
-        minutes=3,
+    LATE_COMMIT,
+    replace(
+        LATE_COMMIT,
+        name="kafka-17754-protected",
+        title="The same with a client that speaks KIP-890's protocol, which is said to mend it",
+        releases=("4.0.0",),
+        command=(*LATE, "--transaction-version", "2"),
+        published="nothing: none should be found",
     ),
 )

@@ -27,6 +27,12 @@ class KafkaParameters(msgspec.Struct, frozen=True, kw_only=True):
     transactions: Annotated[bool, msgspec.Meta(description="Sends are parts of transactions.")] = (
         True
     )
+    transaction_version: Annotated[
+        Literal["1", "2"],
+        msgspec.Meta(
+            description="2: each transaction has an epoch of its own (KIP-890, from 4.0)."
+        ),
+    ] = "1"
     flush_messages: Annotated[
         int, msgspec.Meta(ge=0, description="Sync a log after so many; 0: the kernel decides.")
     ] = 0
@@ -130,6 +136,8 @@ def check(plan: api.Plan) -> None:
         raise api.UsageError("a broker advertises the address that others dial: it needs --nodes 2")
     if asked.transactions and not asked.idempotence:
         raise api.UsageError("--transactions need --idempotence")
+    if asked.transaction_version == "2" and asked.version.startswith("3."):
+        raise api.UsageError(f"Kafka {asked.version} has no --transaction-version 2: 4.0 has it")
     if asked.idempotence and asked.acks != "all":
         raise api.UsageError(f"--acks {asked.acks} excludes --idempotence")
     if not asked.min_insync_replicas <= asked.replicas <= brokers:

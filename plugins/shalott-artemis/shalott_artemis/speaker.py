@@ -134,7 +134,7 @@ def main(number: int) -> None:
             listening.close()
             try:
                 serve(client.makefile("rw"))
-            except BrokenPipeError:
+            except ConnectionError:
                 pass  # nobody waits for the answer any more
             os._exit(0)
         client.close()

@@ -192,6 +192,18 @@ def test_a_client_of_a_passive_broker_goes_to_its_peer(monkeypatch: pytest.Monke
         asyncio.run(scenario(port))
 
 
+def test_a_client_of_a_node_that_does_not_answer_goes_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(PEERS, "127.0.0.2", ("127.0.0.1",))
+    monkeypatch.setattr(f"{__name__}.TIMEOUT_MS", 500)
+    with broker() as port, socket.socket() as silent:
+        silent.bind(("127.0.0.2", port))
+        silent.listen()
+        with pytest.raises(api.Unreachable, match="127.0.0.2"):
+            asyncio.run(client_of(port, host="127.0.0.2").open())
+
+
 def test_an_answer_that_is_not_awaited_is_not_the_next_one_s() -> None:
     async def scenario(port: int) -> None:
         client = client_of(port)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
+import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from proton import Connection, Delivery, Event, Message, Sender
@@ -24,7 +29,7 @@ from shalott.core.plan import (
 )
 from shalott.harness.run.planning import lay_out
 from shalott_artemis.client import PEERS, ArtemisClient
-from shalott_artemis.system import QUICK, SYSTEM, ArtemisSystem, check, hosted
+from shalott_artemis.system import HERE, QUICK, SYSTEM, ArtemisSystem, check, hosted
 
 pytestmark = pytest.mark.unit
 
@@ -185,6 +190,62 @@ def test_a_client_of_a_passive_broker_goes_to_its_peer(monkeypatch: pytest.Monke
             asyncio.run(scenario(port))
         monkeypatch.setitem(PEERS, "127.0.0.2", ("127.0.0.1",))
         asyncio.run(scenario(port))
+
+
+def test_a_client_of_a_node_that_does_not_answer_goes_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(PEERS, "127.0.0.2", ("127.0.0.1",))
+    monkeypatch.setattr(f"{__name__}.TIMEOUT_MS", 500)
+    with broker() as port, socket.socket() as silent:
+        silent.bind(("127.0.0.2", port))
+        silent.listen()
+        with pytest.raises(api.Unreachable, match="127.0.0.2"):
+            asyncio.run(client_of(port, host="127.0.0.2").open())
+
+
+def test_an_answer_that_is_not_awaited_is_not_the_next_one_s() -> None:
+    async def scenario(port: int) -> None:
+        client = client_of(port)
+        await client.open()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await client.send("q", b"body")
+        with pytest.raises(api.Unreachable, match="no connection"):
+            await client.receive("q")
+
+    with broker(SILENT) as port:
+        asyncio.run(scenario(port))
+
+
+JAVA = """#!/bin/sh
+echo "$*" | grep -q QuorumPeerMain && { echo keeper >>$STARTS; exec sleep 60; }
+echo broker >>$STARTS
+exit 1
+"""
+
+
+def test_a_broker_that_ends_is_started_again_beside_its_keeper(tmp_path: Path) -> None:
+    (tmp_path / "java").write_text(JAVA)
+    (tmp_path / "java").chmod(0o755)
+    starts = tmp_path / "starts"
+    node = subprocess.Popen(
+        ["bash", HERE / "artemis" / "node.sh", tmp_path, tmp_path, "broker", "keeper"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "STARTS": str(starts)},
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 30
+        while not starts.exists() or starts.read_text().count("broker") < 3:
+            assert node.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        assert starts.read_text().count("keeper") == 1
+        os.killpg(node.pid, signal.SIGTERM)  # as tini does
+        assert node.wait(10) == 0
+    finally:
+        if node.poll() is None:
+            os.killpg(node.pid, signal.SIGKILL)
 
 
 def plan_of(nodes: int = 3, layout: str = "together", **parameters: object) -> Plan:

@@ -6,8 +6,8 @@
 
 AMQP tells how often a delivery failed, which is not whether there was one: nothing is said of it.
 The library is spoken to in processes of its own (``speaker``), one a client. A client is of one
-node; where that is passive, and takes no connections, it goes to the others of its pair, as a
-client with the list of both does.
+node; where that is passive, and refuses connections, it goes to the others of its pair. Where it
+can't be had at all it does not.
 """
 
 from __future__ import annotations
@@ -51,14 +51,18 @@ class ArtemisClient:
         self._stream: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def open(self) -> None:
-        said, share_s = "", self._timeout_s / len(self._hosts)
+        said = ""
         for host in self._hosts:
             self._stream = await asyncio.open_unix_connection(speakers()[0])
             try:
-                await self._ask("open", host, self._port, share_s, otherwise=api.Unreachable)
+                await self._ask(
+                    "open", host, self._port, self._timeout_s, otherwise=api.Unreachable
+                )
             except api.Unreachable as error:
                 said += f"{host}: {error}. "
                 self._leave()
+                if "refused" not in str(error):
+                    break
             else:
                 return
         raise api.Unreachable(said)

@@ -60,7 +60,7 @@ FINDINGS = (
         (LOST,),
         *("--profile", "safe", "--time-limit", "30", "--op-timeout", "30s"),
         *("--concurrency", "24", "--enqueue-fraction", "0.9"),
-        *("--sequence", "wait 4s; pause n1; wait 14s; end; wait 8s"),
+        *("--sequence", "wait 6s; pause n1; wait 14s; end; wait 6s"),
         promised="the lock ensures that either the primary or the backup is active at any time"
         f" ({MANUAL}/network-isolation.html#pluggable-lock-manager)",
         log=LOG,

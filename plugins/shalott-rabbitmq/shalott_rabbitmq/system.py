@@ -57,6 +57,12 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         int,
         msgspec.Meta(ge=-1, description="Deliveries before a message is dropped; -1: no limit."),
     ] = 20
+    sync_boot: Annotated[
+        bool,
+        msgspec.Meta(
+            description="Sync a boot's files before the load, as a kernel does in half a minute."
+        ),
+    ] = False
     client: Annotated[
         Literal["aio-pika", "own"],
         msgspec.Meta(description="Who speaks AMQP in the workload queue."),
@@ -108,6 +114,9 @@ class RabbitmqSystem:
                 await self.declare_queue(cluster, node, name)
             except api.ClientError as error:
                 raise api.BootFailed(f"{node} does not declare {name}: {error}") from error
+        if self._own.sync_boot:
+            for node in cluster.nodes:
+                await self._tool(cluster, node, "find", "/data", "-exec", "sync", "{}", "+")
 
     async def declare_queue(self, cluster: api.Cluster, node: str, queue: str) -> None:
         kind = "stream" if queue.startswith(STREAM_PREFIX) else self._own.queue_type

@@ -1,4 +1,4 @@
-"""What a node of RabbitMQ is started with, whatever its release.
+"""What nodes of RabbitMQ 3.10 and 4 are started with.
 
 Nodes are called rabbit@n1 among themselves and n1 everywhere else.
 """

@@ -8,4 +8,6 @@ rm -f "$cookie"
 (umask 377 && printf '%s' "$SHALOTT_COOKIE" >"$cookie")
 chown rabbitmq:rabbitmq "$cookie"
 export HOME=/var/lib/rabbitmq
+# Debian's script of that name hides what is printed, a boot that fails too.
+export PATH="/usr/lib/rabbitmq/bin:$PATH"
 exec setpriv --reuid rabbitmq --regid rabbitmq --init-groups "$@"

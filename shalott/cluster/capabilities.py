@@ -102,6 +102,7 @@ WORLDS: Mapping[str, Mapping[PartName, Can]] = {
         "links": CUTS | _SLOW | _LATE | _PACKETS | CLIENT_CUTS,
         "disks": _FULL,
         "clocks": CLOCKS,
+        "resources": RESOURCES - {"fill-tmp"},
         "files": _FOREIGN,
     },
     "local": {

@@ -22,7 +22,7 @@ import msgspec
 
 from shalott.checkers.checker import Checker
 from shalott.checkers.judge import JudgeOfRuns
-from shalott.checkers.partitions.final_reads import FinalReads
+from shalott.checkers.partitions.final_reads import FinalReads, PolledToTheEnd
 from shalott.checkers.partitions.group_reads import GroupReads
 from shalott.checkers.partitions.kafka import Kafka
 from shalott.checkers.partitions.lost_sends import LostSends
@@ -246,11 +246,11 @@ def _done(mop: Mop, answer: tuple[int, int] | Mapping[int, Pairs]) -> list[objec
 
 def partition_checkers(plan: Plan) -> Sequence[Checker]:
     groups = (GroupReads(),) if parameters_of(plan).sub_via != "assign" else ()
-    compared = (FinalReads(),) if plan.workload.name != TOPIC.name else ()
-    judge: Checker = JudgeOfRuns(Kafka(), fs=FS)
-    if compared:
-        judge = LostSends(judge, documented_losses(plan))
-    return (judge, *compared, *groups, *run_checkers(plan))
+    judge = JudgeOfRuns(Kafka(), fs=FS)
+    if plan.workload.name == TOPIC.name:
+        return (judge, *groups, *run_checkers(plan))
+    told = LostSends(PolledToTheEnd(judge), documented_losses(plan))
+    return (told, FinalReads(), *groups, *run_checkers(plan))
 
 
 def check(plan: Plan) -> None:

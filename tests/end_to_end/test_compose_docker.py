@@ -19,7 +19,11 @@ import pytest
 from tests.end_to_end.runs import Done, shalott
 from tests.tidy.sources import ROOT
 
-pytestmark = [pytest.mark.docker, pytest.mark.nightly("boots containers of others' brokers")]
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.nightly("boots containers of others' brokers"),
+    pytest.mark.timeout(1200),  # the first of them builds images
+]
 
 HERE = Path(__file__).parent / "compose"
 EXAMPLES = ROOT / "examples" / "programs"
@@ -43,7 +47,9 @@ def images() -> dict[str, str]:
 
 
 def run(place: Path, images: dict[str, str], *words: str, **more: str) -> Done:
-    return shalott(["test", *words, *QUICK], place, environment={**os.environ, **images, **more})
+    own = {"PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, **own, **images, **more}
+    return shalott(["test", *words, *QUICK], place, environment=environment)
 
 
 @needs_go

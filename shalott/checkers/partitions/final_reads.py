@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from shalott.checkers.checker import OPERATIONS_MAX, Anomaly, Result
+from shalott.checkers.checker import OPERATIONS_MAX, Anomaly, Checker, Result
 from shalott.checkers.history.faults import read_surroundings
 from shalott.checkers.judge import Limits
 from shalott.checkers.judges.replicas import ReplicaLogs
@@ -26,6 +26,7 @@ from shalott.core.json_value import JsonObject
 
 VALUES_MAX: Final = 8  # values that a sentence lists
 DRAIN: Final = "drain"
+UNSEEN: Final = "unseen"
 _COLUMNS: Final = ("index", "process", "node", "f", "type", "invoke_ns", "error", "extra")
 
 
@@ -138,6 +139,35 @@ class FinalReads:
             for each in result.anomalies
             if each.kind in WORDS
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class PolledToTheEnd:
+    """What the judge of logs says. But a message is not accused of having never been polled where
+    no node was read to its end: it may stand there."""
+
+    judge: Checker
+
+    @property
+    def name(self) -> str:
+        return self.judge.name
+
+    def check(self, history: History) -> Result:
+        result = self.judge.check(history)
+        broken = result.detail.get("broken", ())
+        if UNSEEN not in broken or final_reads(history).nodes:
+            return result
+        left = [kind for kind in broken if kind != UNSEEN]
+        return msgspec.structs.replace(
+            result,
+            valid=False if left else "unknown",
+            anomalies=tuple(each for each in result.anomalies if each.kind != UNSEEN),
+            notes=(
+                "No node was read to its end: what was never polled may stand there.",
+                *result.notes,
+            ),
+            detail={**result.detail, "broken": left},
+        )
 
 
 WORDS: Final = {

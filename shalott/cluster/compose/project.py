@@ -134,7 +134,7 @@ def _as(kind: type[T], told: Json, where: str) -> T:
 def _without_extensions(document: Document) -> Mapping[str, Json]:
     """Keys without a value are as if they were not there; those that begin with x- are others'.
     What an entry's own mappings hold may be called anything."""
-    found = _stripped(document)
+    found = {key: value for key, value in _stripped(document).items() if key != OWN}
     for part in PARTS:
         entries = found.get(part)
         if isinstance(entries, Mapping):

@@ -21,6 +21,7 @@ from shalott.cluster.existing.container_parts import (
     FilledContainers,
     ForeignFiles,
     GuardedProcesses,
+    GuardedResources,
 )
 from shalott.cluster.existing.containers import ExistingContainers
 from shalott.cluster.existing.full_disks import FullDisks
@@ -102,11 +103,11 @@ def _of_containers(
 ) -> ExistingCluster:
     run = ContainerNodes(nodes, run_id, keep=False)
     guard = Guard(Ledger(run=run_id, token=run.token, lease_s=plan.lease_s))
-    links = ContainerLinks(run, seed)
+    links, resources = ContainerLinks(run, seed), ContainerResources(run, small_tmp=False)
     inner = ContainerProcesses(
         run,
         links,
-        ContainerResources(run, small_tmp=False),
+        resources,
         MountedDisks("existing", NOTHING, None, "torn"),
         capabilities=NOTHING,
         on_exit=lambda ended: cluster.on_exit(ended),
@@ -118,13 +119,14 @@ def _of_containers(
         links.capabilities = NOTHING
     guard.on_end = lambda ended: cluster.on_helper_end(ended)
     files = ForeignFiles(run, plan)
-    fills = "disk-full" in needs
+    fills, takes = "disk-full" in needs, bool(needs & WORLDS["existing"]["resources"])
     parts = Parts(
         links=links,
         processes=GuardedProcesses(run, inner, guard),
         disks=FullDisks(FilledContainers(run, guard), is_wanted=fills),
+        resources=GuardedResources(run, resources, guard),
         files=files,
     )
-    hosts = ExistingContainers(run, plan, parts, guard, fills=fills)
+    hosts = ExistingContainers(run, plan, parts, guard, fills=fills, takes=takes)
     cluster = ExistingCluster(nodes, hosts, parts, files.begin, plan.prefix)
     return cluster

@@ -19,11 +19,12 @@ from shalott.cluster.capabilities import WORLDS, Can
 from shalott.cluster.docker import containers
 from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.docker.processes import ContainerProcesses
+from shalott.cluster.docker.resources import ContainerResources
 from shalott.cluster.existing.guard import Guard
 from shalott.cluster.existing.ledger import Container, Noted, data_of
 from shalott.cluster.filling import FILLER, empty, fill, is_full
 from shalott.cluster.node_files import DirectoriesHere, unpack
-from shalott.cluster.nodes import CommandResult, NodeStatus
+from shalott.cluster.nodes import PLENTY, CommandResult, NodeStatus, Shortage
 from shalott.cluster.parts import StatelessPart
 from shalott.core.errors import HarnessError, MissingCapability
 from shalott.core.plan import ExistingPlan
@@ -85,6 +86,36 @@ class GuardedProcesses:
         for identity in self._guard.ledger.down:
             with contextlib.suppress(HarnessError):  # ``undo`` tries it again, and says why not
                 await self.start(self._run.others[identity])
+        await self._inner.close()
+
+
+class GuardedResources:
+    """See ``Resources``. The guardian gives back what was taken."""
+
+    def __init__(self, run: ContainerNodes, inner: ContainerResources, guard: Guard) -> None:
+        self.capabilities: Can = inner.capabilities & WORLDS["existing"]["resources"]
+        self._run, self._inner, self._guard = run, inner, guard
+
+    async def set(self, node: str, shortage: Shortage) -> None:
+        if shortage != PLENTY:
+            await self._note(node, True)
+        await self._inner.set(node, shortage)
+        if shortage == PLENTY:
+            await self._note(node, False)
+
+    async def _note(self, node: str, is_so: bool) -> None:
+        identity = self._run.machine(node).name
+        await self._guard.note(lambda ledger: ledger.noted("short", identity, is_so))
+
+    async def seen(self, node: str) -> Shortage:
+        return await self._inner.seen(node)
+
+    async def heal(self) -> None:
+        await self._inner.heal()
+        for identity in self._guard.ledger.short:
+            await self._note(self._run.others[identity], False)
+
+    async def close(self) -> None:
         await self._inner.close()
 
 

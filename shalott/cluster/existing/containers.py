@@ -7,6 +7,7 @@ is another.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -24,10 +25,11 @@ from shalott.cluster.docker.containers import Machine
 from shalott.cluster.docker.firewall import list_tables
 from shalott.cluster.docker.links import ContainerLinks
 from shalott.cluster.docker.names import table_name
-from shalott.cluster.docker.namespaces import can_enter, is_root, run_in_namespace
+from shalott.cluster.docker.namespaces import can_enter, has_program, is_root, run_in_namespace
 from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.existing.container_parts import GuardedProcesses
 from shalott.cluster.existing.guard import Guard, guardians, sweep_ledgers
+from shalott.cluster.existing.had import had_by
 from shalott.cluster.existing.inventory import client_endpoint
 from shalott.cluster.existing.ledger import (
     Container,
@@ -61,15 +63,23 @@ class Found:
 
 
 class ExistingContainers:
-    """See ``Hosts``. ``shapes``: whether the plan shapes links; ``fills``: whether it fills
-    disks."""
+    """See ``Hosts``. ``fills``: whether the plan fills disks; ``takes``: whether it makes nodes
+    short of anything."""
 
     def __init__(
-        self, run: ContainerNodes, plan: ExistingPlan, parts: Parts, guard: Guard, *, fills: bool
+        self,
+        run: ContainerNodes,
+        plan: ExistingPlan,
+        parts: Parts,
+        guard: Guard,
+        *,
+        fills: bool,
+        takes: bool,
     ) -> None:
         links, processes = parts.links, parts.processes
         assert isinstance(links, ContainerLinks) and isinstance(processes, GuardedProcesses)
-        self._run, self._plan, self._guard, self._fills = run, plan, guard, fills
+        self._run, self._plan, self._guard = run, plan, guard
+        self._fills, self._takes = fills, takes
         self._links, self._processes = links, processes
         self._found: dict[str, Found] = {}
         self._is_open = False
@@ -165,7 +175,7 @@ class ExistingContainers:
         for node in run.nodes:
             nodes.append(await self._seen(node, pids.get(node)))
             run.devices[node] = nodes[-1].device or "eth0"
-        table = table_name(run.token, run.owner) if is_root() else ""
+        table = table_name(run.token, run.owner) if is_root() and has_program("nft") else ""
         await self._guard.note(lambda ledger: replace(ledger, table=table, nodes=tuple(nodes)))
         await self._links.open(pids)
 
@@ -183,6 +193,8 @@ class ExistingContainers:
                     f"the data of {node} lies where other things of this machine lie: a full disk"
                     " would hit them, too; allow it (fill = true), or fill no disk"
                 )
+        if pid is not None and self._takes:
+            seen = replace(seen, had=await asyncio.to_thread(had_by, pid))
         if pid is None or not is_root() or not can_enter(pid):
             return seen
         script = "ip -o -4 addr show"
@@ -192,7 +204,7 @@ class ExistingContainers:
         device = devices[0] if devices else ""
         tables = tuple(await tables_in(pid))
         queue = await queue_of(pid, device) if device else ""
-        return msgspec.structs.replace(seen, device=device, tables=tables, queue=queue)
+        return replace(seen, device=device, tables=tables, queue=queue)
 
     async def remove(self) -> None:
         """Nothing of theirs is: undo what is left, and prove it. Raises HarnessError: something of

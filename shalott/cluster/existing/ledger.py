@@ -23,19 +23,21 @@ from shalott.cluster.docker.engine import Engine
 from shalott.cluster.docker.firewall import CHAIN, list_tables, remove_table
 from shalott.cluster.docker.namespaces import can_enter, is_root, run_in_namespace
 from shalott.cluster.docker.packets import chain_script, list_engines
+from shalott.cluster.existing.had import Had, give_back, taken
 from shalott.cluster.filling import FILLER, empty
 from shalott.cluster.local.sweep import state_directory
 from shalott.core.errors import HarnessError
 
 SUFFIX = ".ledger"
-Noted = Literal["down", "paused", "filled"]
+Noted = Literal["down", "paused", "filled", "short"]
 OWN_CHAINS = "SHALOTT"
 CUTS = (f"-D INPUT -j {CHAIN}", f"-F {CHAIN}", f"-X {CHAIN}")  # those made inside nodes
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
     """One node. ``tables``: of its own firewall before the run. ``queue``: the kind of its device's
-    queue then. ``data``: its data directory as this host sees it, "" if a run never fills it."""
+    queue then. ``data``: its data directory as this host sees it, "" if a run never fills it.
+    ``had``: None if a run takes nothing from it."""
 
     node: str
     id: str
@@ -43,12 +45,14 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[str, ...] = ()
     queue: str = ""
     data: str = ""
+    had: Had | None = None
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     """``guardian``: process id and start ticks. ``table``: on this host's bridge. ``down``,
-    ``paused``, ``filled``: ids of containers that the run has stopped, paused, and filled the disk
-    of. ``is_shaped``: their networks may hold rules and queues of ours."""
+    ``paused``, ``filled``, ``short``: ids of containers that the run has stopped, paused, filled
+    the disk of, and taken something from. ``is_shaped``: their networks may hold rules and queues
+    of ours."""
 
     run: str
     token: str
@@ -59,6 +63,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     down: tuple[str, ...] = ()
     paused: tuple[str, ...] = ()
     filled: tuple[str, ...] = ()
+    short: tuple[str, ...] = ()
     is_shaped: bool = False
 
     def noted(self, what: Noted, identity: str, is_so: bool) -> Ledger:
@@ -101,7 +106,9 @@ async def undo(ledger: Ledger) -> None:
     steps: list[Callable[[], Awaitable[None]]] = [partial(_mend_links, engine, ledger)]
     steps += [partial(_resume, engine, each) for each in ledger.paused]
     steps += [partial(_empty, engine, ledger.of(each)) for each in ledger.filled]
-    steps += [partial(_start, engine, each) for each in ledger.down]
+    steps += [partial(_give_back, engine, ledger.of(each)) for each in ledger.short]
+    # What ran short may have ended of it.
+    steps += [partial(_start, engine, each) for each in (*ledger.down, *ledger.short)]
     try:
         for step in steps:
             try:
@@ -160,6 +167,12 @@ async def _pid(engine: Engine, identity: str) -> int | None:
 async def _resume(engine: Engine, identity: str) -> None:
     if (await engine.call(lambda api: containers.status(api, identity))).state == "paused":
         await engine.call(lambda api: api.unpause(identity))
+
+
+async def _give_back(engine: Engine, node: Container) -> None:
+    """What forks there ends with the harness."""
+    if node.had is not None and (pid := await _pid(engine, node.id)) is not None:
+        await asyncio.to_thread(give_back, pid, node.had)
 
 
 async def _start(engine: Engine, identity: str) -> None:
@@ -224,6 +237,8 @@ async def _remains_of(engine: Engine, node: Container) -> Sequence[str]:
     found += [
         f"the table {each}" for each in await tables_in(status.pid) if each not in node.tables
     ]
+    if node.had is not None:
+        found += await asyncio.to_thread(taken, status.pid, node.had)
     if node.device:
         queue = await queue_of(status.pid, node.device)
         found += [f"the queue {queue} of {node.device}"] if queue != node.queue else []

@@ -116,6 +116,11 @@ def runs_of(search: RealSearch, request: SearchRequest) -> RealRuns:
 
 def _drawn(request: SearchRequest) -> RealSearch:
     record = SYSTEMS.find(request.system or "mirrored")
+    if not record.speaks:
+        raise UsageError(
+            f"{record.name} has no clients of its own, and a search draws none: repeat `shalott"
+            " test` with other seeds (--test-count), and shrink what it finds (`shalott shrink`)"
+        )
     profile = request.profile or usual_profile(record.name)
     backends.choose_backend(request.cluster, record.name)
     named = parse_nemeses(request.nemesis)

@@ -76,10 +76,9 @@ def strange(how: str, asked: dict[str, object]) -> None:
             time.sleep(0.6)
             say(good(asked))
         case "tells-of-all" | "tells-of-others":
-            places = asked["value"] if asked["f"] == "poll" else {}
-            names = {name if how == "tells-of-all" else name[-1]: at for name, at in places.items()}
-            value = {name: [[at, int(name[-1])]] for name, at in names.items()}
-            if asked["f"] == "poll":
+            if isinstance(places := asked["value"], dict):
+                first = 0 if how == "tells-of-all" else -1
+                value = {name[first:]: [[at, int(name[-1])]] for name, at in places.items()}
                 asked = {**asked, "f": "txn", "value": value}
             say(good(asked))
         case "says-fail":

@@ -10,6 +10,7 @@ from shalott.cluster.compose.project import Project, read_project
 from shalott.cluster.nodes import ContainerSpec
 from shalott.cluster.services import COMPLETED, HEALTHY, Service
 from shalott.core.errors import UsageError
+from tests.tidy.sources import ROOT
 
 pytestmark = pytest.mark.unit
 
@@ -110,3 +111,9 @@ def test_rabbitmq_behind_a_proxy_of_another_file() -> None:
     assert container(found, "rabbitmq2").data == "/var/lib/rabbitmq"
     proxy = service(found, "haproxy")
     assert not proxy.is_node and not proxy.is_job and set(proxy.waits) == {*found.nodes}
+
+
+@pytest.mark.parametrize("system", ["nats", "redis"])
+def test_our_own_examples(system: str) -> None:
+    found = read_project(ROOT / "examples" / "programs" / system / "compose.yaml", {})
+    assert [*found.nodes] == [f"{system}{number}" for number in (1, 2, 3)]

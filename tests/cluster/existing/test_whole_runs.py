@@ -4,6 +4,7 @@ them is found, and nothing of ours is left on them, however the harness ends."""
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from shalott.core.plan import names_prefix
 from tests.end_to_end.runs import Done, Running, shalott
 from tests.world.cluster.compose_project import ComposeProject, compose_project
 from tests.world.cluster.systemd_hosts import systemd_hosts
@@ -30,7 +32,8 @@ ALL = pytest.mark.parametrize("stands", KINDS, indirect=True)
 class Stands(Protocol):
     """A cluster of three nodes, the first of which is the master."""
 
-    names: Sequence[str]
+    @property
+    def names(self) -> Sequence[str]: ...
 
     def inventory(self, **more: str) -> str: ...
 
@@ -88,7 +91,7 @@ def test_that_nothing_is_written_down_is_found(stands: Stands, tmp_path: Path) -
     run = shalott(words(stands, tmp_path, *on_master(stands), may_break="true"), tmp_path)
     assert run.exit_code == 1, run
     assert run.counts("total-queue")["lost-count"] > 0
-    prefix = run.plan.cluster.existing.prefix
+    prefix = names_prefix(run.plan)
     assert prefix and all(row["key"].startswith(prefix) for row in run.rows("enqueue"))
     assert_left_as_found(stands, run)
 
@@ -143,6 +146,26 @@ def test_a_killed_harness_leaves_nothing_after_the_switch(stands: Stands, tmp_pa
         assert len(stands.leftovers()) >= 4
         running.end(signal.SIGKILL)
     wait_for(lambda: not stands.leftovers(), LEASE_S + 60)  # a busy machine looks slowly
+
+
+def test_what_is_taken_from_containers_is_given_back_whoever_ends(tmp_path: Path) -> None:
+    steps = "cpu-starve redis1; fork-bomb redis2; pause-process redis3; fd-exhaust redis1"
+    with compose_project(tmp_path / "project") as stands:
+        healed = f"{steps}; wait 2s; end; memory-limit redis2; wait 2s; end"
+        more = ["--nemesis", "none", "--sequence", healed, "--time-limit", "20"]
+        run = shalott(words(stands, tmp_path, *more, "--i-may-break-this"), tmp_path)
+        assert run.exit_code in (0, 1, 2), run
+        proved = [row["f"] for row in run.history.ops.to_pylist() if row["process"] == -1]
+        assert {*re.findall(r"[a-z-]+(?= redis)", healed)} <= {*proved}
+        assert_left_as_found(stands, run)
+        more = ["--nemesis", "none", "--sequence", steps, "--time-limit", "60"]
+        with Running(words(stands, tmp_path, *more, "--i-may-break-this"), tmp_path) as running:
+            running.await_recorded(last_is_proved, "all four were in force")
+            assert len(stands.leftovers()) >= 3
+            running.end(signal.SIGKILL)
+        wait_for(lambda: not stands.leftovers(), LEASE_S + 60)
+        limits = Path(f"/proc/{stands.inspect('redis1', '.State.Pid')}/limits").read_text()
+        assert re.search(r"Max open files +(\d{4,})", limits)
 
 
 def test_what_a_killed_guardian_left_is_undone_by_clean(tmp_path: Path) -> None:

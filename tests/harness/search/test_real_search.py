@@ -101,6 +101,7 @@ def test_what_the_user_says_of_the_system_is_in_every_plan() -> None:
         (SearchRequest(cluster="docker", bug="KB-RMQ-02"), "--bug"),
         (SearchRequest(cluster="docker", system="rocketmq", given={"vhost": "a"}), "--vhost"),
         (SearchRequest(cluster="docker", repeat=-1), "--repeat"),
+        (SearchRequest(cluster="docker", system="compose"), "has no clients of its own"),
         (SearchRequest(cluster="docker", plans=(Path("nowhere"),)), "no such file"),
     ],
 )

@@ -64,6 +64,26 @@ def docker(*words: str) -> str:
     return done.stdout
 
 
+def lacks(pid: str) -> list[str]:
+    """What the kernel lets a process's container take no more of than is usual here."""
+    found, groups = [], Path(f"/proc/{pid}/cgroup").read_text()
+    for line in groups.splitlines():
+        _, names, path = line.split(":", 2)
+        for place in Path("/sys/fs/cgroup").glob(f"{names or '.'}{path}"):
+            for file, usual in (
+                ("cpu.cfs_quota_us", "-1"),
+                ("cpu.max", "max 100000"),
+                ("pids.max", "max"),
+                ("memory.max", "max"),
+                ("memory.limit_in_bytes", "9223372036854771712"),
+            ):
+                at = place / file
+                if at.is_file() and (now := at.read_text().strip()) != usual:
+                    found.append(f"{file} {now}")
+    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return [*found, *(["it stands still"] if state == "T" else [])]
+
+
 def compose_command() -> Sequence[str]:
     """Compose as a plug-in, or as Debian has it. Skips the test where there is neither."""
     plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
@@ -143,6 +163,7 @@ class ComposeProject:
                 )
                 found += [f"{name}: {line}" for line in done.stdout.splitlines()]
             found += [f"{name}: {path}" for path in Path(f"/proc/{pid}/root/data").glob(".shal*")]
+            found += [f"{name}: {what}" for what in lacks(pid)]
         if run:
             tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True)
             found += [line for line in tables.stdout.splitlines() if run in line]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Container, Mapping
 from dataclasses import dataclass, field
 
 from shalott.checkers.runs.deaths import how_it_ended
@@ -38,6 +38,7 @@ class DeathWatch:
     world: World
     record: Recorder
     is_settling: Callable[[], bool]
+    rotten: Callable[[], Container[str]]  # nodes whose disks faults have spoilt
     _deaths: asyncio.Queue[tuple[int, NodeExit]] = field(default_factory=asyncio.Queue)  # by row
     _recording: asyncio.Task[None] | None = None
     _started_again: list[str] = field(default_factory=list)
@@ -88,11 +89,16 @@ class DeathWatch:
     async def _start_once_more(self, node: str) -> None:
         """A fault may end a node a moment after it was healed, as a write that failed is noticed
         late. The heal has started the others; it starts this one, too: once, while the cluster
-        settles."""
-        if not self.is_settling() or node in self._started_again:
+        settles. One whose disk was spoilt, and that ends again, is left down."""
+        cluster = self.world.cluster
+        if not self.is_settling() or node in cluster.left_down:
+            return
+        if node in self._started_again:
+            if node in self.rotten():
+                log.warning("%s can't start from its damaged files: it is left down", node)
+                cluster.left_down.append(node)
             return
         self._started_again.append(node)
-        cluster = self.world.cluster
         is_member = node in members_of(cluster, self.world.system)
         try:
             if is_member and (await cluster.processes.status(node)).state != "running":

@@ -40,7 +40,7 @@ State = Literal["running", "paused", "down"]
 LOOK_INTERVAL_S = 0.1
 # A node whose disk failed may still be about to give up when the disk is sound again.
 GIVING_UP_S = 0.5
-SERVE_TIMEOUT_S = 10.0  # by when a node started from a corrupted disk serves, or has given up
+SERVE_TIMEOUT_S = 30.0  # by when a node started from a corrupted disk serves, or has given up
 
 Serves = Callable[[str], Awaitable[bool]]
 

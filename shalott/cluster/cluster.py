@@ -176,6 +176,7 @@ class Cluster:
         self.on_exit: Callable[[NodeExit], None] = ignore_exit
         self.on_helper_end: Callable[[HelperEnd], None] = ignore_helper_end
         self.notes: list[str] = []  # what its teardown has to say in a run's report
+        self.left_down: list[str] = []  # nodes that can't start from their files: no step waits
         self.prefix = ""  # of the names of all that a run makes, where it is not alone
 
     # -- its parts: those that not every world has refuse what is asked of them
@@ -270,6 +271,7 @@ class Cluster:
 
     async def boot_again(self, software: Software) -> None:
         """As ``boot``, on cleared machines. If it raises, the cluster must be torn down."""
+        self.left_down.clear()
         topology = await self._reusable().reopen(software)
         await self.hosts.prepare(software, software.node_specs(topology))
         await self.each(self.processes.start)

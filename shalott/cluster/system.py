@@ -271,6 +271,7 @@ class ChangesMembers(Protocol):
 
 
 def members_of(cluster: Cluster, system: System) -> tuple[str, ...]:
-    """The nodes of the plan without those that are left out of the system's cluster."""
-    out = system.left_out if isinstance(system, ChangesMembers) else ()
+    """The nodes of the plan without those that are left out of the system's cluster, or left down
+    because they can't start from their files."""
+    out = [*cluster.left_down, *(system.left_out if isinstance(system, ChangesMembers) else ())]
     return tuple(node for node in cluster.nodes if node not in out)

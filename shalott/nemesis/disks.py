@@ -1,8 +1,9 @@
 """Disk faults: they make the disk of a node slow, full, faulty or forgetful.
 
 Proved by asking the disk what is in force. What overlapping faults add up to is in settings.py. A
-node may end its own process when its disk fails; it is started when the fault ends, with an empty
-disk if it can't read its own any more (process_states.py).
+node may end its own process when its disk fails; it is started when the fault ends. If it can't
+read its disk any more it is left down, or gets an empty one if that is asked for
+(process_states.py).
 
 Corruption is bounded as in TigerBeetle's storage fault atlas: one node's disk in a whole plan, for
 what has rotted stays rotten, and a second node's would be the last copy of something.
@@ -13,23 +14,32 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
+import msgspec
+
 from shalott.cluster.nodes import DiskFaults
 from shalott.core.plan import FaultAction
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.files import FAULTS as OF_FILES
 from shalott.nemesis.files import LANE as LANE
+from shalott.nemesis.files import Replace, rot_of
 from shalott.nemesis.process_states import GIVING_UP_S, How
 from shalott.nemesis.proofs import Check, Seen, as_data, status_checks
 from shalott.nemesis.record import Amount, FaultRecord, Step
 from shalott.nemesis.weaker import as_kind
 
 
-def _spoil(faults_of: Callable[[float], DiskFaults], how: How | None = None) -> Step:
+class Rot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    replace: Replace = False
+
+
+def _spoil(
+    faults_of: Callable[[float], DiskFaults], how: Callable[[FaultAction], How] | None = None
+) -> Step:
     """``faults_of``: by amount. ``how``: what the node may do about it, if anything."""
 
     async def spoil(ctx: FaultContext, action: FaultAction, node: str) -> None:
         if how is not None:
-            await ctx.processes.demand(action.id, node, how)
+            await ctx.processes.demand(action.id, node, how(action))
         await ctx.settings.add_disk(action.id, node, faults_of(action.amount))
 
     async def inject(ctx: FaultContext, action: FaultAction) -> None:
@@ -116,7 +126,7 @@ FULL = FaultRecord(
     name="disk-full",
     summary="writes find no space",
     needs=("disk-full",),
-    inject=_spoil(lambda _: DiskFaults(full=True), "disk"),
+    inject=_spoil(lambda _: DiskFaults(full=True), lambda _: "disk"),
     heal=_restore_and_start,
     effective=_disk_checks,
     healed=_disk_and_status_checks,
@@ -132,7 +142,7 @@ ERROR = FaultRecord(
     name="disk-error",
     summary="syncs fail, and what they were to save is lost",
     needs=("disk-error",),
-    inject=_spoil(lambda _: DiskFaults(fail_sync=True), "disk"),
+    inject=_spoil(lambda _: DiskFaults(fail_sync=True), lambda _: "disk"),
     heal=_restore_and_start,
     effective=_disk_checks,
     healed=_disk_and_status_checks,
@@ -148,12 +158,13 @@ CORRUPT = FaultRecord(
     name="disk-corrupt",
     summary="bytes on one node's disk rot, always the same node's in a plan",
     needs=("disk-corrupt", "wipe"),
-    inject=_spoil(lambda size: DiskFaults(corrupt_bytes=int(size)), "rot"),
+    inject=_spoil(lambda size: DiskFaults(corrupt_bytes=int(size)), rot_of),
     heal=_restore_and_start,
     effective=_disk_checks,
     healed=_disk_and_status_checks,
     effects=("troubles-disk", "damages-data"),
     amount=Amount("bytes", (1, 16, 256), least=1, most=1 << 30),
+    parameters=Rot,
     does_not_heal=True,
     takes="copies",
     lane=LANE,

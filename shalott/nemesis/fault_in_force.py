@@ -45,6 +45,7 @@ class FaultInForce:
     refused: str = ""  # what the system did not do when it was injected
     given_up_before: dict[str, int] = field(default_factory=dict)  # by node, how often
     replaced_before: dict[str, int] = field(default_factory=dict)
+    left_down_before: tuple[str, ...] = ()
 
     @classmethod
     def begin(
@@ -59,6 +60,7 @@ class FaultInForce:
             index=recorder.invoke(NEMESIS, "", Invocation(f=action.kind, extra=_extra(action))),
             text=" ".join([action.kind, "+".join(action.nodes or ())]).strip(),
         )
+        fault.left_down_before = tuple(ctx.cluster.left_down)
         for node in action.nodes or ():
             fault.given_up_before[node] = len(ctx.processes.exit_codes(node))
             fault.replaced_before[node] = ctx.processes.disks_replaced(node)
@@ -137,7 +139,8 @@ class FaultInForce:
         log.info("fault %d ended: %s", self.action.id, self.text)
 
     def _given_up(self) -> dict[str, object]:
-        """Which of the fault's nodes ended themselves meanwhile, and which needed a new disk."""
+        """Which of the fault's nodes ended themselves meanwhile, and which needed a new disk, or
+        were left down."""
         processes = self.ctx.processes
         codes = {
             node: processes.exit_codes(node)[before:]
@@ -151,7 +154,13 @@ class FaultInForce:
         found: dict[str, object] = {
             "exited": {node: list(code) for node, code in codes.items() if code}
         }
-        return found | ({"replaced": replaced} if replaced else {})
+        left_down = [
+            node
+            for node in self.ctx.cluster.left_down
+            if node in codes and node not in self.left_down_before
+        ]
+        found |= {"replaced": replaced} if replaced else {}
+        return found | ({"left_down": left_down} if left_down else {})
 
 
 def record_skip(action: FaultAction, reason: str, recorder: Recorder) -> None:

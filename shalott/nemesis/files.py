@@ -9,8 +9,8 @@ damage to every copy is a loss that no system prevents. Nothing heals it. The fa
 change (``changed``): node, file, offset, the byte before and after, or what the end held, and what
 stands around it, which shows the record that it hit. Proved by reading each place again, at once.
 
-A node may end its own process because of it. One that can't start from its files gets an empty disk
-(process_states.py).
+A node may end its own process because of it. One that can't start from its files is left down, or
+gets an empty disk if that is asked for (``replace``; process_states.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from shalott.core.errors import HarnessError
 from shalott.core.plan import Effect, FaultAction
 from shalott.core.rng import Stream
 from shalott.nemesis.context import FaultContext
-from shalott.nemesis.process_states import GIVING_UP_S
+from shalott.nemesis.process_states import GIVING_UP_S, How
 from shalott.nemesis.proofs import Check, Seen, status_checks
 from shalott.nemesis.record import Amount, FaultRecord, Step
 from shalott.nemesis.weaker import as_kind
@@ -38,6 +38,16 @@ AROUND = 32  # bytes of what is told before and behind a change
 LOST_TOLD = 256  # bytes of an end that a row tells
 ATTEMPTS = 5  # files come and go while their node runs
 EFFECTS: tuple[Effect, ...] = ("troubles-disk", "damages-data")
+
+
+Replace = Annotated[
+    bool, msgspec.Meta(description="A node that can't start from its files gets an empty disk")
+]
+
+
+def rot_of(action: FaultAction) -> How:
+    """What such a fault demands of its nodes."""
+    return "rot-replace" if action.parameters.get("replace") else "rot"
 
 
 class Damage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,6 +61,7 @@ class Damage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = "**"
     down: Annotated[bool, msgspec.Meta(description="Between a kill and the start")] = False
+    replace: Replace = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +153,7 @@ async def _cut(
 def _damage(cut: bool) -> Step:
     async def damage(ctx: FaultContext, action: FaultAction, node: str) -> None:
         told, files = _told(action), _files(ctx)
-        await ctx.processes.demand(action.id, node, "rot")
+        await ctx.processes.demand(action.id, node, rot_of(action))
         if told.down:
             await ctx.processes.demand(action.id, node, "kill")
         changes = await spoil(ctx, action, node, files)

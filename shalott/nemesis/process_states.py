@@ -7,9 +7,12 @@ wants down.
 
 A node whose disk fails may end its own process, which is right of it, and the kernel ends one whose
 machine runs out of memory. The demands ``disk`` and ``starve`` say that it may end: found exited,
-the node is left alone until the last such demand is withdrawn, and is started then. A node that
-can't even start from a corrupted disk gets an empty one, as an operator would give it. So a node
-that ever had such a fault is looked at before it is believed to run.
+the node is left alone until the last such demand is withdrawn, and is started then. So a node that
+ever had such a fault is looked at before it is believed to run.
+
+A node that can't start from its corrupted disk is left down, for good: an empty disk under its name
+would let it vote as if it had never promised anything, and two such nodes lose what a majority had.
+Only where all faults that spoilt it say so (``rot-replace``) does it get an empty one.
 """
 
 from __future__ import annotations
@@ -24,17 +27,20 @@ from shalott.cluster.cluster import Cluster
 
 log = logging.getLogger("shalott.nemesis")
 
-# "disk": its disk fails, and it may exit; "rot": the same by corrupted bytes; "starve": its machine
-# runs short of something, and it may exit, or be ended by the kernel
-How = Literal["kill", "stop", "power", "pause", "disk", "rot", "starve"]
-_EXCUSES = ("disk", "rot", "starve")
+# "disk": its disk fails, and it may exit; "rot": the same by corrupted bytes, "rot-replace": and an
+# empty disk may replace it; "starve": its machine runs short of something, and it may exit, or be
+# ended by the kernel
+How = Literal["kill", "stop", "power", "pause", "disk", "rot", "rot-replace", "starve"]
+_EXCUSES = ("disk", "rot", "rot-replace", "starve")
+_ROTS = ("rot", "rot-replace")
+_FOR_GOOD = -1  # in place of a fault's id: it wants the node down because it can't start
 DownBy = Literal["kill", "stop", "power"]
 State = Literal["running", "paused", "down"]
 
 LOOK_INTERVAL_S = 0.1
 # A node whose disk failed may still be about to give up when the disk is sound again.
 GIVING_UP_S = 0.5
-SERVE_TIMEOUT_S = 10.0  # by when a node started from a corrupted disk serves, or has given up
+SERVE_TIMEOUT_S = 30.0  # by when a node started from a corrupted disk serves, or has given up
 
 Serves = Callable[[str], Awaitable[bool]]
 
@@ -48,6 +54,7 @@ class _Node:
     taken_by: int | None = None  # the fault that took it out of the cluster for good
     is_suspect: bool = False  # such a fault has, or had, it: it may exit by itself
     is_rotten: bool = False  # its disk holds corrupted bytes
+    may_replace: bool = True  # it may get an empty one
     gave_up: bool = False  # it exited by itself and was not started since
     exit_codes: list[int | None] = field(default_factory=list)  # each time that it gave up
     disks_replaced: int = 0
@@ -98,7 +105,8 @@ class ProcessStates:
         node.demands[fault] = how
         if how in _EXCUSES:
             node.is_suspect = True
-            node.is_rotten = node.is_rotten or how == "rot"
+            node.is_rotten = node.is_rotten or how in _ROTS
+            node.may_replace = node.may_replace and how != "rot"
             return
         await self._settle(name, "kill" if how == "pause" else how)  # type: ignore[arg-type]
 
@@ -119,6 +127,8 @@ class ProcessStates:
         node = self._nodes[name]
         if node.taken_by is not None:
             fault, node.taken_by = node.taken_by, None
+            if name in self._cluster.left_down:
+                self._cluster.left_down.remove(name)
             await self.withdraw(fault, name)
 
     async def is_gone(self, name: str) -> bool:
@@ -189,6 +199,8 @@ class ProcessStates:
             node.state = "running"
         if node.state == "down":
             await self._start(name, node)
+            if node.state == "down":
+                return  # it can't be started
         if wanted == "down":
             processes = self._cluster.processes
             stop = processes.stop if down_by == "stop" else processes.kill
@@ -205,18 +217,22 @@ class ProcessStates:
             await self._replace_if_unusable(name, node)
 
     async def _replace_if_unusable(self, name: str, node: _Node) -> None:
-        """Give a node that ends by itself when it reads its disk an empty one."""
+        """Leave a node down that ends by itself when it reads its disk, or give it an empty one."""
         deadline_s = asyncio.get_running_loop().time() + SERVE_TIMEOUT_S
         while (await self._cluster.processes.status(name)).state != "exited":
             if await self._serves(name) or asyncio.get_running_loop().time() > deadline_s:
                 return
             await asyncio.sleep(LOOK_INTERVAL_S)
-        if "wipe" not in self._cluster.capabilities:
-            log.warning("%s can't use its corrupted disk, which is not ours to empty", name)
+        node.exit_codes.append((await self._cluster.processes.status(name)).exit_code)
+        if not node.may_replace or "wipe" not in self._cluster.capabilities:
+            log.warning("%s can't start from its damaged files: it is left down", name)
+            node.state, node.gave_up, node.taken_by = "down", True, _FOR_GOOD
+            node.demands[_FOR_GOOD] = "kill"
+            self._cluster.left_down.append(name)
+            self.changes += 1
             return
         log.info("%s can't use its corrupted disk: it gets an empty one", name)
-        node.exit_codes.append((await self._cluster.processes.status(name)).exit_code)
         await self._cluster.files.wipe(name)
         await self._cluster.processes.start(name)
-        node.is_rotten = False
+        node.is_rotten, node.may_replace = False, True
         node.disks_replaced += 1

@@ -107,7 +107,13 @@ class Conditions:
     time_limit_ms: int
 
     async def await_settled(self, action: FaultAction) -> None:
-        """Raise Skipped unless the cluster has synchronised, and there is still time."""
+        """Raise Skipped unless the cluster has synchronised, and there is still time. A node that
+        is left down has not, and never will."""
+        if down := self.cluster.left_down:
+            raise Skipped(
+                f"{', '.join(down)} can't start from damaged files; another loss of a node would"
+                " have been ours"
+            )
         ended, settled = await self.time.unless_over(
             self.system.await_settled(self.cluster, self.queues, self.settle_wait_ms)
         )

@@ -128,7 +128,8 @@ def test_what_is_told_of_a_fault_is_what_the_plan_has() -> None:
     told = "corrupt-files:files=jetstream/**/*.blk,amount=3,down=true"
     for action in planned("corrupt-files,kill", told):
         if action.kind == "corrupt-files":
-            assert action.parameters == {"files": "jetstream/**/*.blk", "down": True}
+            told_files = {"files": "jetstream/**/*.blk", "down": True, "replace": False}
+            assert action.parameters == told_files
             assert action.amount == 3
     for wrong, sentence in (
         ("corrupt-files", "give KIND:WORD=VALUE"),

@@ -417,9 +417,30 @@ def test_a_kill_and_a_partition_around_a_node_that_gave_itself_up() -> None:
     within(10, scene())
 
 
-def test_a_node_that_cannot_start_from_its_corrupted_disk_gets_an_empty_one() -> None:
+def test_a_node_that_cannot_start_from_its_corrupted_disk_is_left_down() -> None:
+    """An empty one under its name would vote as if it had promised nothing."""
+
     async def scene() -> None:
-        s = Scene(of_kind("disk-corrupt", 16, duration_ms=100))
+        s = Scene(
+            of_kind("disk-corrupt", 16, number=1, duration_ms=100),
+            of_kind("kill", number=2, at_ms=900, duration_ms=50),
+        )
+        s.cluster.gives_up.add("n2")
+        await s.perform()
+        own = [call for call in s.cluster.calls if call.split()[0] in ("start", "wipe")]
+        assert own == ["start n2"] and s.cluster.left_down == ["n2"]
+        rows = {row["kind"]: row for row in s.recorder.faults()}
+        row = rows["disk-corrupt"]
+        assert row["exited"] == {"n2": [70, 70]} and row["left_down"] == ["n2"]
+        assert "replaced" not in row
+        assert rows["kill"]["proved_healed"]  # its end does not start what can't start
+
+    within(5, scene())
+
+
+def test_a_node_that_cannot_start_gets_an_empty_disk_where_that_is_asked_for() -> None:
+    async def scene() -> None:
+        s = Scene(of_kind("disk-corrupt", 16, duration_ms=100, parameters={"replace": True}))
         s.cluster.gives_up.add("n2")
         await s.perform()
         s.assert_healthy()
@@ -435,7 +456,7 @@ def test_a_node_that_cannot_start_from_its_corrupted_disk_gets_an_empty_one() ->
 def test_rot_that_is_found_later_is_replaced_when_the_node_restarts() -> None:
     async def scene() -> None:
         s = Scene(
-            of_kind("disk-corrupt", 16, number=1, duration_ms=50),
+            of_kind("disk-corrupt", 16, number=1, duration_ms=50, parameters={"replace": True}),
             of_kind("kill", number=2, at_ms=900, duration_ms=50),
         )
         s.system.claims = {"n2": []}

@@ -104,6 +104,7 @@ class Phase:
     end_ns: int | None  # None: it never ended
     settled: bool | None = None  # of the phase settle: whether it did, and else why not
     reason: str = ""
+    left_down: tuple[str, ...] = ()  # nodes that no step waits for any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +215,8 @@ class Surroundings:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """The nodes that had left the cluster for good when the run ended."""
-        out: dict[str, None] = {}
+        """The nodes that had left the cluster for good when the run ended, or were left down."""
+        out = {node: None for phase in self.phases for node in phase.left_down}
         for fault in self.injected:
             for node in fault.nodes if not fault.refused else ():
                 if "leaves-cluster" in fault.effects:
@@ -258,6 +259,7 @@ def _read_surroundings(history: History) -> Surroundings:
                     row["complete_ns"],
                     settled if isinstance(settled, bool) else None,
                     str(extra.get("reason") or ""),
+                    tuple(extra.get("left_down") or ()),
                 )
             )
         elif row["f"] == "observe":

@@ -38,9 +38,13 @@ class DeathWatch:
     world: World
     record: Recorder
     is_settling: Callable[[], bool]
+    # Nodes whose disks faults have spoilt, and whether they may get empty ones.
+    rotten: Callable[[], Mapping[str, bool]]
+    left_down: asyncio.Event = field(default_factory=asyncio.Event)  # one more node is
     _deaths: asyncio.Queue[tuple[int, NodeExit]] = field(default_factory=asyncio.Queue)  # by row
     _recording: asyncio.Task[None] | None = None
     _started_again: list[str] = field(default_factory=list)
+    _emptied: list[str] = field(default_factory=list)
 
     def start(self) -> None:
         self._recording = asyncio.create_task(self._record_all())
@@ -88,11 +92,16 @@ class DeathWatch:
     async def _start_once_more(self, node: str) -> None:
         """A fault may end a node a moment after it was healed, as a write that failed is noticed
         late. The heal has started the others; it starts this one, too: once, while the cluster
-        settles."""
-        if not self.is_settling() or node in self._started_again:
+        settles. One whose disk was spoilt, and that ends again, is left down, or gets an empty
+        one."""
+        cluster = self.world.cluster
+        if not self.is_settling() or node in cluster.left_down:
+            return
+        if node in self._started_again:
+            if (may_empty := self.rotten().get(node)) is not None:
+                await self._give_up(node, may_empty=may_empty)
             return
         self._started_again.append(node)
-        cluster = self.world.cluster
         is_member = node in members_of(cluster, self.world.system)
         try:
             if is_member and (await cluster.processes.status(node)).state != "running":
@@ -100,6 +109,24 @@ class DeathWatch:
                 await cluster.processes.start(node)
         except HarnessError as error:
             log.warning("%s could not be started again: %s", node, describe(error))
+
+    async def _give_up(self, node: str, *, may_empty: bool) -> None:
+        cluster = self.world.cluster
+        if not (may_empty and "wipe" in cluster.capabilities) or node in self._emptied:
+            log.warning("%s can't start from its damaged files: it is left down", node)
+            cluster.left_down.append(node)
+            self.left_down.set()
+            return
+        log.warning("%s can't start from its damaged files: it gets an empty disk", node)
+        self._emptied.append(node)
+        index = self.record.invoke(NEMESIS, "", Invocation(f="operator"))
+        try:
+            await cluster.files.wipe(node)
+            await cluster.processes.start(node)
+        except HarnessError as error:
+            log.warning("%s could not be started again: %s", node, describe(error))
+        extra: dict[str, Json] = {"restarted": [node], "replaced": [node]}
+        self.record.complete(index, Completion(type="info", extra=extra))
 
 
 @dataclass

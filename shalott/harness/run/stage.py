@@ -25,7 +25,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shalott.cluster.system import MendsPartitions, RecordsReplicas, TellsHeld, members_of
@@ -102,7 +102,9 @@ class Stage:
     _observer: Observer = field(init=False)
 
     def __post_init__(self) -> None:
-        self._deaths = DeathWatch(self.world, self.record, lambda: self.phase == "settle")
+        self._deaths = DeathWatch(
+            self.world, self.record, lambda: self.phase == "settle", self._rotten
+        )
         self._observer = Observer(self.world, self.record, self.plan.observe_interval_ms)
 
     async def perform(self) -> None:
@@ -126,7 +128,13 @@ class Stage:
                         found.update(await self._reread())
                         if looks:
                             await self._look_at_replicas()
-                async with self._phase("drain"):
+                async with self._phase("drain") as found:
+                    if down := self.world.cluster.left_down:
+                        found["left_down"] = [*down]
+                        self.notes.append(
+                            f"{', '.join(down)} can't start from damaged files: left down, and the"
+                            " rest of the cluster was drained."
+                        )
                     await self._drain(interpreter)
                     if self.workload.writes_until_drained:
                         await self._look_at_replicas()
@@ -260,9 +268,7 @@ class Stage:
     async def _settle(self) -> dict[str, Json]:
         """Whether the cluster settled, and else what was still missing: what the row will say."""
         timeout_ms = self.plan.settle_timeout_ms
-        settled = await self.world.system.await_settled(
-            self.world.cluster, self.workload.queues, timeout_ms
-        )
+        settled = await self._await_settled(timeout_ms)
         if not settled:
             self.notes.append(
                 f"The cluster had not settled {timeout_ms / 1000:g} s after the heal;"
@@ -272,31 +278,55 @@ class Stage:
         reason = "" if settled else await self.missing() or "it changed from look to look"
         return {"settled": settled, "reason": reason}
 
+    async def _await_settled(self, timeout_ms: int) -> bool:
+        """Anew when a node is left down meanwhile: who waits began to wait for it, too."""
+        world, left_down = self.world, self._deaths.left_down
+        while True:
+            left_down.clear()
+            changed = asyncio.create_task(left_down.wait())
+            waiting = asyncio.ensure_future(
+                world.system.await_settled(world.cluster, self.workload.queues, timeout_ms)
+            )
+            try:
+                await asyncio.wait((changed, waiting), return_when=asyncio.FIRST_COMPLETED)
+                if waiting.done():
+                    return waiting.result()
+            finally:
+                for pending in (changed, waiting):
+                    pending.cancel()
+                await asyncio.gather(changed, waiting, return_exceptions=True)
+
     async def _reread(self) -> dict[str, Json]:
         """Restart the nodes in order: they know then what their disks hold. First those whose disk
         a fault has spoilt, one by one, while the others have all; then every node, all at once
         down. Whether they came back, and else why not."""
         members = members_of(self.world.cluster, self.world.system)
-        rotten = [
-            node
-            for action in self.nemesis.resolved_actions
-            if "damages-data" in FAULTS.find(action.kind).effects
-            for node in action.nodes or ()
-        ]
+        rotten = self._rotten()
         for group in (*([node] for node in members if node in rotten), [*members]):
-            reason = await self._restart(group, may_empty=len(group) < len(members))
+            group = [node for node in group if node not in self.world.cluster.left_down]
+            reason = await self._restart(group, rotten)
             if reason:
                 self.notes.append(f"The nodes did not come back from their disks: {reason}.")
                 log.warning("%s", self.notes[-1])
                 return {"settled": False, "reason": reason}
         return {"settled": True, "reason": ""}
 
-    async def _restart(self, nodes: Sequence[str], *, may_empty: bool) -> str:
-        """Stop these nodes, start them, and wait until all is well; why it is not, or "".
-        ``may_empty``: one that can't start from its disk is right to give up, and gets an empty
-        one, as an operator would have it."""
+    def _rotten(self) -> dict[str, bool]:
+        """The nodes whose disks faults have spoilt, and whether they may get empty ones."""
+        found: dict[str, bool] = {}
+        for action in self.nemesis.resolved_actions:
+            if "damages-data" in FAULTS.find(action.kind).effects:
+                for node in action.nodes or ():
+                    may_empty = bool(action.parameters.get("replace"))
+                    found[node] = found.get(node, True) and may_empty
+        return found
+
+    async def _restart(self, nodes: Sequence[str], rotten: Mapping[str, bool]) -> str:
+        """Stop these nodes, start them, and wait until all is well; why it is not, or "". A single
+        one that can't start from its disk is right to give up, if that was spoilt: it is left down,
+        or gets an empty one if it may."""
         cluster, system = self.world.cluster, self.world.system
-        everyone = members_of(cluster, system)
+        everyone, one = members_of(cluster, system), nodes[0]
         index = self.record.invoke(NEMESIS, "", Invocation(f="operator"))
         try:
             for node in nodes:
@@ -306,12 +336,16 @@ class Stage:
             try:
                 await system.await_ready(cluster, everyone, BOOT_TIMEOUT_MS)
             except BootFailed:
-                if not (may_empty and "wipe" in cluster.capabilities):
+                if len(nodes) > 1 or one not in rotten:
                     raise
-                log.warning("%s can't start from its disk, which is emptied", nodes[0])
-                await cluster.processes.kill(nodes[0])
-                await cluster.files.wipe(nodes[0])
-                await cluster.processes.start(nodes[0])
+                await cluster.processes.kill(one)
+                if rotten[one] and "wipe" in cluster.capabilities:
+                    log.warning("%s can't start from its disk, which is emptied", one)
+                    await cluster.files.wipe(one)
+                    await cluster.processes.start(one)
+                else:
+                    cluster.left_down.append(one)
+                everyone = members_of(cluster, system)
                 await system.await_ready(cluster, everyone, BOOT_TIMEOUT_MS)
         except BootFailed as error:
             return str(error).partition("\n")[0].rstrip(".")

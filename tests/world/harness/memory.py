@@ -158,6 +158,7 @@ class MemoryCluster:
     on_exit: Callable[[NodeExit], None] = ignore_exit
     on_helper_end: Callable[[HelperEnd], None] = ignore_helper_end
     notes: Sequence[str] = ()
+    left_down: list[str] = field(default_factory=list)
     prefix: str = ""
     is_reusable = False
 

@@ -59,6 +59,7 @@ class FakeCluster:
 
     def __init__(self, nodes: Sequence[str] = NODES) -> None:
         self.nodes = tuple(nodes)
+        self.left_down: list[str] = []
         self.states = dict.fromkeys(self.nodes, "running")
         self.cuts: Counter[tuple[str, str]] = Counter()
         self.calls: list[str] = []

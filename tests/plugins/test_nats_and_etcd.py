@@ -46,12 +46,13 @@ def test_jetstream_keeps_what_it_has_while_members_leave_and_join(
     run.assert_valid()
 
 
-@pytest.mark.parametrize("reads", ["leader", "direct"])
-def test_a_bucket_s_registers_are_what_its_manual_says(shalott: plugin.Shalott, reads: str) -> None:
+def test_a_bucket_s_registers_are_linearizable_by_reads_at_the_leader(
+    shalott: plugin.Shalott,
+) -> None:
     """Without cuts: a leader that is cut off answers reads until it notices."""
     run = shalott.run(
         system="nats", load="shalott_nats", cluster="docker", profile="safe", workload="register",
-        reads=reads, nemesis="kill", time_limit="45s", rate=60, seed=1,
+        nemesis="kill", time_limit="45s", rate=60, seed=1,
     )  # fmt: skip
     run.assert_valid()
 

@@ -155,9 +155,10 @@ FINDINGS = (
         releases=("2.12.1",),
         newest=NEWEST,
         command=(
-            *(*LOG, "--profile", "default", "--send-share", "0.8", "--time-limit", "60", *ORDER),
-            "wait 5s; pause n1+n2; wait 15s; power n3; pause n4+n5; end power; end pause;"
-            " wait 15s; end",
+            *(*LOG, "--profile", "default", "--send-share", "0.97", "--time-limit", "60", *ORDER),
+            # The first two are killed where the report pauses them: who resumes which is plain.
+            "wait 5s; kill n1+n2; wait 15s; power n3; pause n4+n5; end power; end kill;"
+            " wait 25s; end pause",
         ),
         seen=LOST,
         published="acknowledged messages are shown by some nodes and not by others",

@@ -345,8 +345,8 @@ def check(plan: api.Plan) -> None:
 
 
 def registers(plan: api.Plan) -> api.Registers:
-    """Without direct reads the stream's leader answers, as of a stream that is called
-    linearizable; of direct ones the manual says that a client may not read what it wrote:
+    """At the leader they are held to what streams are called, linearizable. Of direct ones the
+    manual guarantees that they do not go back, and not that a client reads what it wrote:
     https://docs.nats.io/nats-concepts/jetstream/key-value-store"""
     is_direct = parameters_of(plan).reads == "direct"
     return api.Registers(

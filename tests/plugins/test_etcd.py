@@ -242,6 +242,19 @@ def test_what_comes_again_is_shown_again() -> None:
     assert got == [{0: [(2, 10), (4, 20), (2, 10)]}]
 
 
+def test_a_watch_that_goes_back_from_poll_to_poll_is_shown() -> None:
+    async def twice(made: Any) -> Any:
+        return [
+            await made.transact([("poll",)], {0: 0}),
+            await made.transact([("poll",)], {0: 5}),
+        ]
+
+    first, again, then = pair("log/0", 10, 2), pair("log/0", 20, 4), pair("log/0", 30, 6)
+    told = [events(first, again), events(first, again, then)]
+    got, _ = done(client.LogClient, twice, [read(again), read(then)], watch=told)
+    assert got == [[{0: [(2, 10), (4, 20)]}], [{0: [(2, 10), (4, 20), (6, 30)]}]]
+
+
 @pytest.mark.parametrize(
     "told",
     [

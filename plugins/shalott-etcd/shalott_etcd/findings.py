@@ -172,7 +172,7 @@ FINDINGS = (
         command=(
             *("--nodes", "1", "--heartbeat", "20ms", "--election-timeout", "120ms", *WATCHES),
             *("--watchers", "2", "--watched-keys", "3", "--delete-share", "0.6", "--rate", "4"),
-            *("--concurrency", "6", "--compact-every", "400ms", "--compaction-batch", "1"),
+            *("--concurrency", "6", "--compact-every", "250ms", "--compaction-batch", "1"),
             *("--nemesis", "kill", "--nemesis-interval", "1500ms", "--nemesis-duration", "200ms"),
             *("--time-limit", "60"),
         ),

@@ -37,7 +37,7 @@ from shalott_kafka.wire import DescribeQuorumResponse, End, Partition, Quorum, W
 pytestmark = pytest.mark.unit
 
 PRODUCE, ENDS, METADATA, FIND, VERSIONS, BEGIN, ADD, END, QUORUM = 0, 2, 3, 10, 18, 22, 24, 26, 55
-JOIN, LEAVE, ID_REQUIRED = 11, 13, 79
+JOIN, LEAVE, ID_REQUIRED, CONCURRENT = 11, 13, 79, 51
 FLEXIBLE = {(QUORUM, 0), (PRODUCE, 12), (END, 5)}
 SPOKEN = {PRODUCE: 7, ENDS: 5, METADATA: 5, VERSIONS: 0, QUORUM: 0}
 SILENT, CLOSES = "silent", "closes"
@@ -156,6 +156,7 @@ class Coordinator(Broker):
     """Speaks the transactions' version 2, and raises the epoch with each end."""
 
     epoch: int = 0
+    busy: int = 0  # so many sends come before the transaction before theirs has ended everywhere
 
     def answer(self, key: int) -> object:
         if key == FIND:
@@ -165,7 +166,8 @@ class Coordinator(Broker):
         if key == ADD:
             return AddPartitionsToTxnResponse_v0(0, [(TOPIC, [(0, 0)])]).encode()
         if key == PRODUCE:
-            told = (0, self.produced, 7, -1, 0, [], None, {})
+            self.busy -= 1
+            told = (0, CONCURRENT if self.busy >= 0 else 0, 7, -1, 0, [], None, {})
             return ProduceResponse12([(TOPIC, [told], {})], 0, {}).encode()
         if key == END:
             self.epoch += 1
@@ -194,6 +196,12 @@ def two_transactions(broker: Broker) -> object:
             await client.close()
 
     return with_broker(broker, do)
+
+
+def test_a_transaction_waits_for_the_one_before() -> None:
+    broker = Coordinator(spoken=SPOKEN | {PRODUCE: 12, FIND: 1, BEGIN: 0, END: 5}, busy=1)
+    assert two_transactions(broker) == [[(7, 42)], [(7, 42)]]
+    assert broker.stored() == [(9, 0, 0), (9, 0, 0), (9, 1, 0)]
 
 
 def test_each_transaction_of_version_2_has_an_epoch_of_its_own() -> None:

@@ -72,8 +72,8 @@ class Grouped(Protocol):
         ...
 
     def moved(self) -> Sequence[int]:
-        """The keys that the group took from this client, or gave it, since this was last asked:
-        between two polls of one transaction, too."""
+        """The keys that the group took from this client, or gave it, since this was last asked. It
+        may do so between two polls of one transaction."""
         ...
 
 

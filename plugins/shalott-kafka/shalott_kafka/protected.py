@@ -10,6 +10,7 @@ EndTxn 5).
 from __future__ import annotations
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import ConcurrentTransactions, KafkaError
 from aiokafka.producer import sender
 from aiokafka.producer.transaction_manager import PidAndEpoch, TransactionManager
 from aiokafka.protocol.api import Request, RequestStruct, Response
@@ -130,6 +131,10 @@ class SendHandler(sender.SendProduceReqHandler):  # type: ignore[misc]
             for topic, partitions, _ in response.topics
         ]
         super().handle_response(response)
+
+    def _can_retry(self, error: KafkaError, batch: object) -> bool:
+        """The transaction before this one has ended, and its partitions are told of it yet."""
+        return isinstance(error, ConcurrentTransactions) or super()._can_retry(error, batch)
 
 
 class EndHandler(sender.EndTxnHandler):  # type: ignore[misc]

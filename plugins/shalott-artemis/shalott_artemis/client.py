@@ -1,7 +1,7 @@
 """A client of Artemis' queues, by AMQP 1.0 and Apache's own library, qpid-proton.
 
-    send      fail    the broker refused it (rejected, released), or no link could be had
-              info    no answer in time, a connection that ended, any other outcome
+    send      fail    the broker refused it (rejected, released)
+              info    no answer in time, a connection that ended, no link, any other outcome
     settle    info    no answer in time, a connection that ended
 
 AMQP tells how often a delivery failed, which is not whether there was one: nothing is said of it.
@@ -79,7 +79,6 @@ class ArtemisClient:
             stream[1].close()
 
     async def send(self, queue: str, body: bytes) -> None:
-        await self._ask("link", queue, otherwise=api.Unreachable)
         await self._ask("send", queue, body.decode("latin-1"))
 
     async def receive(self, queue: str) -> api.Received | None:

@@ -52,10 +52,6 @@ class Speaker:
     def close(self) -> None:
         self._blocking.close()
 
-    def link(self, queue: str) -> None:
-        """For what is sent to it later, which then can fail by itself."""
-        self._sender(queue)
-
     def _sender(self, queue: str) -> BlockingSender:
         if queue not in self._senders:
             self._senders[queue] = self._blocking.create_sender(queue, name=f"to {queue}")

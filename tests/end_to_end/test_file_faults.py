@@ -82,11 +82,11 @@ def test_an_end_that_is_cut_on_a_host_is_told_and_keeps_its_node_down(
     hosts: Hosts, tmp_path: Path
 ) -> None:
     world = ("--cluster", "ssh", *hosts.flags())
-    done = damaged("truncate-files", f"amount={CUT}", world, "b", tmp_path)
+    done = damaged("truncate-files", f"amount={CUT}", world, "n2", tmp_path)
     row = the_fault(done, "truncate-files")
     (change,) = row["changed"]
-    assert change["node"] == "b" and change["cut_bytes"] == CUT
+    assert change["node"] == "n2" and change["cut_bytes"] == CUT
     assert change["offset"] + CUT == change["size_before"] and change["was"]
-    assert row["changes_left"] == {"b": 1}
-    assert_left_down(done, "b")
+    assert row["changes_left"] == {"n2": 1}
+    assert_left_down(done, "n2")
     assert hosts.leftovers() == []

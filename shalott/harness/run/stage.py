@@ -79,6 +79,26 @@ async def _held(world: World) -> int | None:
     return None
 
 
+async def _settled(
+    world: World, workload: Workload, timeout_ms: int, left_down: asyncio.Event
+) -> bool:
+    """Waits anew when a node is left down meanwhile: who waits began to wait for it, too."""
+    while True:
+        left_down.clear()
+        changed = asyncio.create_task(left_down.wait())
+        waiting = asyncio.ensure_future(
+            world.system.await_settled(world.cluster, workload.queues, timeout_ms)
+        )
+        try:
+            await asyncio.wait((changed, waiting), return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                return waiting.result()
+        finally:
+            for pending in (changed, waiting):
+                pending.cancel()
+            await asyncio.gather(changed, waiting, return_exceptions=True)
+
+
 log = logging.getLogger("shalott.run")
 
 BOOT_TIMEOUT_MS = 120_000
@@ -268,7 +288,7 @@ class Stage:
     async def _settle(self) -> dict[str, Json]:
         """Whether the cluster settled, and else what was still missing: what the row will say."""
         timeout_ms = self.plan.settle_timeout_ms
-        settled = await self._await_settled(timeout_ms)
+        settled = await _settled(self.world, self.workload, timeout_ms, self._deaths.left_down)
         if not settled:
             self.notes.append(
                 f"The cluster had not settled {timeout_ms / 1000:g} s after the heal;"
@@ -277,24 +297,6 @@ class Stage:
             log.warning("%s", self.notes[-1])
         reason = "" if settled else await self.missing() or "it changed from look to look"
         return {"settled": settled, "reason": reason}
-
-    async def _await_settled(self, timeout_ms: int) -> bool:
-        """Anew when a node is left down meanwhile: who waits began to wait for it, too."""
-        world, left_down = self.world, self._deaths.left_down
-        while True:
-            left_down.clear()
-            changed = asyncio.create_task(left_down.wait())
-            waiting = asyncio.ensure_future(
-                world.system.await_settled(world.cluster, self.workload.queues, timeout_ms)
-            )
-            try:
-                await asyncio.wait((changed, waiting), return_when=asyncio.FIRST_COMPLETED)
-                if waiting.done():
-                    return waiting.result()
-            finally:
-                for pending in (changed, waiting):
-                    pending.cancel()
-                await asyncio.gather(changed, waiting, return_exceptions=True)
 
     async def _reread(self) -> dict[str, Json]:
         """Restart the nodes in order: they know then what their disks hold. First those whose disk

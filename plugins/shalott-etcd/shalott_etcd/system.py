@@ -17,8 +17,8 @@ import msgspec
 
 import shalott.api as api
 from shalott_etcd.client import Header, LogClient, RegisterClient, TransactionClient, ask, encode
-from shalott_etcd.losses import documented_losses
 from shalott_etcd.leases import LeaseClient
+from shalott_etcd.losses import documented_losses
 
 MANUAL = "https://etcd.io/docs/latest"
 IMAGE = Path(__file__).parent / "images" / "etcd"

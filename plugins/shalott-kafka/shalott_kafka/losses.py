@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from shalott.api import DocumentedLoss, Effect
 
 if TYPE_CHECKING:
-    from shalott_kafka.system import KafkaParameters
+    from shalott_kafka.settings import KafkaParameters
 
 MANUAL = "https://kafka.apache.org/documentation/"
 FAILS: tuple[Effect, ...] = ("ends-processes", "suspends", "cuts-links")

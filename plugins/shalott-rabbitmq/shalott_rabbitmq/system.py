@@ -115,9 +115,9 @@ class RabbitmqSystem:
             except api.ClientError as error:
                 raise api.BootFailed(f"{node} does not declare {name}: {error}") from error
         if self._own.sync_boot:
-            words = ["find", "/data", "-exec", "sync", "{}", "+"]  # a file may be gone by then
+            tool = ("find", "/data", "-exec", "sync", "{}", "+")  # a file may be gone by then
             for node in cluster.nodes:
-                await cluster.processes.run_command(node, words, TOOL_TIMEOUT_MS)
+                await cluster.processes.run_command(node, tool, TOOL_TIMEOUT_MS)
 
     async def declare_queue(self, cluster: api.Cluster, node: str, queue: str) -> None:
         kind = "stream" if queue.startswith(STREAM_PREFIX) else self._own.queue_type

@@ -19,6 +19,7 @@ from shalott.checkers.checker import CHECKERS
 from shalott.checkers.models.outside import MODELS
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core import doors
+from shalott.core.published import FINDINGS
 from shalott.nemesis.record import FAULTS
 from shalott.workloads.record import WORKLOADS
 
@@ -55,7 +56,7 @@ def forget() -> None:
         door._installed = None
         door._from_modules.clear()
         door._broken.clear()
-    for other in (SYSTEMS, WORKLOADS, FAULTS):
+    for other in (SYSTEMS, WORKLOADS, FAULTS, FINDINGS):
         other._from_modules.clear()
         other._gathered = None
 

@@ -55,7 +55,7 @@ def test_rounds_come_one_after_the_other_and_end_what_they_began() -> None:
     faults = made("2x wait 1s; corrupt-files n2 amount=3 files=*.log; pause minority")
     assert [each.kind for each in faults] == ["corrupt-files", "pause"] * 2
     assert faults[0].at_ms == 1000 and faults[0].amount == 3
-    assert faults[0].parameters == {"files": "*.log", "down": False}
+    assert faults[0].parameters == {"files": "*.log", "down": False, "replace": False}
     assert waits(faults[0]) == ("", "begun=2") and waits(faults[1]) == ("begun=1", "begun=2")
     assert waits(faults[2]) == ("ended=2,delay=1000ms", "begun=4")
 

@@ -41,6 +41,7 @@ class Cluster:
     """One list of members, which every node's tool changes."""
 
     nodes = ("n1", "n2", "n3")
+    left_down = ()
 
     def __init__(self) -> None:
         self.members = {"n1": "a", "n2": "b", "n3": "c"}

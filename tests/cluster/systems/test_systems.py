@@ -119,6 +119,7 @@ class Ctl:
     """A cluster whose rabbitmqctl answers as it is told."""
 
     nodes = ("n1", "n2", "n3")
+    left_down = ()
 
     def __init__(self, exit_code: int = 0, output: str = "") -> None:
         self.result = CommandResult(exit_code=exit_code, output=output)

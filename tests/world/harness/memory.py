@@ -166,7 +166,7 @@ class MemoryCluster:
         """All that it could lack is said by its capabilities."""
 
     def __post_init__(self) -> None:
-        self.processes = self.links = self.files = self
+        self.processes = self.links = self.files = self.hosts = self
         self.parts = SimpleNamespace(images=None)
 
     async def _called(self, method: str) -> None:

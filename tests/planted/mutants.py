@@ -53,16 +53,8 @@ SCENARIOS: dict[str, tuple[str, ...]] = {
         *("--targets", "master", "--time-limit", "24", "--nemesis-interval", "10"),
         *("--nemesis-duration", "8", "--rate", "40", "--seed", "3"),
     ),
-    # Of a slave's log, while it is down: the others have what it lost.
-    "damage-log": (
-        *("test", "--system", "controller", "--profile", "safe", "--nemesis", "corrupt-files"),
-        *("--fault", "corrupt-files:files=commitlog/*,amount=4,down=true,target=n2"),
-        *("--time-limit", "14", "--nemesis-interval", "8", "--nemesis-duration", "2"),
-        *("--rate", "40", "--seed", "3"),
-    ),
 }
 
-_STORE = "shalott/broker/rocket/commitlog"
 _REPLICA = "shalott/broker/rabbit/replica"
 _STORAGE = "shalott/broker/rabbit/storage"
 
@@ -76,33 +68,6 @@ _QUIET_MIRROR = Edit(
 )
 
 MUTANTS: tuple[Mutant, ...] = (
-    Mutant(
-        name="damage-unnoticed",
-        breaks="a store looks neither when it starts nor when it is read at what its files hold",
-        edits=(
-            Edit(
-                f"{_STORE}/message_reader.py",
-                "            if not is_message(message, place) or belongs_at(message) !="
-                " (queue_id, offset):\n",
-                "            if False:\n",
-            ),
-            Edit(
-                f"{_STORE}/dispatch.py",
-                "    if sound < len(scanned.spans):\n",
-                "    if False:\n",
-            ),
-            Edit(
-                f"{_STORE}/commit_log.py",
-                "            sound = first_invalid(scanned.data, position, scanned.spans)\n"
-                "            sound = _first_gap(dispatcher, following, scanned, sound)\n",
-                "            sound = len(scanned.spans)\n",
-            ),
-        ),
-        scenario="damage-log",
-        checker="log",
-        kind="corrupted",
-        worlds=("sim",),  # which bits flip is drawn: elsewhere files are not the same
-    ),
     Mutant(
         name="crash-loop",
         breaks="a mirror's process ends by an exception after every few messages, for ever",

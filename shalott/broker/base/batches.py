@@ -13,8 +13,8 @@ something unreadable is found there are two cases:
   *corrupted* since. That is a StorageError. The file is left as it is: going on without the batch
   would silently lose confirmed messages.
 
-Bit rot in the very last batch can't be told from a torn tail by this file alone: see
-broker/base/flush_mark.py.
+Bit rot in the very last batch can't be told from a torn tail; checksums of the whole file can't
+help there either.
 """
 
 from __future__ import annotations

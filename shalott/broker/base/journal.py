@@ -27,7 +27,6 @@ from contextlib import aclosing, suppress
 from shalott.broker.base.batches import MAX_BATCH_BYTES, MAX_RECORD_BYTES, Scan, encode_batch, scan
 from shalott.broker.base.disk import Disk, File
 from shalott.broker.base.errors import DiskFull, StorageError
-from shalott.broker.base.flush_mark import FlushMark
 
 log = logging.getLogger("shalott.broker.storage")
 
@@ -37,7 +36,6 @@ Records = Iterable[bytes] | AsyncGenerator[bytes, None]
 READ_BYTES = 8 << 20
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 REPLACEMENT_SUFFIX = ".new"
-MARK_SUFFIX = ".flushed"
 
 
 class Rewrite:
@@ -56,14 +54,11 @@ class Rewrite:
 class Journal:
     """One journal file. Made by ``open``."""
 
-    def __init__(
-        self, disk: Disk, path: str, file: File, found: Scan, mark: FlushMark | None
-    ) -> None:
+    def __init__(self, disk: Disk, path: str, file: File, found: Scan) -> None:
         """Use ``open``."""
         self._disk = disk
         self._path = path
         self._file = file
-        self._flush_mark = mark
         self._recovered = found.records
         self._size = found.size
         self._ordinal = found.batches
@@ -76,31 +71,24 @@ class Journal:
         self._closed = False
 
     @classmethod
-    async def open(cls, disk: Disk, path: str, *, marked: bool = False) -> Journal:
+    async def open(cls, disk: Disk, path: str) -> Journal:
         """Open or create.
 
         A torn tail is cut off. Raises StorageError if the file is corrupted, or can't be read.
-        ``marked``: a file beside it says what was flushed, so that a last batch that was, and is
-        damaged, is no torn tail.
         """
         try:
             with suppress(FileNotFoundError):
                 await disk.remove(path + REPLACEMENT_SUFFIX)
-            mark = await FlushMark.open(disk, path + MARK_SUFFIX) if marked else None
             file = await disk.open(path, create=True)
             try:
-                found = await _recover(file, path, 0 if mark is None else mark.end)
+                found = await _recover(file, path)
                 await sync_parents(disk, path)
             except BaseException:
                 await file.close()
-                if mark is not None:
-                    await mark.close()
                 raise
         except OSError as error:
             raise _storage_error(path, error) from error
-        if mark is not None:
-            mark.note(found.size)
-        return cls(disk, path, file, found, mark)
+        return cls(disk, path, file, found)
 
     def replay(self) -> list[bytes]:
         """The records found at ``open``, oldest first.
@@ -178,8 +166,6 @@ class Journal:
         while self._writing is not None:
             await asyncio.wait([self._writing])
         self._settle(StorageError(f"{self._path} was closed"))
-        if self._flush_mark is not None:
-            await self._flush_mark.close()
         with suppress(OSError):
             await self._file.close()
 
@@ -251,15 +237,10 @@ class Journal:
         await self._file.sync()
         self._size += len(data)
         self._ordinal += 1
-        self._note_flushed()
         for _ in records:
             self._pending.popleft()
         self.durable_mark += len(records)
         self._wake()
-
-    def _note_flushed(self) -> None:
-        if self._flush_mark is not None:
-            self._flush_mark.note(self._size)
 
     def _wake(self) -> None:
         while self._waiters and self._waiters[0][0] <= self.durable_mark:
@@ -282,13 +263,10 @@ class Journal:
             if not rewrite.done.done():
                 rewrite.done.set_exception(DiskFull(f"{path}: {error.strerror}"))
             return
-        if self._flush_mark is not None:
-            await self._flush_mark.lower(0)
         await self._disk.rename(path, self._path)
         await sync_parents(self._disk, self._path)
         old, self._file = self._file, file
         self._size, self._ordinal = size, ordinal
-        self._note_flushed()
         await old.close()
         self._pending.popleft()
         if not rewrite.done.done():
@@ -354,7 +332,7 @@ async def _write(file: File, data: bytes, offset: int) -> None:
         written += count
 
 
-async def _recover(file: File, path: str, flushed: int) -> Scan:
+async def _recover(file: File, path: str) -> Scan:
     """Read the file, cut off its torn tail, write what is left anew, and sync.
 
     What the last life wrote may be in the page cache only. A sync alone would not save it: after a
@@ -369,8 +347,6 @@ async def _recover(file: File, path: str, flushed: int) -> Scan:
         found = scan(b"".join(chunks))
     except StorageError as error:
         raise StorageError(f"{path}: {error}") from error
-    if found.size < flushed:
-        raise StorageError(f"{path} is damaged at {found.size}; {flushed} bytes were flushed")
     if found.size < offset:
         log.warning("%s: cut off a torn tail of %d bytes", path, offset - found.size)
         await file.truncate(found.size)

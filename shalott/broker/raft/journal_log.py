@@ -1,9 +1,8 @@
 """JournalLog: a Raft log that fits in memory, on a journal: what the controllers keep.
 
 Everything is a record of one journal (broker/base/journal.py: CRCs, group commit, one sync a
-batch), so what was written in order is durable in order. What was flushed and is damaged stops the
-member: it would vote for who lacks that too. A crash during ``install`` leaves the old log or the
-snapshot, since the snapshot is one record. ``compact`` replaces the file.
+batch), so what was written in order is durable in order. A crash during ``install`` leaves the old
+log or the snapshot, since the snapshot is one record. ``compact`` replaces the file.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class JournalLog:
     @classmethod
     async def open(cls, disk: Disk, path: str, *, bugs: tuple[str, ...] = ()) -> JournalLog:
         """Raises StorageError if what is there is no log."""
-        journal = await Journal.open(disk, path, marked=True)
+        journal = await Journal.open(disk, path)
         self = cls(journal, bugs)
         try:
             for record in journal.replay():

@@ -124,34 +124,6 @@ def test_what_is_no_log_is_refused() -> None:
     simulate(body)
 
 
-@pytest.mark.parametrize("back", range(0, 90, 7))
-@pytest.mark.parametrize("is_cut", [False, True])
-def test_a_last_batch_that_was_flushed_is_no_torn_tail(back: int, is_cut: bool) -> None:
-    """It holds a vote and an entry, which a majority may have counted."""
-
-    async def body(loop: SimLoop, disk: SimDisk) -> None:
-        log = await JournalLog.open(disk, PATH)
-        log.append([entry(1), entry(2)])
-        await log.flush()
-        log.compact(Snapshot(1, 1, b"state"))
-        await log.flush()
-        log.set_hard_state(HardState(3, "b"))
-        log.append([entry(3, 3)])
-        await log.flush()
-        await log.close()
-        disk.kill()
-        size = len(disk.read_all(PATH))
-        offset = size - 1 - back
-        if is_cut:
-            disk.outside.cut_file(PATH, offset)
-        else:
-            disk.outside.flip_bits(PATH, [(offset, 1)])
-        with pytest.raises(StorageError, match="damaged at .* were flushed|corrupted at byte"):
-            await JournalLog.open(disk, PATH)
-
-    simulate(body)
-
-
 @pytest.mark.parametrize("bugs", [(), ("KB-DL-21",)], ids=["sound", "vote_not_durable"])
 def test_a_vote_is_durable_when_it_was_flushed(bugs: tuple[str, ...]) -> None:
     """KB-DL-21: with it, whom this member voted for is forgotten by a power loss."""

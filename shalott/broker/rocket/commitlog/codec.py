@@ -48,7 +48,6 @@ TAIL = struct.Struct(">iqi")  # reconsume times, prepared offset, body length
 HEAD_V4 = struct.Struct(">iiIiiqqiq8sq8siqi")  # all of it, with hosts of four bytes
 CHECKED_V4 = struct.Struct(">4xiIiiqqi44xi")  # of that: magic, CRC ... flags, body length
 QUEUE_V4 = struct.Struct(">12xi4xq56xi")  # of that: queue id, queue offset, body length
-PLACE = struct.Struct(">12xi4xq")  # of either: queue id, queue offset
 HEAD_V4_BYTES = HEAD_V4.size  # 88
 
 TAGS_REMEMBERED_MAX = 10_000
@@ -321,11 +320,6 @@ def is_message(data: bytes, offset: int) -> bool:
     if size != len(data) or magic not in (MAGIC_V1, MAGIC_V2):
         return False
     return first_invalid(data, offset, [(0, size)]) == 1
-
-
-def belongs_at(data: bytes) -> tuple[int, int]:
-    """The queue's id and the queue offset that a whole message says to have."""
-    return PLACE.unpack_from(data)
 
 
 def decode(data: bytes, offset: int) -> Stored:

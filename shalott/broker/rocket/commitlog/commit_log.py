@@ -4,11 +4,10 @@ Source: store/CommitLog.java. A message never crosses a file's end: what is too 
 one is filled (codec.filler), and at least eight bytes stay free for that. A master's log is made of
 whole messages; a slave appends raw bytes of it, and may end in the middle of one.
 
-Recovery looks at every message, as upstream does in its last three files, and cuts the log where
-one is not whole, durably: what a power loss left behind a hole must not come back. A message that
-is damaged although it was flushed (broker/base/flush_mark.py) is no torn tail, and the log does not
-open: to go on without it, as upstream does, would be to lose what was acknowledged, and a replica
-that has it no more must not be promoted for having it.
+Recovery looks at every message from the last one of which the checkpoint knows that it is whole,
+and cuts the log where one is not, durably: what a power loss left behind a hole must not come back.
+A message that is damaged although it was flushed is no torn tail, and the log does not open: to go
+on without it would be to lose what was acknowledged.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from collections.abc import Callable
 
 from shalott.broker.base.disk import Disk
 from shalott.broker.base.errors import MessageIllegal, StorageError
-from shalott.broker.base.flush_mark import FlushMark
 from shalott.broker.rocket.commitlog.api import Scanned
 from shalott.broker.rocket.commitlog.codec import (
     FILLER_MIN_BYTES,
@@ -26,7 +24,6 @@ from shalott.broker.rocket.commitlog.codec import (
     MAGIC_V1,
     MAGIC_V2,
     START,
-    Dispatcher,
     filler,
     first_invalid,
 )
@@ -35,7 +32,6 @@ from shalott.broker.rocket.commitlog.segments import SegmentedLog
 log = logging.getLogger("shalott.broker.commitlog")
 
 DIRECTORY = "commitlog"
-MARK = "commitlog.flushed"
 RECOVERY_BYTES = 4 << 20
 MESSAGE_BYTES_MAX = 64 << 20  # of what a size field says; more is damage
 
@@ -62,11 +58,12 @@ class CommitLog:
         disk: Disk,
         segment_bytes: int,
         *,
+        whole: int = 0,
         flushed: int = 0,
         truncate_in_memory_only: bool = False,
     ) -> CommitLog:
-        """What a former life left, up to the last whole message. Everything before ``flushed`` was
-        on the disk, as far as the caller knows; the mark may know more.
+        """What a former life left, up to the last whole message. ``whole`` is the end of a message,
+        and everything before ``flushed`` was on the disk, as far as is known.
 
         Raises StorageError if something is gone that was flushed.
         """
@@ -74,8 +71,7 @@ class CommitLog:
         segments.truncate_in_memory_only = truncate_in_memory_only
         found = cls(segments)
         try:
-            mark = segments.writer.mark = await FlushMark.open(disk, MARK)
-            await found._recover(max(flushed, mark.end))
+            await found._recover(whole, flushed)
         except BaseException:
             await segments.abandon()
             raise
@@ -197,12 +193,12 @@ class CommitLog:
 
     # -- recovery ----------------------------------------------------------------------------------
 
-    async def _recover(self, flushed: int) -> None:
+    async def _recover(self, whole: int, flushed: int) -> None:
         segments = self._segments
         found = segments.max_offset
         if found < flushed:
             raise StorageError(f"the commit log ends at {found}; {flushed} bytes were flushed")
-        end = await self._last_valid(segments.min_offset)
+        end = await self._last_valid(max(whole, segments.min_offset))
         if end < flushed and await self._is_damage(end, flushed):
             raise StorageError(f"the commit log is damaged at {end}, where it was flushed")
         if end < found:
@@ -212,12 +208,10 @@ class CommitLog:
 
     async def _last_valid(self, position: int) -> int:
         """The end of the whole and sound messages that follow ``position``."""
-        found, dispatcher = self._segments.max_offset, Dispatcher()
-        following: dict[tuple[str, int], int] = {}
+        found = self._segments.max_offset
         while position < found:
             scanned = await self.scan(position, found, RECOVERY_BYTES)
             sound = first_invalid(scanned.data, position, scanned.spans)
-            sound = _first_gap(dispatcher, following, scanned, sound)
             if sound < len(scanned.spans):
                 return position + scanned.spans[sound][0]
             if scanned.next == position:
@@ -237,18 +231,3 @@ class CommitLog:
         if magic not in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK):
             return True
         return not FILLER_MIN_BYTES <= size <= MESSAGE_BYTES_MAX or offset + int(size) <= flushed
-
-
-def _first_gap(
-    dispatcher: Dispatcher, following: dict[tuple[str, int], int], scanned: Scanned, count: int
-) -> int:
-    """The index of the first of so many spans that is not its queue's next message, or comes after
-    one that said to be another; ``count`` if there is none. A message's CRC does not cover where it
-    belongs. One that comes twice is another matter (KB-RKT-15)."""
-    for index in range(count):
-        topic, queue_id, offset, _ = dispatcher.dispatch(scanned.data, scanned.spans[index][0])
-        key = (topic, queue_id)
-        if offset > following.get(key, offset):
-            return index
-        following[key] = max(following.get(key, 0), offset + 1)
-    return count

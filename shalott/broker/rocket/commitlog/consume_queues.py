@@ -32,10 +32,6 @@ class QueueSet:
         self.queues: dict[Key, ConsumeQueue] = {}
         self.next_offsets: dict[Key, int] = {}
         self.failure_listener: Callable[[StorageError], None] = lambda error: None
-        # KB-DL-16: messages were passed over. Else one that is no successor of the last is damaged,
-        # or the last is, for a message's CRC does not cover where it belongs: upstream goes on, and
-        # leads readers past what lies between.
-        self.may_have_holes = False
         self._disk = disk
         self._segment_units = segment_units
         self._dispatcher = Dispatcher()
@@ -119,11 +115,6 @@ class QueueSet:
                 continue
             if queue_offset != end:
                 if end != queue.end or queue.end > queue.first:
-                    if not self.may_have_holes:
-                        raise StorageError(
-                            f"the log is damaged at {unit[0]}: the message after {end - 1} of"
-                            f" {key[0]}/{key[1]} says to be {queue_offset}"
-                        )
                     log.error("%s: offsets %d to %d are of no message", key, end, queue_offset)
                     added += bytes((queue_offset - end) * UNIT.size)
                 else:

@@ -10,8 +10,7 @@ import asyncio
 
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import DiskFull, StorageError
-from shalott.broker.rocket.commitlog.api import MessageLog, Scanned
-from shalott.broker.rocket.commitlog.codec import first_invalid
+from shalott.broker.rocket.commitlog.api import MessageLog
 from shalott.broker.rocket.commitlog.consume_queues import QueueSet
 from shalott.broker.rocket.commitlog.key_index import KeyIndex
 from shalott.broker.rocket.commitlog.waiters import Waiters
@@ -97,7 +96,6 @@ class Dispatch:
                 scanned = await self._log.scan(position, self._bound(), stretch_bytes)
                 if scanned.next == position:
                     return
-                require_sound(scanned)
                 await self._queues.dispatch(scanned)
                 self.position = scanned.next
                 self._index.dispatch(scanned)
@@ -127,14 +125,6 @@ class Dispatch:
             scanned = await self._log.scan(position, self._log.max_offset, DISPATCH_BYTES)
             if scanned.next == position:
                 break  # the rest of a message is still to come
-            require_sound(scanned)
             self._queues.count(scanned, found)
             position = scanned.next
         self._queues.next_offsets = found
-
-
-def require_sound(scanned: Scanned) -> None:
-    """Raises StorageError: the file was damaged since, or a master's was that sent it."""
-    sound = first_invalid(scanned.data, scanned.base, scanned.spans)
-    if sound < len(scanned.spans):
-        raise StorageError(f"the log is damaged at {scanned.base + scanned.spans[sound][0]}")

@@ -9,7 +9,7 @@ import hashlib
 
 from shalott.broker.base.errors import StorageError
 from shalott.broker.rocket.commitlog.api import FoundByKey, GetStatus, Got, MessageLog
-from shalott.broker.rocket.commitlog.codec import belongs_at, is_message, store_ms_at
+from shalott.broker.rocket.commitlog.codec import is_message, store_ms_at
 from shalott.broker.rocket.commitlog.consume_queues import Key, QueueSet
 from shalott.broker.rocket.commitlog.dispatch import Dispatch
 from shalott.broker.rocket.commitlog.key_index import KeyIndex
@@ -56,7 +56,7 @@ class MessageReader:
                 if len(window) < size:
                     break  # cut off or removed meanwhile
             message = window[place - base : place - base + size]
-            if not is_message(message, place) or belongs_at(message) != (queue_id, offset):
+            if not is_message(message, place):
                 raise StorageError(f"the message at {place} in the log is damaged")
             messages.append(message)
             taken += size

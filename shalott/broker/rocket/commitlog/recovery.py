@@ -1,10 +1,10 @@
 """What a store finds of its former life: log, queues and checkpoint, made to agree.
 
 Source: store/DefaultMessageStore.java (load, recover), store/config/BrokerPathConfigHelper.java.
-The checkpoint says up to where log and queues were on the disk together. Behind that the queues are
-built again from the log, which is looked at message by message (commit_log.py). After an orderly
-stop nothing lies behind it, so there is one way to recover, not upstream's two. The file ``abort``
-is there while a store runs; it only tells how the last one ended.
+The checkpoint says up to where log and queues were on the disk together. Behind that the log is
+looked at message by message (commit_log.py) and the queues are built again. After an orderly stop
+nothing lies behind it, so there is one way to recover, not upstream's two. The file ``abort`` is
+there while a store runs; it only tells how the last one ended.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ async def _open_store_files(
         message_log = await CommitLog.open(
             disk,
             config.segment_bytes,
+            whole=checkpoint.dispatched,
             flushed=checkpoint.flushed,
             truncate_in_memory_only=env.has_bug("KB-RKT-23"),
         )
@@ -86,7 +87,6 @@ async def _open_store_files(
         known = checkpoint.confirm != CONFIRM_UNKNOWN
         confirm = checkpoint.confirm if known else message_log.min_offset
     tail_is_lost = unclean and env.has_bug("KB-DL-16")
-    queues.may_have_holes = env.has_bug("KB-DL-16")
     log.info(
         "the store has [%d, %d), its queues are built from %d%s",
         min_offset,

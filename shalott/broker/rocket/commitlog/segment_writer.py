@@ -18,7 +18,6 @@ from collections.abc import Callable
 
 from shalott.broker.base.env import pause_ms
 from shalott.broker.base.errors import DiskFull, StorageError
-from shalott.broker.base.flush_mark import FlushMark
 from shalott.broker.base.journal import NO_ROOM
 from shalott.broker.rocket.commitlog.segment_files import SegmentFiles
 from shalott.broker.rocket.commitlog.segment_tail import Tail
@@ -44,7 +43,6 @@ class SegmentWriter:
         self.written_end = tail.end
         self.flushed_end = flushed
         self.is_halted = False
-        self.mark: FlushMark | None = None  # told of every flush, and before every cut
         self._path = path
         self._files = files
         self._tail = tail
@@ -123,8 +121,6 @@ class SegmentWriter:
         """Nothing is written any more."""
         self.is_halted = True
         await self._idle()
-        if self.mark is not None:
-            await self.mark.close()
         self._release(StorageError(f"{self._path} was closed"))
 
     # -- the background task -----------------------------------------------------------------------
@@ -190,8 +186,6 @@ class SegmentWriter:
         end = self.written_end
         await self._files.sync()
         self.flushed_end = end
-        if self.mark is not None:
-            self.mark.note(end)
 
     def fail(self, error: BaseException) -> StorageError:
         if self._failure is None:

@@ -185,7 +185,6 @@ class SegmentedLog:
         await self.writer.halt()
         try:
             written = self.written_offset
-            await self._lower_mark(offset)
             self._cut_memory(offset)
             if offset < written:
                 await self._files.cut(offset, self._min, shorten=not self.truncate_in_memory_only)
@@ -202,7 +201,6 @@ class SegmentedLog:
         assert offset % self.segment_bytes == 0
         await self.writer.halt()
         try:
-            await self._lower_mark(offset)
             self._cut_memory(offset)
             await self._files.remove(self._files.starts[::-1])
             self._begin(offset)
@@ -224,10 +222,6 @@ class SegmentedLog:
                 await self._files.remove([start])  # oldest first: a crash makes no gap
             except OSError as error:
                 raise self.writer.fail(error) from error
-
-    async def _lower_mark(self, offset: int) -> None:
-        if self.writer.mark is not None:
-            await self.writer.mark.lower(offset)
 
     def _cut_memory(self, offset: int) -> None:
         self._cuts += 1

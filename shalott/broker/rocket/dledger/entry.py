@@ -151,11 +151,6 @@ class Directory:
     def last_index(self) -> int:
         return len(self._positions)
 
-    def can_add(self, unit: IndexUnit) -> bool:
-        """Whether it can be the next entry's."""
-        is_next = unit.index == self.last_index + 1 and unit.position >= self.end
-        return is_next and unit.term >= self.term_at(self.last_index)
-
     def add(self, position: int, size: int, term: int) -> None:
         assert position >= self.end
         if not self._terms or self._terms[-1] != term:

@@ -223,7 +223,6 @@ class Ledger:
                 self._flush_due.set()
             else:
                 await self.data.flushed(end)
-                self.writer.note_flushed(end)
 
     async def settle(self) -> None:
         """Return when all that the ledger has is in its files, readable; durable or not."""
@@ -241,7 +240,6 @@ class Ledger:
                 await self.writer.carry_out()
                 await self.writer.write_checkpoint()
         finally:
-            await self.writer.close()
             await self._index.abandon()
             with suppress(StorageError):
                 await self.data.close()

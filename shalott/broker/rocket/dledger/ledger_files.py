@@ -3,13 +3,10 @@
 Entries are found up to the first that is not whole and sound.
 
 The data is what counts. The index is not synced with it, so of the index only what the checkpoint
-covers is believed, if it has the CRC that is told there: up to there, data and index were on the
-disk together. Behind it, or if the index is damaged from the beginning on, the data is read entry
-by entry, with its CRCs, and the index is built again. A torn tail is cut, durably, and what is kept
-of it is written and synced again: a member must not forget what it acknowledged, and the kernel
-calls pages clean that never reached the disk after a failed sync. For the same reason a member does
-not start if something is damaged of which checkpoint or mark (broker/base/flush_mark.py) say that
-it was flushed: without it, it would vote for who lacks it too.
+covers is believed: up to there, data and index were on the disk together. Behind it the data
+is read entry by entry, with its CRCs, and the index is built again. A torn tail is cut, durably,
+and what is kept of it is written and synced again: a member must not forget what it acknowledged,
+and the kernel calls pages clean that never reached the disk after a failed sync.
 
 A ledger that an original wrote is taken over if it can be read from its first entry to its last. Of
 one only blank room is cut, which upstream allocates ahead: what is not understood there is no tail
@@ -21,14 +18,12 @@ from __future__ import annotations
 import logging
 import struct
 from dataclasses import dataclass
-from zlib import crc32
 
 import msgspec
 
 from shalott.broker.base.disk import Disk
 from shalott.broker.base.errors import StorageError
 from shalott.broker.base.files import read_file, replace_file
-from shalott.broker.base.flush_mark import FlushMark
 from shalott.broker.raft.api import HardState
 from shalott.broker.rocket.commitlog.log_reads import read_fully
 from shalott.broker.rocket.commitlog.segments import SegmentedLog
@@ -47,12 +42,9 @@ from shalott.broker.rocket.dledger.entry import (
 log = logging.getLogger("shalott.broker.dledger")
 
 DATA, INDEX, CHECKPOINT = "dledger/data", "dledger/index", "dledger/checkpoint"
-MARK = "dledger/flushed"
 INDEX_SEGMENT_BYTES = UNIT_BYTES << 16
 READ_BYTES = 1 << 20
-_CHECKPOINT = struct.Struct(">qqI")
-_CRC_BYTES = 4
-_UNCHECKED_BYTES = 16  # of one of our former releases, which had no CRCs
+_CHECKPOINT = struct.Struct(">qq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +53,6 @@ class LedgerCheckpoint:
 
     count: int = 0
     end: int = 0  # the position after them
-    index_crc: int = 0  # of their units
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +61,11 @@ class FoundLedger:
     index: SegmentedLog
     directory: Directory
     checkpoint: LedgerCheckpoint
-    mark: FlushMark
 
 
 async def open_ledger_files(disk: Disk, segment_bytes: int, *, is_ours: bool = True) -> FoundLedger:
     """``is_ours``: no other than members of ours ever wrote there. Raises StorageError, OSError."""
-    checkpoint, mark = await _read_checkpoint(disk), await FlushMark.open(disk, MARK)
+    checkpoint = await _read_checkpoint(disk)
     data = await SegmentedLog.open(disk, DATA, segment_bytes)
     index = await SegmentedLog.open(disk, INDEX, INDEX_SEGMENT_BYTES)
     try:
@@ -84,32 +74,20 @@ async def open_ledger_files(disk: Disk, segment_bytes: int, *, is_ours: bool = T
                 f"{DATA} begins at {data.min_offset}: another program removed its first entries,"
                 " and without them it is of no use here"
             )
-        return await _recover(data, index, checkpoint, mark, is_ours=is_ours)
+        return await _recover(data, index, checkpoint, is_ours=is_ours)
     except BaseException:
-        await mark.close()
         await data.abandon()
         await index.abandon()
         raise
 
 
 async def _recover(
-    data: SegmentedLog,
-    index: SegmentedLog,
-    checkpoint: LedgerCheckpoint,
-    mark: FlushMark,
-    *,
-    is_ours: bool,
+    data: SegmentedLog, index: SegmentedLog, checkpoint: LedgerCheckpoint, *, is_ours: bool
 ) -> FoundLedger:
-    flushed = max(checkpoint.end, mark.end)
-    if data.max_offset < flushed:
-        raise StorageError(f"{DATA} ends at {data.max_offset}; {flushed} were flushed")
+    if data.max_offset < checkpoint.end:
+        raise StorageError(f"{DATA} ends at {data.max_offset}; {checkpoint.end} were flushed")
     directory = await _indexed(index, checkpoint)
-    if directory is None:
-        log.warning("%s is damaged: it is built again from the data", INDEX)
-        directory, checkpoint = Directory(), LedgerCheckpoint()
     await _scan(data, directory)
-    if directory.end < flushed:
-        raise StorageError(f"{DATA} is damaged at {directory.end}; {flushed} were flushed")
     if directory.end < data.max_offset:
         if not is_ours and not await _is_blank(data, directory.end):
             raise StorageError(
@@ -124,8 +102,7 @@ async def _recover(
     await index.settle(checkpoint.count * UNIT_BYTES)
     for number in range(checkpoint.count + 1, directory.last_index + 1):
         index.append(unit_of(directory, number))
-    mark.note(directory.end)
-    return FoundLedger(data, index, directory, checkpoint, mark)
+    return FoundLedger(data, index, directory, checkpoint)
 
 
 async def _is_blank(data: SegmentedLog, position: int) -> bool:
@@ -143,21 +120,22 @@ def unit_of(directory: Directory, index: int) -> bytes:
     return encode_unit(index, directory.term_at(index), position, size)
 
 
-async def _indexed(index: SegmentedLog, checkpoint: LedgerCheckpoint) -> Directory | None:
-    """The entries that the checkpoint covers; None if units are damaged or missing."""
-    directory, offset, crc = Directory(), 0, 0
-    end = checkpoint.count * UNIT_BYTES
-    while offset < end:
-        data = await index.read(offset, min(READ_BYTES, end - offset))
-        units, crc = decode_units(data), crc32(data, crc)
+async def _indexed(index: SegmentedLog, checkpoint: LedgerCheckpoint) -> Directory:
+    """The entries that the checkpoint covers. Raises StorageError if units are damaged."""
+    directory, offset = Directory(), 0
+    while directory.last_index < checkpoint.count:
+        size = min(READ_BYTES, checkpoint.count * UNIT_BYTES - offset)
+        units = decode_units(await index.read(offset, size))
         for unit in units:
-            if not directory.can_add(unit):
-                return None
+            if unit.index != directory.last_index + 1 or unit.position < directory.end:
+                raise StorageError(f"{INDEX} is damaged at {unit.index}")
             directory.add(unit.position, unit.size, unit.term)
-        if not units or len(units) * UNIT_BYTES != len(data):
-            return None
-        offset += len(data)
-    return directory if (directory.end, crc) == (checkpoint.end, checkpoint.index_crc) else None
+        if not units:
+            raise StorageError(f"{INDEX} is damaged after {directory.last_index}")
+        offset += len(units) * UNIT_BYTES
+    if directory.end != checkpoint.end:
+        raise StorageError(f"{INDEX} ends at {directory.end}, not at {checkpoint.end}")
+    return directory
 
 
 async def _scan(data: SegmentedLog, directory: Directory) -> None:
@@ -213,22 +191,16 @@ async def _read_checkpoint(disk: Disk) -> LedgerCheckpoint:
     found = await read_file(disk, CHECKPOINT)
     if found is None:
         return LedgerCheckpoint()
-    if b"endIndex=" in found or len(found) == _UNCHECKED_BYTES:
-        return LedgerCheckpoint()  # an original's: its index is not ours; or an old one
-    body = found[: _CHECKPOINT.size]
-    if found != _with_crc(body):
+    if len(found) != _CHECKPOINT.size:
+        if b"endIndex=" in found:
+            return LedgerCheckpoint()  # an original's: its index is not ours
         raise StorageError(f"{CHECKPOINT} is damaged")
-    return LedgerCheckpoint(*_CHECKPOINT.unpack(body))
+    return LedgerCheckpoint(*_CHECKPOINT.unpack(found))
 
 
 async def write_checkpoint(disk: Disk, checkpoint: LedgerCheckpoint) -> None:
     """Durable when it returns. Raises OSError."""
-    body = _CHECKPOINT.pack(checkpoint.count, checkpoint.end, checkpoint.index_crc)
-    await replace_file(disk, CHECKPOINT, _with_crc(body))
-
-
-def _with_crc(body: bytes) -> bytes:
-    return body + crc32(body).to_bytes(_CRC_BYTES, "big")
+    await replace_file(disk, CHECKPOINT, _CHECKPOINT.pack(checkpoint.count, checkpoint.end))
 
 
 # -- term and vote ---------------------------------------------------------------------------------
@@ -249,7 +221,6 @@ class MemberRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     curr_term: int
     vote_leader: str
-    crc: int | None = None  # of the two; former releases had none
 
 
 async def read_member_state(disk: Disk, *, durable: bool = True) -> HardState:
@@ -265,14 +236,7 @@ async def read_member_state(disk: Disk, *, durable: bool = True) -> HardState:
         if not durable:
             return HardState()
         raise StorageError(f"{PATH} is no member's state: {error}") from error
-    hard = HardState(record.curr_term, record.vote_leader)
-    if record.crc not in (None, _crc_of(hard)):
-        raise StorageError(f"{PATH} is damaged")
-    return hard
-
-
-def _crc_of(hard: HardState) -> int:
-    return crc32(f"{hard.term} {hard.voted_for}".encode())
+    return HardState(record.curr_term, record.vote_leader)
 
 
 async def has_member_state(disk: Disk) -> bool:
@@ -294,8 +258,7 @@ async def _read_foreign(disk: Disk) -> HardState:
 
 async def write_member_state(disk: Disk, hard: HardState, *, durable: bool = True) -> None:
     """Raises OSError. Not durable (KB-DL-21): a kill leaves it, a power loss may not."""
-    record = MemberRecord(curr_term=hard.term, vote_leader=hard.voted_for, crc=_crc_of(hard))
-    data = msgspec.json.encode(record)
+    data = msgspec.json.encode(MemberRecord(curr_term=hard.term, vote_leader=hard.voted_for))
     if durable:
         await replace_file(disk, PATH, data)
         return

@@ -10,7 +10,6 @@ import errno
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from zlib import crc32
 
 from shalott.broker.base.disk import Disk
 from shalott.broker.base.errors import DiskFull, StorageError
@@ -19,7 +18,6 @@ from shalott.broker.rocket.dledger.entry import UNIT_BYTES, Directory
 from shalott.broker.rocket.dledger.ledger_files import (
     FoundLedger,
     LedgerCheckpoint,
-    unit_of,
     write_checkpoint,
 )
 
@@ -57,8 +55,7 @@ class LedgerWriter:
         self._data = found.data
         self._index = found.index
         self._directory: Directory = found.directory
-        self._checkpoint = self._counted = found.checkpoint
-        self._mark = found.mark
+        self._checkpoint = found.checkpoint
         self._line: deque[Addition | Cut] = deque()
 
     @property
@@ -107,12 +104,7 @@ class LedgerWriter:
     async def _cut(self, cut: Cut) -> None:
         """First what covers the data, then what points into it, then the data."""
         if cut.count < self._checkpoint.count:
-            await self._write_checkpoint(LedgerCheckpoint())
-        self._counted = self._counted if self._counted.count <= cut.count else LedgerCheckpoint()
-        try:
-            await self._mark.lower(cut.position)
-        except OSError as error:
-            raise storage_error(error) from error
+            await self._write_checkpoint(LedgerCheckpoint(cut.count, cut.position))
         await self.before_cut(cut.position)
         await self._index.truncate(cut.count * UNIT_BYTES)
         await self._data.truncate(cut.position)
@@ -131,22 +123,7 @@ class LedgerWriter:
         await self._data.flushed(end)
         await self._index.flushed(count * UNIT_BYTES)
         if count <= self._directory.last_index and self._directory.end_of(count) == end:
-            await self._write_checkpoint(self._count_to(count, end))
-
-    def _count_to(self, count: int, end: int) -> LedgerCheckpoint:
-        """The CRC goes on from where it was."""
-        crc = self._counted.index_crc
-        for index in range(self._counted.count + 1, count + 1):
-            crc = crc32(unit_of(self._directory, index), crc)
-        self._counted = LedgerCheckpoint(count, end, crc)
-        return self._counted
-
-    def note_flushed(self, end: int) -> None:
-        """``end`` is that of an entry, and all before it is on the disk."""
-        self._mark.note(min(end, self.uncut))
-
-    async def close(self) -> None:
-        await self._mark.close()
+            await self._write_checkpoint(LedgerCheckpoint(count, end))
 
     async def _write_checkpoint(self, checkpoint: LedgerCheckpoint) -> None:
         try:

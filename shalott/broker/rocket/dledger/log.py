@@ -19,7 +19,6 @@ from shalott.broker.rocket.dledger.entry import (
     HEADER_BYTES,
     decode_header,
     filler_bytes,
-    is_sound,
     place,
 )
 from shalott.broker.rocket.dledger.ledger import Ledger
@@ -151,8 +150,6 @@ class DLedgerLog:
             if at + header.size > len(data):
                 needed = header.size if position + at + header.size <= end else 0
                 break
-            if not is_sound(header, data[at + HEADER_BYTES : at + header.size]):
-                raise StorageError(f"the ledger is damaged at {position + at}")
             if header.body_bytes:
                 spans.append((at + HEADER_BYTES, header.body_bytes))
             at += header.size

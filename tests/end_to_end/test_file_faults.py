@@ -1,5 +1,5 @@
-"""Files that are damaged on real nodes: what was changed is told, a broker notices, and what
-becomes of the node is what the fault's words say, on this machine and on hosts over SSH."""
+"""Files that are damaged on real nodes: what was changed is told, on this machine and on hosts over
+SSH. What the broker makes of it is not looked at here."""
 
 from __future__ import annotations
 
@@ -41,15 +41,7 @@ def the_fault(done: Done, kind: str) -> dict[str, Any]:
     return extra
 
 
-def assert_left_down(done: Done, node: str) -> None:
-    assert done.exit_code == 0, done
-    assert f"{node} can't start from damaged files" in done.stderr + done.stdout, done
-    assert "nothing was lost of" in done.results.headline
-    printed = (done.directory.path / "nodes" / node / "output.log").read_text()
-    assert "flushed" in printed.splitlines()[-1], printed
-
-
-def test_bits_that_flip_on_this_machine_are_told_and_keep_their_node_down(tmp_path: Path) -> None:
+def test_bits_that_flip_on_this_machine_are_told(tmp_path: Path) -> None:
     done = damaged("corrupt-files", "amount=4", ("--cluster", "local"), "n2", tmp_path)
     row = the_fault(done, "corrupt-files")
     assert len(row["changed"]) == 4 and row["changes_left"] == {"n2": 4}
@@ -57,30 +49,10 @@ def test_bits_that_flip_on_this_machine_are_told_and_keep_their_node_down(tmp_pa
         assert (change["node"], change["file"]) == ("n2", f"dledger/data/{0:020d}")
         assert (int(change["was"], 16) ^ int(change["now"], 16)).bit_count() == 1
         assert change["offset"] >= 0 and change["around"]
-    assert_left_down(done, "n2")
     assert leftovers(done) == []
 
 
-def test_a_node_that_cannot_start_gets_an_empty_disk_if_that_is_asked_for(tmp_path: Path) -> None:
-    words = f"amount={CUT},replace=true"
-    done = damaged("truncate-files", words, ("--cluster", "local"), "n2", tmp_path)
-    row = the_fault(done, "truncate-files")
-    (change,) = row["changed"]
-    assert change["cut_bytes"] == CUT and change["offset"] + CUT == change["size_before"]
-    # By the fault, or by an operator afterwards if the node was slow to notice.
-    told = [row, *(each["extra"] for each in done.rows("operator"))]
-    assert [each["replaced"] for each in told if "replaced" in each] == [["n2"]]
-    assert "left_down" not in row
-    # The disk that went had its node's events: if that was the master, nobody told of an
-    # acknowledgement, and the run is unknown.
-    assert done.exit_code in (0, 2), done
-    compared = done.counts("convergence")  # the empty one has all again
-    assert (compared["replica-count"], compared["synchronised-count"]) == (6, 6)
-
-
-def test_an_end_that_is_cut_on_a_host_is_told_and_keeps_its_node_down(
-    hosts: Hosts, tmp_path: Path
-) -> None:
+def test_an_end_that_is_cut_on_a_host_is_told(hosts: Hosts, tmp_path: Path) -> None:
     world = ("--cluster", "ssh", *hosts.flags())
     done = damaged("truncate-files", f"amount={CUT}", world, "n2", tmp_path)
     row = the_fault(done, "truncate-files")
@@ -88,5 +60,4 @@ def test_an_end_that_is_cut_on_a_host_is_told_and_keeps_its_node_down(
     assert change["node"] == "n2" and change["cut_bytes"] == CUT
     assert change["offset"] + CUT == change["size_before"] and change["was"]
     assert row["changes_left"] == {"n2": 1}
-    assert_left_down(done, "n2")
     assert hosts.leftovers() == []

@@ -69,10 +69,16 @@ def test_a_document_shows_what_is_printed(example: Shown, tmp_path: Path) -> Non
     assert not differs(example.lines, done.stdout), f"{example.command} printed:\n{done.stdout}"
 
 
-def test_the_readme_shows_the_replay_and_the_safe_profile() -> None:
-    commands = [example.command for example in shown((ROOT / "README.md").read_text())]
-    assert any("replay docs/plans/two-masters.json" in command for command in commands)
-    assert any("--profile safe" in command for command in commands)
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("README.md", "replay docs/plans/two-masters.json"),
+        ("docs/getting-started/break-our-cluster.md", "--profile safe"),
+    ],
+)
+def test_newcomers_are_shown_the_replay_and_the_safe_profile(page: str, words: str) -> None:
+    commands = [example.command for example in shown((ROOT / page).read_text())]
+    assert any(words in command for command in commands)
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,9 @@ def every_kind(capabilities: frozenset[str]) -> list[FaultAction]:
             amount=(record.amounts or (0,))[0],
             jitter_ms=300,
             seed=number,
+            parameters={"replace": True}
+            if "replace" in record.parameters.__struct_fields__
+            else {},
         )
         actions.append(action)
     return actions

@@ -300,10 +300,12 @@ def test_a_cluster_settles_when_all_say_the_same_and_none_is_behind() -> None:
     system = KafkaSystem(plan_of())
 
     def why(*claims: dict[str, object]) -> str:
-        return system.why_unsettled({"n1": {"claims": claims}}, ())
+        return system.why_unsettled(dict.fromkeys(("n1", "n2"), {"claims": claims}), ())
 
     assert why(claim(0, "n1"), claim(1, "n1")) == ""
     assert "n1 did not answer" in system.why_unsettled({"n1": None}, ())
     assert "led by none" in why(claim(0, "n1"))
     assert "led by n1 or n3" in why(claim(0, "n1"), claim(0, "n3"), claim(1, "n1"))
-    assert "not in sync" in why(claim(0, "n1"), claim(1, "n1", isr=""))
+    behind = claim(0, "n1"), claim(1, "n1", isr="")
+    assert "not in sync" in why(*behind)
+    assert system.why_unsettled({"n1": {"claims": behind}}, ()) == "", "n2 is left down"

@@ -163,7 +163,7 @@ class ArtemisSystem:
 
     async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
         async def why_not(node: str) -> str:
-            seen = await self._look(cluster)
+            seen = await self._look(cluster, self._nodes)
             if self.actives(seen):
                 return ""
             return "no broker of the pair is active"
@@ -211,15 +211,16 @@ class ArtemisSystem:
         self._asking[node] = client
         return held
 
-    async def _look(self, cluster: Cluster) -> dict[str, api.Observation | None]:
+    async def _look(
+        self, cluster: Cluster, nodes: Sequence[str]
+    ) -> dict[str, api.Observation | None]:
         async def look(node: str) -> api.Observation | None:
             try:
                 return await self.observe(cluster, node)
             except api.ClientError:
                 return None
 
-        answers = await asyncio.gather(*map(look, self._nodes))
-        return dict(zip(self._nodes, answers, strict=True))
+        return dict(zip(nodes, await asyncio.gather(*map(look, nodes)), strict=True))
 
     def actives(self, seen: Mapping[str, api.Observation | None]) -> list[str]:
         return [
@@ -229,11 +230,13 @@ class ArtemisSystem:
         ]
 
     async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
+        members = api.members_of(cluster, self)
+
         async def why_not(node: str) -> str:
-            return self.why_unsettled(await self._look(cluster), queues)
+            return self.why_unsettled(await self._look(cluster, members), queues)
 
         try:
-            await api.await_nodes(cluster, cluster.nodes[:1], why_not, timeout_ms, may_exit=True)
+            await api.await_nodes(cluster, members[:1], why_not, timeout_ms, may_exit=True)
         except api.BootFailed:
             return False
         return True
@@ -250,7 +253,11 @@ class ArtemisSystem:
             return f"{' and '.join(active) or 'no broker'} of the pair active"
         answer = seen[active[0]]
         assert answer is not None
-        return "" if answer["claims"][0]["synchronised"] else f"no backup has all of {active[0]}"
+        if answer["claims"][0]["synchronised"] or not set(self._brokers) & seen.keys() - {
+            active[0]
+        }:
+            return ""
+        return f"no backup has all of {active[0]}"
 
     def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[api.EventRow]:
         return ()

@@ -171,24 +171,26 @@ class KafkaSystem:
         return claims
 
     async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
+        members = api.members_of(cluster, self)
+
         async def why_not(node: str) -> str:
-            seen = dict(zip(cluster.nodes, await self._look(cluster), strict=True))
-            return self.why_unsettled(seen, queues) or await self._why_open(cluster)
+            seen = dict(zip(members, await self._look(cluster, members), strict=True))
+            return self.why_unsettled(seen, queues) or await self._why_open(cluster, members)
 
         try:
-            await api.await_nodes(cluster, cluster.nodes[:1], why_not, timeout_ms)
+            await api.await_nodes(cluster, members[:1], why_not, timeout_ms)
         except api.BootFailed:
             return False
         return True
 
-    async def _look(self, cluster: Cluster) -> list[api.Observation | None]:
+    async def _look(self, cluster: Cluster, nodes: Sequence[str]) -> list[api.Observation | None]:
         async def look(node: str) -> api.Observation | None:
             try:
                 return await self.observe(cluster, node)
             except api.ClientError:
                 return None
 
-        return await asyncio.gather(*map(look, cluster.nodes))
+        return await asyncio.gather(*map(look, nodes))
 
     def why_unsettled(
         self, seen: Mapping[str, api.Observation | None], queues: Sequence[str]
@@ -202,16 +204,16 @@ class KafkaSystem:
                 if claim["group"] == CONTROLLERS:
                     continue
                 leaders.setdefault(claim["group"], set()).add(claim["master"])
-                if set(claim["mirrors"]) - set(claim["synchronised"]):
+                if (set(claim["mirrors"]) & seen.keys()) - set(claim["synchronised"]):
                     return f"{claim['group']}: {node} knows of a copy that is not in sync"
         for group, named in leaders.items():
             if len(named) != 1 or "" in named:
                 return f"{group} is led by {' or '.join(sorted(named)) or 'none'}"
         return ""
 
-    async def _why_open(self, cluster: Cluster) -> str:
+    async def _why_open(self, cluster: Cluster, members: Sequence[str]) -> str:
         """Readers of what is committed come no further than the oldest open transaction."""
-        for node in self._hosts(BROKER):
+        for node in (each for each in self._hosts(BROKER) if each in members):
             at, keys = cluster.endpoint(node, "client"), range(self._partitions)
             stable = await self._wire.ends(at, self._topic, keys, COMMITTED)
             for key, end in (await self._wire.ends(at, self._topic, keys)).items():

@@ -168,7 +168,7 @@ class RabbitmqSystem:
         self, cluster: api.Cluster, queues: Sequence[str], timeout_ms: int
     ) -> bool:
         async def why_not(node: str) -> str:
-            nodes = [each for each in cluster.nodes if each not in self.left_out]
+            nodes = api.members_of(cluster, self)
             seen = dict(zip(nodes, await asyncio.gather(*map(look, nodes)), strict=True))
             await self._grow(cluster, seen, queues)
             return self.why_unsettled(seen, queues)
@@ -180,7 +180,8 @@ class RabbitmqSystem:
                 return None
 
         try:
-            await api.await_nodes(cluster, cluster.nodes[:1], why_not, timeout_ms, may_exit=True)
+            first = api.members_of(cluster, self)[:1]
+            await api.await_nodes(cluster, first, why_not, timeout_ms, may_exit=True)
         except api.BootFailed:
             return False
         return True

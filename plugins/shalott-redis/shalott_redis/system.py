@@ -174,12 +174,14 @@ class RedisSystem:
             except api.ClientError:
                 return None
 
+        members = api.members_of(cluster, self)
+
         async def why_not(node: str) -> str:
-            seen = await asyncio.gather(*map(look, cluster.nodes))
-            return self.why_unsettled(dict(zip(cluster.nodes, seen, strict=True)), queues)
+            seen = await asyncio.gather(*map(look, members))
+            return self.why_unsettled(dict(zip(members, seen, strict=True)), queues)
 
         try:
-            await api.await_nodes(cluster, cluster.nodes[:1], why_not, timeout_ms)
+            await api.await_nodes(cluster, members[:1], why_not, timeout_ms)
         except api.BootFailed:
             return False
         return True

@@ -99,6 +99,9 @@ ELSEWHERE: Mapping[str, str] = {
     ),
     "shalott ctl": f"{CTL}::test_a_question_goes_to_every_node_and_is_told_as_tables",
     "shalott matrix nightly.toml": "tests/docs/test_nightly.py::test_our_own_night_has_cells",
+    "shalott matrix plugins/nightly.toml": (
+        "tests/plugins/test_packages.py::test_their_night_has_sixty_runs_of_each_under_safe"
+    ),
     "shalott matrix --merge": (
         "tests/harness/matrix/test_matrix_night.py"
         "::test_200_cells_with_three_regressions_and_a_flaky_one_in_two_shards"

@@ -17,6 +17,8 @@ from shalott.core.parameters import flags_of
 from shalott.core.plan import Plan
 from shalott.core.published import FINDINGS, PublishedFinding
 from shalott.harness.cli.published import plan_of
+from shalott.harness.matrix.cells import expand
+from shalott.harness.matrix.definition import read_matrix
 from shalott.workloads.record import WORKLOADS
 from tests.plug_ins import forget
 from tests.tidy.sources import ROOT
@@ -41,6 +43,17 @@ def findings() -> Iterator[tuple[PublishedFinding, ...]]:
             load_module(target.partition(":")[0])
     yield tuple(FINDINGS.records())
     forget()
+
+
+@pytest.mark.usefixtures("findings")  # which loads them all
+def test_their_night_has_sixty_runs_of_each_under_safe() -> None:
+    cells = expand(read_matrix(ROOT / "plugins" / "nightly.toml").definition, "a-night").cells
+    runs: dict[str, int] = {}
+    for cell in cells:
+        assert cell.request.profile == "safe"
+        runs[cell.request.system] = runs.get(cell.request.system, 0) + len(cell.seeds)
+    systems = ("artemis", "etcd", "kafka", "nats", "rabbitmq4", "redis", "valkey")
+    assert runs == dict.fromkeys(systems, 60)
 
 
 @cache

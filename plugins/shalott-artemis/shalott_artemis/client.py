@@ -13,6 +13,7 @@ can't be had at all it does not.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import socket
 import subprocess
@@ -39,6 +40,7 @@ def speakers() -> tuple[str, subprocess.Popen[bytes]]:
             pass_fds=[listening.fileno()],
             start_new_session=True,  # an interrupt is for this process, which ends its clients
         )
+        atexit.register(made.communicate, timeout=5)  # ends its input, and waits
         return listening.getsockname().decode(), made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from inspect import getsource
 from typing import Any, TypeAlias
 
 import pytest
@@ -322,6 +323,10 @@ def test_a_plain_callback_may_serve() -> None:
     assert agree(program) == (b"hello", False)
 
 
+@pytest.mark.skipif(
+    "in client_connected_cb" not in getsource(asyncio.StreamReaderProtocol.connection_made),
+    reason="this Python's own streams (3.11.2 has such) tell nobody, and leave the client waiting",
+)
 def test_a_client_handler_that_fails_is_told_to_the_loop() -> None:
     async def program() -> Any:
         told: list[Any] = []

@@ -44,7 +44,7 @@ async def _begin(ctx: api.FaultContext, action: api.FaultAction) -> None:
 
 
 async def _end(ctx: api.FaultContext, action: api.FaultAction) -> None:
-    asking = ctx.left.pop("asking", ())
+    asking = ctx.left.get("asking", ())
     for each in asking:
         each.cancel()
     await asyncio.gather(*asking, return_exceptions=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shalott.api as api
-from shalott_artemis.system import MANUAL
+from shalott_artemis.losses import MANUAL
 
 SOURCE = "https://github.com/apache/artemis/blob/2.40.0/artemis-server/src/main/java/org/apache"
 REPLICATION = f"{SOURCE}/activemq/artemis/core/replication/ReplicationManager.java#L609-L625"

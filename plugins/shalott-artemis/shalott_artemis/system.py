@@ -19,9 +19,8 @@ import msgspec
 import shalott.api as api
 from shalott.api import Cluster, NodeSpec
 from shalott_artemis.client import PEERS, ArtemisClient
-from shalott_artemis.losses import documented_losses
+from shalott_artemis.losses import MANUAL, documented_losses
 
-MANUAL = "https://activemq.apache.org/components/artemis/documentation/latest"
 HERE = Path(__file__).parent
 BROKER, VOTER, KEEPER = "broker", "voter", "keeper"
 VOTING = "voting"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import shalott.api as api
-from shalott_kafka.system import MANUAL
+from shalott_kafka.losses import MANUAL
 
 RELEASES = ("3.9.1", "4.0.0")
 NEWEST = "4.4.0"

@@ -21,7 +21,7 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError
 import shalott.api as api
 from shalott.api import Cluster, NodeSpec
 from shalott_kafka.client import TOPIC, KafkaClient
-from shalott_kafka.losses import documented_losses
+from shalott_kafka.losses import MANUAL, documented_losses
 from shalott_kafka.settings import (
     BROKER,
     BROKERS_MIN,
@@ -36,7 +36,6 @@ from shalott_kafka.settings import (
 from shalott_kafka.wire import COMMITTED, Wire
 
 CONFIGURE_S = 60  # on a machine that is busy with other runs
-MANUAL = "https://kafka.apache.org/documentation/"
 IMAGE = Path(__file__).parent / "kafka"
 CONTROLLERS = "controllers"  # what the metadata's log is called in claims
 

@@ -7,6 +7,7 @@ repeats runs for ``--test-count``, and notes them in the store's table of runs.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import signal
@@ -36,7 +37,15 @@ from shalott.harness.run.simulate import run_stored
 from shalott.harness.run.simulation_record import SimulationRecord
 from shalott.harness.run.stage import Stage
 from shalott.harness.run.startup_race import find_story
-from shalott.harness.run.store import JUNIT, REPORT, RESULTS, TAGS, RunDirectory, Store
+from shalott.harness.run.store import (
+    JUNIT,
+    REPORT,
+    RESULTS,
+    TAGS,
+    RunDirectory,
+    RunNameTaken,
+    Store,
+)
 from shalott.harness.run.terminal import tell_outcome, tell_verdict, watch_plainly, watch_terminal
 from shalott.harness.run.verdict import judge, save_verdict
 from shalott.harness.run.world import World, build_world
@@ -205,6 +214,18 @@ def perform(
     watch: Watch | None = None,
 ) -> tuple[Outcome, SimulationRecord | None]:
     """One run in a fresh directory of the store, of which nothing is told but by ``watch``."""
+    while True:
+        with contextlib.suppress(RunNameTaken):  # nothing is started yet
+            return _perform(plan, store_root, context, tags, watch)
+
+
+def _perform(
+    plan: Plan,
+    store_root: Path,
+    context: RunContext,
+    tags: Mapping[str, str] | None,
+    watch: Watch | None,
+) -> tuple[Outcome, SimulationRecord | None]:
     context = dataclasses.replace(context, notes=(*context.notes, *faults_too_short(plan)))
     plan = of_its_own(plan)
     store = Store(store_root)

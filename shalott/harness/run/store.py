@@ -178,15 +178,20 @@ class RunDirectory:
             raise StoreError(f"cannot write {place}: {_reason(error)}") from error
 
 
+class RunNameTaken(StoreError):
+    """Two processes named their runs in the same millisecond."""
+
+
 @dataclass(frozen=True, slots=True)
 class Store:
     root: Path
 
     def create(self, name: str) -> RunDirectory:
         """A fresh directory for a run that begins now."""
-        directory = self.name_run(name)
-        self.begin(directory)
-        return directory
+        while True:
+            with contextlib.suppress(RunNameTaken):
+                self.begin(directory := self.name_run(name))
+                return directory
 
     def name_run(self, name: str) -> RunDirectory:
         """The directory of a run that may begin now; nothing is made yet."""
@@ -198,9 +203,14 @@ class Store:
         return RunDirectory(path)
 
     def begin(self, directory: RunDirectory) -> None:
+        """Raises RunNameTaken if another process has begun a run of that name."""
         path = directory.path
         try:
-            path.mkdir(parents=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.mkdir()
+            except FileExistsError as error:
+                raise RunNameTaken(f"there is a run {path} already") from error
             _point(path.parent / LATEST, Path(path.name))
             _point(self.root / LATEST, Path(path.parent.name) / path.name)
         except OSError as error:

@@ -13,7 +13,11 @@ from shalott.core.errors import StoreError, UsageError
 from shalott.core.op import Completion, Invocation
 from shalott.core.recording import HistoryWriter, recover
 from shalott.harness.run import store as store_module
-from shalott.harness.run.store import RunDirectory, Store
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
+from shalott.harness.run.run import RunContext
+from shalott.harness.run.session import perform
+from shalott.harness.run.store import RunDirectory, RunNameTaken, Store
 from tests.world.harness.memory import memory_plan
 
 pytestmark = pytest.mark.unit
@@ -51,6 +55,33 @@ def test_the_name_is_the_time(store: Store) -> None:
 def test_naming_a_run_makes_nothing(store: Store) -> None:
     store.name_run("a")
     assert not store.root.exists()
+
+
+def test_a_name_is_of_one_run(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes may name theirs before either has its directory."""
+    first = store.create("a")
+    with pytest.raises(RunNameTaken, match="there is a run .* already"):
+        store.begin(first)
+    named_alike(monkeypatch, first)
+    assert store.create("a").path != first.path
+
+
+def named_alike(monkeypatch: pytest.MonkeyPatch, taken: RunDirectory) -> None:
+    """The next run gets a name that another got before it."""
+    names, name_run = iter([taken]), Store.name_run
+    monkeypatch.setattr(
+        Store, "name_run", lambda self, name: next(names, None) or name_run(self, name)
+    )
+
+
+def test_a_run_whose_name_another_has_takes_the_next(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(Request(time_limit="1", nemesis="none"), backend="sim", seed=1)
+    named_alike(monkeypatch, first := store.create(plan.name))
+    outcome, _ = perform(plan, store.root, RunContext(command=""))
+    assert outcome.directory.path != first.path
+    assert (outcome.directory.path / "plan.json").is_file()
 
 
 def test_runs_are_found_by_place_name_or_not_at_all(

@@ -151,6 +151,23 @@ def test_a_plug_ins_image_is_built_on_our_base_and_found_again(tmp_path: Path) -
 
 
 @pytest.mark.docker
+def test_what_two_runs_need_at_once_is_made_by_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def build_at_once() -> None:
+        engine, directory = Engine(), str(recipe_directory(tmp_path, "shalott-test-once"))
+        tags = await asyncio.gather(*(ensure_image(engine, directory) for _ in range(3)))
+        await engine.call(lambda api: api.remove_image(tags[0]))
+        engine.close()
+        assert len(set(tags)) == 1
+
+    caplog.set_level("INFO", "shalott.cluster.docker")
+    asyncio.run(build_at_once())
+    built = [line for line in caplog.messages if line.startswith("building the image")]
+    assert len(built) == 1
+
+
+@pytest.mark.docker
 def test_a_node_of_ours_has_an_operators_command() -> None:
     async def type_it(*words: str) -> tuple[int, str]:
         engine = Engine()

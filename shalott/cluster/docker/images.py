@@ -14,16 +14,19 @@ registry: see cluster/images/make_base.sh.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
 import io
 import logging
+import os
 import re
 import shutil
 import sys
 import tarfile
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,6 +45,7 @@ from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.node_tree import OWN_BROKER, broker_files, library_pins, pip_words, read_tree
 from shalott.cluster.nodes import NodeSpec
 from shalott.cluster.parts import StatelessPart
+from shalott.cluster.waiting import wait_until
 from shalott.core.errors import BootFailed, HarnessError
 from shalott.core.steps import tell_step
 
@@ -49,6 +53,7 @@ log = logging.getLogger("shalott.cluster.docker")
 
 IMAGES = Path(__file__).parent.parent / "images"
 PYTHON_VERSION = "3.11"  # of Debian bookworm
+MAKING_S = 1800  # all that one run may have to make
 KEPT_TAGS = 3  # of one recipe; another checkout on this machine may be using an older one
 POM = "pom.xml"
 ELF = b"\x7fELF"  # how a program begins
@@ -87,11 +92,12 @@ async def ensure_image(engine: Engine, image: str) -> str:
     if not is_directory(image) and not (directory_of(image) / "Dockerfile").is_file():
         return await _ensure_stock(engine, image)
     recipe = find_recipe(image)
-    await _ensure_base(engine, recipe.base_tag)
-    if recipe.name == OWN_BROKER and not is_directory(image):
-        base = await _ensure(engine, find_recipe("python"))
-        recipe = replace(recipe, base_tag=base, files={**recipe.files, **broker_files()})
-    return await _ensure(engine, recipe)
+    async with _one_maker():
+        await _ensure_base(engine, recipe.base_tag)
+        if recipe.name == OWN_BROKER and not is_directory(image):
+            base = await _ensure(engine, find_recipe("python"))
+            recipe = replace(recipe, base_tag=base, files={**recipe.files, **broker_files()})
+        return await _ensure(engine, recipe)
 
 
 async def ensure_container_image(engine: Engine, spec: NodeSpec) -> str:
@@ -101,7 +107,8 @@ async def ensure_container_image(engine: Engine, spec: NodeSpec) -> str:
     if build is None:
         return await _ensure_stock(engine, spec.image)
     if build.target == "" and "BASE" not in build.arguments:
-        await _ensure_base(engine, BASE_TAG)  # what many begin with, where no registry is reached
+        async with _one_maker():  # what many begin with, where no registry is reached
+            await _ensure_base(engine, BASE_TAG)
     digest = hashlib.sha256(msgspec.json.encode(build)).hexdigest()[:12]
     tag = f"shalott-compose:{digest}"
     tell_step(f"building the image of {Path(build.context).name}")
@@ -117,6 +124,27 @@ async def ensure_container_image(engine: Engine, spec: NodeSpec) -> str:
     if why or await image_id(engine, tag) is None:
         raise BootFailed(f"the image of {spec.name} can't be built: {why[-2000:].strip()}")
     return tag
+
+
+@asynccontextmanager
+async def _one_maker() -> AsyncIterator[None]:
+    """Meanwhile no other run of this user makes an image. Two that make one base at once get two,
+    and apt fails beside another apt. Raises BootFailed when another run does not end."""
+    path = Path(tempfile.gettempdir()) / f"shalott-images-{os.getuid()}.lock"
+    with path.open("w") as file:
+
+        def is_ours() -> bool:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
+
+        if not is_ours():
+            tell_step("waiting for another run that makes images")
+            if not await wait_until(is_ours, MAKING_S, 0.2):
+                raise BootFailed(f"another run makes images for {MAKING_S / 60:.0f} minutes")
+        yield
 
 
 async def _ensure_stock(engine: Engine, image: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,17 @@ def test_two_masters_lose_messages_in_simulation() -> None:
     outcome = simulate(load_plan(TWO_MASTERS))
     assert outcome.error is None
     assert {"lost", "dual-master-effective"} <= dict.fromkeys(outcome.anomalies).keys()
+
+
+@pytest.mark.sim
+def test_what_is_shrunk_may_be_named_as_a_stored_run(tmp_path: Path) -> None:
+    run = tmp_path / "two-masters" / "1"
+    run.mkdir(parents=True)
+    shutil.copy(TWO_MASTERS, run / "plan.json")
+    arguments = ["shrink", "two-masters/1", "--store", str(tmp_path), "--budget", "1"]
+    done = CliRunner().invoke(make_app(), arguments)
+    assert done.exit_code == 0, done.output
+    assert load_plan(run / "minimal.json").system == load_plan(TWO_MASTERS).system
 
 
 @pytest.mark.docker

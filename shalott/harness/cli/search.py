@@ -26,11 +26,11 @@ from rich.text import Text
 
 from shalott.core.command_options import Argument, Option
 from shalott.core.doors import typed_command
-from shalott.harness.cli.options import LoadField, LoadOption, StoreOption, with_options
+from shalott.harness.cli.options import LoadField, LoadOption, StoreField, StoreOption, with_options
 from shalott.harness.cli.test import shared_flags
 from shalott.harness.run.request import STORE
 from shalott.harness.run.simulate import simulate
-from shalott.harness.run.store import PLAN
+from shalott.harness.run.store import PLAN, Store
 from shalott.harness.run.terminal import pasted
 from shalott.harness.search.door import Runs, SimulatedRuns
 from shalott.harness.search.failure_rate import Rule
@@ -43,7 +43,7 @@ from shalott.harness.shrinking.real_shrink import BUDGET, ShrinkRequest, shrink_
 from shalott.harness.shrinking.simulated_shrink import shrink_plan
 
 SIMULATED_BUDGET = 500
-PLAN_HELP = "A plan.json, or a minimal.json."
+PLAN_HELP = "A plan.json, a minimal.json, or a stored run, as `analyze` takes it."
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -99,7 +99,7 @@ def replay(
     """Run a stored plan again: in the simulation to the last byte, or elsewhere."""
     _keep_logs_quiet()
     code = replay_plan(
-        plan,
+        _plan_of(plan, store),
         cluster=cluster,
         drop_unsupported=drop_unsupported,
         trials=trials,
@@ -125,6 +125,7 @@ class ShrinkOptions:
     rate: Annotated[float, Option("In how many of its real runs it must fail.")] = 0.5
     sure: Annotated[float, Option("How sure one must be of that.")] = 0.9
     repeat: Annotated[int, Option("Real runs of one plan, at most.")] = 8
+    store: StoreField = STORE
 
 
 def shrink(asked: ShrinkOptions, loading: Loading) -> None:
@@ -134,21 +135,29 @@ def shrink(asked: ShrinkOptions, loading: Loading) -> None:
     often it fails. The same command goes on where it was stopped.
     """
     _keep_logs_quiet()
+    path = _plan_of(asked.plan, asked.store)
     if asked.cluster != SIM:
         request = ShrinkRequest(
-            path=asked.plan, cluster=asked.cluster, anomaly=asked.anomaly, out=asked.out,
+            path=path, cluster=asked.cluster, anomaly=asked.anomaly, out=asked.out,
             budget=asked.budget or BUDGET, time_limit=asked.time_limit, jobs=asked.jobs,
             rule=Rule(least_rate=asked.rate, sure=asked.sure, most=asked.repeat),
         )  # fmt: skip
         raise typer.Exit(shrink_real(request))
     code = shrink_plan(
-        asked.plan,
+        path,
         budget=asked.budget or SIMULATED_BUDGET,
         anomaly=asked.anomaly,
         out=asked.out,
         simulate=simulate,
     )
     raise typer.Exit(code)
+
+
+def _plan_of(plan: Path, store: Path) -> Path:
+    """The file that was named, or that of the stored run that was. Raises UsageError."""
+    if plan.is_file() or plan.suffix == ".json":
+        return plan
+    return Store(store).find(str(plan)).path / PLAN
 
 
 def _keep_logs_quiet() -> None:

@@ -5,7 +5,8 @@ file at every call; the harness or the agent of its host writes that file. Only 
 touched: libfaketime hangs Python 3.11 when it is told to change the monotonic one.
 
 It works by the dynamic linker: a program without one, or one that asks the kernel by itself as Go
-does, reads the true time (``check_program``).
+does, reads the true time; and with jemalloc as a library it never starts, as each asks the other
+first (libfaketime's issue 130; ``check_program``).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ WIDTH = 40  # of the file's text: it is overwritten in place, never shorter for 
 READ_WITHIN_S = 10.0
 READINGS = 20
 PT_INTERP = 3
+JEMALLOC = b"libjemalloc.so"  # among the libraries that an ELF file needs
 GO_MARK = b"\xff Go buildinf:"
 
 # Beside each other: the machine's monotonic clock, which is never touched, and the wall clock that
@@ -65,13 +67,15 @@ def wall_beside_monotonic_ns() -> int:
 
 
 def check_program(content: bytes) -> str:
-    """Why libfaketime does nothing to it; "" if it does. ``content``: of the executable file."""
+    """Why libfaketime can do nothing to it; "" if it can. ``content``: of the executable file."""
     if content[:4] != b"\x7fELF":
         return ""  # a script: its interpreter may be any; the proof sees it
     if GO_MARK in content:
         return "is a Go program, which reads the clock without the C library"
     if PT_INTERP not in _segments(content):
         return "is statically linked, so no library can be put before its own"
+    if JEMALLOC in content:
+        return "takes its memory from jemalloc, which never starts under libfaketime"
     return ""
 
 

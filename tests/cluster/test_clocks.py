@@ -45,6 +45,7 @@ def elf(*segments: int, more: bytes = b"") -> bytes:
         (b"#!/bin/sh\nexec erl\n", ""),
         (elf(6, 1), "is statically linked, so no library can be put before its own"),
         (elf(6, 3, more=b"\xff Go buildinf:"), "is a Go program, which reads the clock without"),
+        (elf(6, 3, more=b"\0libjemalloc.so.2\0"), "takes its memory from jemalloc, which never"),
     ],
 )
 def test_programs_that_no_library_reaches_are_told_from_the_others(

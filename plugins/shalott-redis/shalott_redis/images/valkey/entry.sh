@@ -1,8 +1,8 @@
 #!/bin/sh
-# entry.sh NAME CONFIG DATA: a server, and beside it a sentinel if there is a configuration for one. Both write
+# entry.sh SERVER CONFIG DATA: a server, and beside it a sentinel if there is a configuration for one. Both write
 # their configurations anew, so they lie with the data, and the first ones count only on an empty disk.
 set -eu
-name=$1 config=$2 data=$3
+server=$1 config=$2 data=$3
 for file in server.conf sentinel.conf; do
     if [ -e "$config/$file" ] && [ ! -s "$data/$file" ]; then
         cp "$config/$file" "$data/$file.new"
@@ -10,5 +10,5 @@ for file in server.conf sentinel.conf; do
     fi
 done
 cd "$data"
-if [ -e sentinel.conf ]; then "$name-sentinel" "$data/sentinel.conf" & fi
-exec "$name-server" "$data/server.conf"
+if [ -e sentinel.conf ]; then "${server%server}sentinel" "$data/sentinel.conf" & fi
+exec "$server" "$data/server.conf"

@@ -32,6 +32,8 @@ class Scenario:
     swarm: Swarm = field(default_factory=Swarm)
     # What closes the window: settings laid over the swarm's. Bugs need none: their switch goes off.
     sound: Mapping[str, object] = field(default_factory=dict)
+    # Classes of anomaly that the sound search shows nevertheless, and why.
+    remains: Mapping[str, str] = field(default_factory=dict)
     stage: tuple[str, ...] = ()  # bugs that set the stage only: on in the sound search as well
 
     def subject(self) -> Subject:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from shalott.broker.known_bugs import CATALOGUE
+from shalott.checkers.checker import Anomaly, Result
 from shalott.core.errors import StoreError
+from shalott.core.plan import Plan
+from shalott.harness.run.simulate import SimOutcome
 from shalott.harness.scenarios.catalogue import SCENARIOS
-from shalott.harness.search.known_bugs_page import COSTS, DOCUMENT, Cost, load_costs, render, write
+from shalott.harness.search.known_bugs_page import (
+    COSTS,
+    DOCUMENT,
+    Cost,
+    load_costs,
+    measure,
+    render,
+    write,
+)
 from tests.tidy.sources import ROOT
+from tests.world.harness.toy_simulation import simulate_toy
 
 pytestmark = pytest.mark.unit
 
@@ -43,6 +56,23 @@ def test_a_row_says_what_was_measured() -> None:
     document = render({"KB-RMQ-22": SOME, "L1": IN_VAIN})
     assert row_of(document, "KB-RMQ-22").endswith("| lost | 50 | 3 | 2.2 | 0 of 3 |")
     assert row_of(document, "L1").endswith("| not found | 90.0 | 1 of 5 |")
+
+
+@pytest.mark.parametrize(("control", "findings"), [("lost", 0), ("duplicated", 2)])
+def test_a_control_shows_nothing_but_what_is_said_to_remain(control: str, findings: int) -> None:
+    scenario = SCENARIOS["KB-RMQ-29"]
+    assert set(scenario.remains) == {"lost"}
+    tried: list[Plan] = []
+
+    def simulate(plan: Plan, **_: object) -> SimOutcome:
+        tried.append(plan)
+        kinds = (control, scenario.anomaly) if len(tried) == 2 else (control,)
+        anomalies = tuple(Anomaly(kind=kind, summary="seen") for kind in kinds)
+        result = Result(checker="a-checker", valid=False, anomalies=anomalies)
+        return replace(simulate_toy(plan), valid=False, results=(result,))
+
+    cost = measure(scenario, range(7, 20), simulate)
+    assert (cost.found_after, cost.controls, cost.control_findings) == (2, 2, findings)
 
 
 def test_costs_of_what_is_gone_are_forgotten(tmp_path: Path) -> None:

@@ -164,6 +164,8 @@ class _Files:
         ended = sum(not one.is_again for one in self._journal.outcomes)
         kinds = cell.surprises(outcome.verdict, outcome.kinds)
         word = outcome.verdict if outcome.verdict == FAILED or not kinds else ", ".join(kinds)
+        if outcome.refused:
+            word = outcome.headline
         turn = "" if outcome.turn == "first" else f", {outcome.turn}"
         self._tell(f"[{ended}/{self._total}] {outcome.cell} seed {outcome.seed}{turn}: {word}")
         if self._keep_failures and not kinds and outcome.run:

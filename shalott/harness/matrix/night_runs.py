@@ -44,6 +44,7 @@ from shalott.harness.store.run_row import read_run
 
 GRACE_S = 120  # for an orderly end; then the process is killed
 PROGRAM = (sys.executable, "-m", "shalott.harness.cli.matrix_run")
+REFUSED = 254  # the exit code of a command that is not run (harness/cli/main.py)
 LAST_WORDS = 400  # characters of what a run that came to nothing wrote last
 NODE_BYTES = 400 * 2**20  # what a node and its share of the harness take
 ANY = 10**6
@@ -84,12 +85,14 @@ def in_order(
 
 
 def repeats_due(cells: Sequence[Cell], outcomes: Sequence[Outcome], times: int) -> Iterator[Job]:
-    """What is run again because of what it showed."""
+    """What is run again because of what it showed. What was refused would be again."""
     by_key = {cell.key: cell for cell in cells}
     asked: dict[str, None] = {}
     for one in outcomes:
         cell = by_key.get(one.cell)
-        if cell is None or one.is_again or not cell.surprises(one.verdict, one.kinds):
+        if cell is None or one.is_again or one.refused:
+            continue
+        if not cell.surprises(one.verdict, one.kinds):
             continue
         for number in range(1, times + 1):
             job = Job(cell, one.seed, f"{AGAIN} {number}")
@@ -192,6 +195,7 @@ class NightRunner:
         code = process.returncode
         if outcome is None or why or code not in (0, 1, 2, 255):
             outcome = _failed(job, outcome, why or _ending(code), log, command)
+            outcome = msgspec.structs.replace(outcome, refused=not why and code == REFUSED)
         if not job.cell.surprises(outcome.verdict, outcome.kinds):
             log.unlink(missing_ok=True)
         return outcome

@@ -65,6 +65,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     anomalies, because of which it is not valid; of an unknown run, who could not say.
 
     ``run``: its directory, relative to the store; "" if it came to none. ``turn``: the pass.
+    ``refused``: nothing was run, because the machine or the system can't have what the cell asks.
     """
 
     cell: str
@@ -76,6 +77,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     run: str = ""
     command: str = ""
     elapsed_s: float = 0.0
+    refused: bool = False
 
     @property
     def is_again(self) -> bool:

@@ -139,7 +139,9 @@ def test_new_known_flaky_fixed_and_failed_are_told_apart(nights: Nights) -> None
     code, output = nights.run("--night", "n4", rules=[[DLEDGER, "refused"]])
     assert code == 255
     assert ("fixed", MIRRORED, "lost") in named(nights.summary("n4"))
+    assert f"{DLEDGER} seed 1: The run has no verdict: its process ended with 254: " in output
     assert "no such thing" in output
+    assert nights.summary("n4")["again"] == 0  # it would be refused again
     assert "Compared with 3 earlier nights." in output
 
 

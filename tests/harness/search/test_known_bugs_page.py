@@ -58,8 +58,13 @@ def test_a_row_says_what_was_measured() -> None:
     assert row_of(document, "L1").endswith("| not found | 90.0 | 1 of 5 |")
 
 
-@pytest.mark.parametrize(("control", "findings"), [("lost", 0), ("duplicated", 2)])
-def test_a_control_shows_nothing_but_what_is_said_to_remain(control: str, findings: int) -> None:
+@pytest.mark.parametrize(
+    ("control", "error", "findings"),
+    [("lost", None, 0), ("duplicated", None, 2), ("lost", "it never booted", 2)],
+)
+def test_a_control_shows_nothing_but_what_is_said_to_remain(
+    control: str, error: str | None, findings: int
+) -> None:
     scenario = SCENARIOS["KB-RMQ-29"]
     assert set(scenario.remains) == {"lost"}
     tried: list[Plan] = []
@@ -69,7 +74,7 @@ def test_a_control_shows_nothing_but_what_is_said_to_remain(control: str, findin
         kinds = (control, scenario.anomaly) if len(tried) == 2 else (control,)
         anomalies = tuple(Anomaly(kind=kind, summary="seen") for kind in kinds)
         result = Result(checker="a-checker", valid=False, anomalies=anomalies)
-        return replace(simulate_toy(plan), valid=False, results=(result,))
+        return replace(simulate_toy(plan), valid=False, results=(result,), error=error)
 
     cost = measure(scenario, range(7, 20), simulate)
     assert (cost.found_after, cost.controls, cost.control_findings) == (2, 2, findings)

@@ -216,7 +216,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
             policies=settings(
                 {
                     **SET_OF_ONE,
-                    "ha.max_time_slave_not_catchup_ms": 100,
+                    "ha.max_time_slave_not_catchup_ms": 200,
                     "broker.sync_broker_metadata_period_ms": 5000,
                 }
             ),

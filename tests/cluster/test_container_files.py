@@ -6,14 +6,17 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tenacity import wait_fixed
 
 from shalott.cluster.docker import backend, containers
 from shalott.cluster.docker.files import ContainerFiles
 from shalott.cluster.nodes import CommandResult, DiskFaults, NodeSpec, Topology
+from shalott.cluster.waiting import ask_until
 from shalott.core.errors import MissingCapability
 from tests.world.cluster.backends import World, booted_world, fresh_run_id, make
 from tests.world.cluster.fake_system import NODES, FakeSystem
@@ -139,6 +142,42 @@ def test_a_stock_program_loses_what_it_did_not_sync_and_the_others_lose_nothing(
             assert lost["bytes"] + lost["names"] > 0
             assert await files.find("n1", "*") == {"synced": 5}
             assert [*await files.find("n2", "*")] == ["synced", "unsynced"]
+        finally:
+            await cluster.teardown()
+
+    asyncio.run(scene())
+
+
+@pytest.mark.docker
+@SMALL
+def test_a_node_that_waits_for_its_disk_can_be_paused(tmp_path: Path) -> None:
+    async def scene() -> None:
+        cluster = make("docker-disks", fresh_run_id(), tmp_path)
+        files, processes = cluster.files, cluster.processes
+        assert isinstance(files, ContainerFiles)
+
+        async def written() -> int:
+            return (await files.find("n1", "*")).get("unsynced", 0)
+
+        async def grows(size: int) -> bool:
+            return await written() > size
+
+        async def says(file: str, word: str) -> bool:
+            told = await processes.run_command("n1", ["cat", f"/proc/1/{file}"])
+            return word in told.output
+
+        try:
+            await cluster.boot(Writer())
+            assert await ask_until(partial(grows, 0), 20, wait_fixed(0.05))
+            await cluster.disks.set("n1", DiskFaults(slow_ms=5000))
+            assert await ask_until(partial(says, "wchan", "request_wait"), 20, wait_fixed(0.05))
+            await processes.pause("n1")
+            assert (await processes.status("n1")).state == "paused"
+            await cluster.disks.set("n1", DiskFaults())
+            assert await ask_until(partial(says, "status", "State:\tT"), 20, wait_fixed(0.05))
+            size = await written()
+            await processes.resume("n1")
+            assert await ask_until(partial(grows, size), 20, wait_fixed(0.05))
         finally:
             await cluster.teardown()
 

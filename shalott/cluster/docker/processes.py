@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
@@ -33,6 +35,7 @@ from shalott.cluster.nodes import CommandResult, HelperEnd, NodeExit, NodeStatus
 from shalott.core.errors import HarnessError
 
 TOLD_WITHIN_S = 5.0
+CANNOT_FREEZE = "unable to freeze"  # how runc says it
 
 
 class ExitWatch:
@@ -248,24 +251,40 @@ class ContainerProcesses:
 
     async def pause(self, node: str) -> None:
         name = self._run.machine(node).name
-        if self._links.enters:
-            await self._run.engine.call(lambda api: api.pause(name))
-        else:
+        if not self._links.enters:
             # The engine runs nothing in a frozen container, so there links could not be cut from
             # inside. kill -1 spares its caller and the container's first process, which only
             # waits, and not a shell around it.
             await self._run.engine.call(
                 lambda api: containers.execute_alone(api, name, ["sh", "-c", "kill -STOP -1"])
             )
-            self._run.stopped.add(node)
+        elif await self._freeze(name):
+            return
+        else:
+            await self._run.engine.call(lambda api: signal_all(api, name, signal.SIGSTOP))
+        self._run.stopped.add(node)
+
+    async def _freeze(self, name: str) -> bool:
+        """False where a process waits for its disk, which is a program of ours: the first version
+        of control groups gives up on such a one, and a signal stops it once it has its answer."""
+        try:
+            await self._run.engine.call(lambda api: api.pause(name))
+        except HarnessError as error:
+            if CANNOT_FREEZE not in str(error):
+                raise
+            return False
+        return True
 
     async def resume(self, node: str) -> None:
         name = self._run.machine(node).name
-        if node in self._run.stopped:
-            self._run.stopped.discard(node)
-            await self._run.execute(node, ["sh", "-c", "kill -CONT -1"])
-        else:
+        if node not in self._run.stopped:
             await self._run.engine.call(lambda api: api.unpause(name))
+            return
+        self._run.stopped.discard(node)
+        if self._links.enters:
+            await self._run.engine.call(lambda api: signal_all(api, name, signal.SIGCONT))
+        else:
+            await self._run.execute(node, ["sh", "-c", "kill -CONT -1"])
 
     async def status(self, node: str) -> NodeStatus:
         return await self._run.status(node)
@@ -292,3 +311,19 @@ class ContainerProcesses:
         await self.settle()
         # An interrupted boot may have calls out that still make things.
         await self._run.engine.settle()
+
+
+def signal_all(api: docker.APIClient, name: str, number: signal.Signals) -> None:
+    """Signal each process of a container from outside, those too that it forks meanwhile. Blocks."""
+    told: dict[int, None] = {}
+    while new := [pid for pid in _pids(api, name) if pid not in told]:
+        for pid in new:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        told |= dict.fromkeys(new)
+
+
+def _pids(api: docker.APIClient, name: str) -> list[int]:
+    """As this host numbers them."""
+    told = api.top(name, "-eo pid")
+    return [int(row[0]) for row in told["Processes"]]

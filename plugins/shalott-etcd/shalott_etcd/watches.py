@@ -73,6 +73,7 @@ class Stream:
     watch: Watch
     number: int
     start: int
+    is_created: bool = False  # progress that is told before covers no watch yet
 
 
 class Deleted(msgspec.Struct, frozen=True):
@@ -162,7 +163,9 @@ class WatchClient:
             told.append([revision, key, value])
             self.known.tell(revision)
             self.resume = max(self.resume, revision + 1)
-        if not heard.events and not heard.created:
+        if heard.created:
+            stream.is_created = True
+        elif not heard.events and stream.is_created:
             told.append([int(heard.header.revision)])
 
 

@@ -48,8 +48,9 @@ _decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 class JournalLog:
     """Implements broker.raft.storage.RaftStorage. Made by ``open``."""
 
-    def __init__(self, journal: Journal, bugs: tuple[str, ...]) -> None:
+    def __init__(self, journal: Journal, path: str, bugs: tuple[str, ...]) -> None:
         """Use ``open``."""
+        self.path = path
         self._journal = journal
         self._bugs = bugs
         self._hard = HardState()
@@ -61,7 +62,7 @@ class JournalLog:
     async def open(cls, disk: Disk, path: str, *, bugs: tuple[str, ...] = ()) -> JournalLog:
         """Raises StorageError if what is there is no log."""
         journal = await Journal.open(disk, path)
-        self = cls(journal, bugs)
+        self = cls(journal, path, bugs)
         try:
             for record in journal.replay():
                 self._replay(_decoder.decode(record))
@@ -128,6 +129,13 @@ class JournalLog:
     @property
     def snapshot(self) -> Snapshot | None:
         return self._snapshot
+
+    def vote_on_disk(self, term: int, voted_for: str) -> tuple[str, bytes]:
+        return self.path, _encoder.encode(HardRecord(HardState(term, voted_for)))
+
+    def entry_on_disk(self, index: int) -> tuple[str, bytes]:
+        known = self._base < index <= self.last_index
+        return self.path, self._entries[index - self._base - 1].data if known else b""
 
     def set_hard_state(self, hard: HardState) -> None:
         self._hard = hard

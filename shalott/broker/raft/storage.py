@@ -46,6 +46,8 @@ class RaftStorage(LogView, Protocol):
     Errors are final (StorageError), but for DiskFull, after which a later ``flush`` tries again.
     """
 
+    path: str  # which log this is: that of all members of the group
+
     @property
     def hard_state(self) -> HardState: ...
 
@@ -57,6 +59,14 @@ class RaftStorage(LogView, Protocol):
     @property
     def snapshot(self) -> Snapshot | None:
         """The newest that is durable."""
+        ...
+
+    def vote_on_disk(self, term: int, voted_for: str) -> tuple[str, bytes]:
+        """The file in which that vote stands once it is durable, and what stands there."""
+        ...
+
+    def entry_on_disk(self, index: int) -> tuple[str, bytes]:
+        """Likewise of an entry; no bytes if it can't be told by any."""
         ...
 
     def set_hard_state(self, hard: HardState) -> None: ...

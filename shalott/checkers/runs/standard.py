@@ -16,6 +16,7 @@ from shalott.checkers.runs.convergence import Convergence
 from shalott.checkers.runs.deaths import Crashes, Deaths
 from shalott.checkers.runs.fault_effects import Noticed
 from shalott.checkers.runs.liveness import Liveness
+from shalott.checkers.runs.oracles import OF_ORACLES
 from shalott.checkers.runs.programs import Programs
 from shalott.checkers.runs.stalls import Stalls
 from shalott.checkers.runs.stats import Rates, Stats
@@ -121,6 +122,7 @@ RUN_WIDE: Final = (
         source=f"{_MIRRORING}; the plan's gate must_converge",
         fits=lambda plan: plan.gates.must_converge,
     ),
+    *OF_ORACLES,
 )
 
 

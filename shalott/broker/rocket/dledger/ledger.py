@@ -23,6 +23,7 @@ from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import DiskFull, StorageError
 from shalott.broker.raft.api import Entry, HardState, Snapshot
 from shalott.broker.rocket.commitlog.log_reads import read_fully
+from shalott.broker.rocket.commitlog.segment_files import NAME_DIGITS
 from shalott.broker.rocket.commitlog.segments import SegmentedLog
 from shalott.broker.rocket.dledger.entry import (
     HEADER_BYTES,
@@ -35,7 +36,10 @@ from shalott.broker.rocket.dledger.entry import (
     place,
 )
 from shalott.broker.rocket.dledger.ledger_files import (
+    DATA,
+    PATH,
     FoundLedger,
+    encode_member_state,
     has_member_state,
     open_ledger_files,
     read_member_state,
@@ -80,6 +84,7 @@ class Ledger:
         self, env: Env, found: FoundLedger, hard: HardState, flush_interval_ms: int
     ) -> None:
         """Use ``open``."""
+        self.path = PATH
         # Told at once of a cut: (the end before, the end after).
         self.cut_listener: Callable[[int, int], None] = lambda before, after: None
         self.data = found.data
@@ -181,6 +186,19 @@ class Ledger:
     @property
     def snapshot(self) -> Snapshot | None:
         return None
+
+    def vote_on_disk(self, term: int, voted_for: str) -> tuple[str, bytes]:
+        return PATH, encode_member_state(HardState(term, voted_for))
+
+    def entry_on_disk(self, index: int) -> tuple[str, bytes]:
+        """Only where entries are synced before they are acknowledged."""
+        known = max(1, self._cache.first) <= index <= self.last_index
+        if not known or self._flush_interval_ms:
+            return DATA, b""
+        position = self.directory.position_of(index)
+        start = position - position % self.data.segment_bytes
+        entry = encode_entry(index, self.term_at(index), position, self._cache[index].data)
+        return f"{DATA}/{start:0{NAME_DIGITS}d}", entry
 
     def set_hard_state(self, hard: HardState) -> None:
         self._hard = self._unwritten_hard = hard

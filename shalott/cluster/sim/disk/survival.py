@@ -1,0 +1,96 @@
+"""Survival: what a power loss at this instant would leave on a simulated disk, whatever its fate."""
+
+from __future__ import annotations
+
+from shalott.cluster.sim.disk.names import Directory, Tree
+from shalott.cluster.sim.disk.page_cache import Inode
+
+TAIL_BYTES = 1 << 14  # what was written last is looked for there first
+
+
+class Survival:
+    """Of one disk. It changes nothing, takes no time, and reads no more than it is asked for.
+
+    Rot is the harness's own doing: a file with rotten bytes is taken at what programs wrote.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self.lost_ns = -1  # when the power went last
+
+    def keeps(self, path: str, begin: int, end: int) -> bool:
+        """Whether these bytes of the file, as programs see them, would be there."""
+        wanted = self.seen(path, begin, end)
+        return len(wanted) == end - begin and self.keeps_bytes(path, begin, wanted)
+
+    def keeps_bytes(self, path: str, begin: int, wanted: bytes) -> bool:
+        outcomes = self._outcomes(path)
+        return bool(outcomes) and all(_keeps(one, begin, wanted) for one in outcomes)
+
+    def keeps_text(self, path: str, text: bytes) -> bool:
+        """Whether a file with ``text`` in it would be there: near its end, most likely."""
+        outcomes = self._outcomes(path)
+        return bool(outcomes) and all(
+            one.rotten_bytes or ((at := _last(one.durable, text)) >= 0 and _keeps(one, at, text))
+            for one in outcomes
+        )
+
+    def seen(self, path: str, begin: int, end: int) -> bytes:
+        """These bytes as programs see them; fewer where the file is shorter, or is not there."""
+        inode = self._file(path)
+        return b"" if inode is None else bytes(inode.cached[begin:end])
+
+    def durable_size(self, path: str) -> int:
+        """How long the file would be at least; -1: it might not be there."""
+        sizes = [
+            min([len(one.durable), *(cut for cut in one.unsynced if isinstance(cut, int))])
+            for one in self._outcomes(path)
+        ]
+        return min(sizes, default=-1)
+
+    def names(self, path: str) -> list[str]:
+        """Of what is in the directory now, sorted."""
+        try:
+            return sorted(self._tree.find_directory(path).cached)
+        except OSError:
+            return []
+
+    def _file(self, path: str) -> Inode | None:
+        try:
+            found = self._tree.find(path)
+        except OSError:
+            return None
+        return None if isinstance(found, Directory) else found
+
+    def _outcomes(self, path: str) -> list[Inode]:
+        """What the name may lead to: while a rename is not synced, to the old file or the new one.
+        Nothing, if it may lead nowhere."""
+        durable, cached = self._tree.find_durable(path), self._file(path)
+        if durable is None:
+            return []
+        return [durable] if cached is None or cached is durable else [durable, cached]
+
+
+def _keeps(inode: Inode, begin: int, wanted: bytes) -> bool:
+    end = begin + len(wanted)
+    if inode.rotten_bytes:
+        return end <= len(inode.durable)
+    if inode.durable[begin:end] != wanted:
+        return False
+    return not any(_may_change(one, begin, end, wanted) for one in inode.unsynced)
+
+
+def _last(content: bytearray, text: bytes) -> int:
+    tail = max(0, len(content) - TAIL_BYTES)
+    at = content.rfind(text, tail)
+    return at if at >= 0 or not tail else content.rfind(text)
+
+
+def _may_change(operation: int | tuple[int, bytes], begin: int, end: int, kept: bytes) -> bool:
+    """Whether the bytes may be others once ``operation`` is found done. The same bytes written
+    again change nothing."""
+    if isinstance(operation, int):
+        return operation < end
+    at, data = operation
+    low, high = max(at, begin), min(at + len(data), end)
+    return low < high and data[low - at : high - at] != kept[low - begin : high - begin]

@@ -7,15 +7,19 @@ and judged by the other checkers alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from shalott.checkers.checker import Anomaly, CheckerRecord, Result
-from shalott.checkers.history.tenures import NodeEvent, read_events
+from shalott.checkers.history.faults import decode_object
 from shalott.core.history import History
 from shalott.core.oracles import ASKED, ORACLES, VIOLATED, Oracle
 
-SIMULATION = "sim"  # the backend
+SIMULATION: Final = "sim"  # the backend
+_KINDS: Final = pa.array([ASKED, VIOLATED])
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,31 +31,34 @@ class OracleChecker:
         return self.oracle.name
 
     def check(self, history: History) -> Result:
-        told = list(_told(history, self.oracle))
-        count = sum(int(one.detail.get("count", 0)) for one in told if one.kind == ASKED)
-        broken = [one for one in told if one.kind == VIOLATED]
+        count, broken = 0, []
+        for row, event in _told(history):
+            detail = decode_object(event["detail"])
+            if detail.get("oracle") != self.name:
+                continue
+            if event["kind"] == ASKED:
+                count += int(detail.get("count", 0))
+            else:
+                where = {"nodes": [event["node"]], "events": [row], "at_ns": event["run_ns"]}
+                broken.append(self._anomaly({**detail, **where}))
         return Result(
             checker=self.name,
             valid=not broken,
             counts={"asked-count": count, f"{self.oracle.kind}-count": len(broken)},
-            anomalies=tuple(self._anomaly(one) for one in broken),
+            anomalies=tuple(broken),
         )
 
-    def _anomaly(self, event: NodeEvent) -> Anomaly:
-        return Anomaly(
-            kind=self.oracle.kind,
-            summary=str(event.detail.get("summary", "")),
-            detail={
-                **event.detail, "nodes": [event.node], "events": [event.row],
-                "at_ns": event.run_ns,
-            },
-        )  # fmt: skip
+    def _anomaly(self, detail: dict[str, Any]) -> Anomaly:
+        summary = str(detail.pop("summary", ""))
+        return Anomaly(kind=self.oracle.kind, summary=summary, detail=detail)
 
 
-def _told(history: History, oracle: Oracle) -> Iterator[NodeEvent]:
-    for event in read_events(history):
-        if event.kind in (ASKED, VIOLATED) and event.detail.get("oracle") == oracle.name:
-            yield event
+def _told(history: History) -> list[tuple[int, dict[str, Any]]]:
+    """What oracles wrote, with its row."""
+    events = history.events
+    rows = pc.indices_nonzero(pc.is_in(events["kind"], value_set=_KINDS))
+    columns = events.select(["node", "run_ns", "kind", "detail"]).take(rows)
+    return list(zip(rows.to_pylist(), columns.to_pylist(), strict=True))
 
 
 def _record(oracle: Oracle) -> CheckerRecord:

@@ -93,16 +93,12 @@ class Tree:
 
     def is_durable(self, path: str, inode: Inode) -> bool:
         """Whether a power loss would leave ``inode`` at ``path``, log aside."""
-        return self.find_durable(path) is inode
-
-    def find_durable(self, path: str) -> Inode | None:
-        """The file that a power loss would leave at ``path``, log aside."""
         entry: Entry | None = self.root
         for name in split(path):
             if not isinstance(entry, Directory):
-                return None
+                return False
             entry = entry.durable.get(name)
-        return None if isinstance(entry, Directory) else entry
+        return entry is inode
 
     @property
     def unsynced_count(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shalott.cluster.sim.disk.names import Directory, Tree
+from shalott.cluster.sim.disk.names import Directory, Entry, Tree, split
 from shalott.cluster.sim.disk.page_cache import Inode
 
 TAIL_BYTES = 1 << 14  # what was written last is looked for there first
@@ -16,6 +16,7 @@ class Survival:
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
+        self._parts: dict[str, list[str]] = {}  # of paths that were asked for
         self.lost_ns = -1  # when the power went last
 
     def keeps(self, path: str, begin: int, end: int) -> bool:
@@ -55,17 +56,22 @@ class Survival:
         except OSError:
             return []
 
-    def _file(self, path: str) -> Inode | None:
-        try:
-            found = self._tree.find(path)
-        except OSError:
-            return None
-        return None if isinstance(found, Directory) else found
+    def _file(self, path: str, *, durable: bool = False) -> Inode | None:
+        """Where the name leads now, or would after a power loss that nothing unsynced survives."""
+        parts = self._parts.get(path)
+        if parts is None:
+            parts = self._parts[path] = split(path)
+        found: Entry | None = self._tree.root
+        for name in parts:
+            if not isinstance(found, Directory):
+                return None
+            found = (found.durable if durable else found.cached).get(name)
+        return found if isinstance(found, Inode) else None
 
     def _outcomes(self, path: str) -> list[Inode]:
         """What the name may lead to: while a rename is not synced, to the old file or the new one.
         Nothing, if it may lead nowhere."""
-        durable, cached = self._tree.find_durable(path), self._file(path)
+        durable, cached = self._file(path, durable=True), self._file(path)
         if durable is None:
             return []
         return [durable] if cached is None or cached is durable else [durable, cached]

@@ -72,9 +72,8 @@ class Clients:
     def _paths(self, node: str, invocation: Invocation) -> Iterator[str]:
         """Where the message may be, the likeliest first."""
         if invocation.f == ENQUEUE:
-            for queue, directory in self._queues.directories.items():
-                if queue == invocation.key or queue.endswith(f"/{invocation.key}"):
-                    yield f"{directory}/{JOURNAL}"
+            if directory := self._queues.directories.get(invocation.key):
+                yield f"{directory}/{JOURNAL}"
             return
         for directory in LOGS:
             for name in reversed(self._watch.disk(node).names(directory)):

@@ -16,7 +16,13 @@ from collections.abc import Iterator
 
 from shalott.cluster.sim.oracles.epochs import Epochs
 from shalott.cluster.sim.oracles.watch import Watch, pieces
-from shalott.core.oracles import CONFIRMED_BY_ALL, CONFIRMED_ONLY, DISK_COPIES, EQUAL_LOGS, SYNC_FIRST
+from shalott.core.oracles import (
+    CONFIRMED_BY_ALL,
+    CONFIRMED_ONLY,
+    DISK_COPIES,
+    EQUAL_LOGS,
+    SYNC_FIRST,
+)
 
 _SIZE = struct.Struct(">i")  # what every message of a commit log begins with
 Place = tuple[str, int, int, int]  # directory, segment_bytes, begin, end
@@ -83,9 +89,7 @@ class Logs:
             on_disks = sum(self._keeps(one, place, own) for one in watch.machines)
         if missing or on_disks < promised.disks:
             who = " and ".join(missing) if missing else "too many others"
-            summary = (
-                f"{node} lets consumers see its log up to {end}, which {who} could still lose"
-            )
+            summary = f"{node} lets consumers see its log up to {end}, which {who} could still lose"
             watch.broken(CONFIRMED_ONLY, node, summary, offset=end)
 
     def confirmed(

@@ -19,9 +19,7 @@ from shalott.cluster.sim.oracles.watch import Promised, Watch
 
 
 class Oracles:
-    def __init__(
-        self, loop: SimLoop, machines: Mapping[str, Machine], promised: Promised
-    ) -> None:
+    def __init__(self, loop: SimLoop, machines: Mapping[str, Machine], promised: Promised) -> None:
         watch = Watch(loop, machines, promised)
         epochs, raft, queues = Epochs(watch), Raft(watch), Queues(watch)
         logs = Logs(watch, epochs)

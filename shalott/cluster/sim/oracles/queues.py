@@ -17,11 +17,11 @@ JOURNAL = "journal"  # in a queue's directory
 class Queues:
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
-        self.directories: dict[str, str] = {}  # by queue
+        self.directories: dict[str, str] = {}  # by the queue's name
         self._synchronised: dict[str, bool] = {}  # by process; a master is
 
     def role(self, node: str, life: int, queue: str, pid: str, is_master: bool, path: str) -> None:
-        self.directories[queue] = path
+        self.directories[queue.rpartition("@")[0]] = path
         if is_master:
             self._synchronised[pid] = True
 

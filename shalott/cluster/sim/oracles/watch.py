@@ -82,7 +82,9 @@ class Watch:
         machine.events.append(event)
 
 
-def pieces(directory: str, segment_bytes: int, begin: int, end: int) -> Iterator[tuple[str, int, int]]:
+def pieces(
+    directory: str, segment_bytes: int, begin: int, end: int
+) -> Iterator[tuple[str, int, int]]:
     """A stretch of a segmented log, by file: (path, from, to)."""
     while begin < end:
         start = begin - begin % segment_bytes

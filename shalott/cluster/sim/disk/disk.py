@@ -169,6 +169,7 @@ class SimDisk:
     def wipe(self) -> None:
         """Remove everything, durably. No program may be using the disk."""
         self.kill()
+        self.survival.emptied = True
         self._tree.clear()
         self._space.used_bytes = 0
 

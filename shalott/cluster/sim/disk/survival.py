@@ -1,4 +1,4 @@
-"""Survival: what a power loss at this instant would leave on a simulated disk, whatever its fate."""
+"""Survival: what a power loss at this instant would leave on a simulated disk, at the least."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ TAIL_BYTES = 1 << 14  # what was written last is looked for there first
 class Survival:
     """Of one disk. It changes nothing, takes no time, and reads no more than it is asked for.
 
-    Rot is the harness's own doing: a file with rotten bytes is taken at what programs wrote.
+    Nothing is held against a disk for what a fault did to its bytes: a file with rotten ones, and
+    every file of a disk that was emptied, counts as keeping what it is asked for.
     """
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._parts: dict[str, list[str]] = {}  # of paths that were asked for
         self.lost_ns = -1  # when the power went last
+        self.emptied = False
 
     def keeps(self, path: str, begin: int, end: int) -> bool:
         """Whether these bytes of the file, as programs see them, would be there."""
@@ -25,16 +27,28 @@ class Survival:
         return len(wanted) == end - begin and self.keeps_bytes(path, begin, wanted)
 
     def keeps_bytes(self, path: str, begin: int, wanted: bytes) -> bool:
+        if self.emptied:
+            return True
         outcomes = self._outcomes(path)
         return bool(outcomes) and all(_keeps(one, begin, wanted) for one in outcomes)
 
     def keeps_text(self, path: str, text: bytes) -> bool:
         """Whether a file with ``text`` in it would be there: near its end, most likely."""
         outcomes = self._outcomes(path)
-        return bool(outcomes) and all(
-            one.rotten_bytes or ((at := _last(one.durable, text)) >= 0 and _keeps(one, at, text))
-            for one in outcomes
+        return (
+            self.emptied
+            or bool(outcomes)
+            and all(
+                one.rotten_bytes
+                or ((at := _last(one.durable, text)) >= 0 and _keeps(one, at, text))
+                for one in outcomes
+            )
         )
+
+    def is_damaged(self, path: str) -> bool:
+        """Whether a fault may have changed what is seen there."""
+        inode = self._file(path)
+        return self.emptied or (inode is not None and inode.rotten_bytes > 0)
 
     def seen(self, path: str, begin: int, end: int) -> bytes:
         """These bytes as programs see them; fewer where the file is shorter, or is not there."""
@@ -78,9 +92,9 @@ class Survival:
 
 
 def _keeps(inode: Inode, begin: int, wanted: bytes) -> bool:
-    end = begin + len(wanted)
     if inode.rotten_bytes:
-        return end <= len(inode.durable)
+        return True
+    end = begin + len(wanted)
     if inode.durable[begin:end] != wanted:
         return False
     return not any(_may_change(one, begin, end, wanted) for one in inode.unsynced)

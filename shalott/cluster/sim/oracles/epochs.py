@@ -64,13 +64,10 @@ class Epochs:
         """A broker's epoch file says so from now on: (epoch, where it starts) each."""
         watch = self._watch
         watch.asked(EPOCHS_AGREE, node)
-        rising = all(
-            a[0] < b[0] and a[1] <= b[1] for a, b in zip(entries, entries[1:], strict=False)
-        )
-        if not rising or (entries and entries[-1][0] > self._master_epoch):
-            summary = (
-                f"the epoch file of {node} says {entries[-3:]}; {self._master_epoch} is ruling"
-            )
+        pairs, ruling = zip(entries, entries[1:], strict=False), self._master_epoch
+        rising = all(a[0] < b[0] and a[1] <= b[1] for a, b in pairs)
+        if not rising or (entries and entries[-1][0] > ruling):
+            summary = f"the epoch file of {node} ends with {entries[-3:]}; epoch {ruling} rules"
             watch.broken(EPOCHS_AGREE, node, summary, offset=entries[-1][0])
         for epoch, start in entries[-2:]:
             self._mean(node, ("start", "", epoch), start)

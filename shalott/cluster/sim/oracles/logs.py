@@ -5,6 +5,7 @@ Legal, and no finding:
 - master and slaves: a slave acknowledges what it has written. Where its power went since the
   message was taken, its copy may be gone, and the master's disk is what is left.
 - DLedger: any majority of disks will do, also one without the leader's.
+- after a failover by hand replicas may differ in what the new master lacked.
 - controllers: a slave's log may end in the midst of a message, and acknowledge so far; restarted,
   it cuts that message. So a confirm offset may lie beyond it by a part of a message.
 """
@@ -35,6 +36,7 @@ class Logs:
         self._watch = watch
         self._epochs = epochs
         self._confirmed: dict[str, bytearray] = {}
+        self._parted: dict[str, None] = {}  # logs of which an operator has chosen one
 
     # -- when it happens ---------------------------------------------------------------------------
 
@@ -47,6 +49,8 @@ class Logs:
         if not promised.disks:
             return
         place = (directory, segment_bytes, begin, end)
+        if self._is_damaged(node, place):
+            return
         own = self._seen(node, place)
         if promised.own:
             watch.asked(SYNC_FIRST, node)
@@ -79,6 +83,8 @@ class Logs:
         if not promised.disks:
             return
         place = (directory, segment_bytes, begin, end)
+        if self._is_damaged(node, place):
+            return
         own = self._seen(node, place)
         self._compare(node, directory, begin, own)
         watch.asked(CONFIRMED_ONLY, node)
@@ -101,6 +107,8 @@ class Logs:
             return
         watch.asked(CONFIRMED_BY_ALL, node)
         for member in self._members():
+            if self._is_damaged(member, (directory, segment_bytes, begin, end)):
+                continue
             has = self._durable_end(member, directory, segment_bytes, end)
             if has < end and has < self._whole(node, directory, segment_bytes, end):
                 summary = (
@@ -113,6 +121,10 @@ class Logs:
                 summary = f"{member} has other bytes than {node} before {end}, which is confirmed"
                 watch.broken(EQUAL_LOGS, node, summary, offset=begin)
 
+    def failed_over(self, node: str, life: int, directory: str) -> None:
+        """An operator makes a slave the master: what it lacks is lost, and written anew."""
+        self._parted[directory] = None
+
     # -- what is there -----------------------------------------------------------------------------
 
     def _members(self) -> list[str]:
@@ -120,6 +132,8 @@ class Logs:
 
     def _compare(self, node: str, directory: str, begin: int, own: bytes) -> None:
         """With what was let see there by whichever node was first."""
+        if directory in self._parted:
+            return
         self._watch.asked(EQUAL_LOGS, node)
         known = self._confirmed.setdefault(directory, bytearray())
         end = begin + len(own)
@@ -130,6 +144,9 @@ class Logs:
             self._watch.broken(EQUAL_LOGS, node, summary, offset=begin)
         elif end > len(known):
             known[begin:end] = own
+
+    def _is_damaged(self, node: str, place: Place) -> bool:
+        return any(self._watch.disk(node).is_damaged(path) for path, _, _ in pieces(*place))
 
     def _seen(self, node: str, place: Place) -> bytes:
         disk = self._watch.disk(node)

@@ -1,8 +1,8 @@
 """Oracles of Raft groups: a member keeps its votes, says only what is on its disk, and applies what
 the others apply.
 
-A member is a node and its log, by the path of its files. One whose files are gone, as after a reset
-by its operator, begins anew as another member.
+A member is a node and its log, by the path of its files. One that its operator resets, or whose
+disk a fault has emptied, begins anew as another member, perhaps of another group.
 """
 
 from __future__ import annotations
@@ -33,22 +33,32 @@ class Raft:
         self._watch = watch
         self._terms: dict[tuple[str, str], int] = {}  # the highest told, by node and log
         self._votes: dict[tuple[str, str, int], str] = {}
+        self._anew: dict[tuple[str, str], None] = {}  # it may be another group's by now
         self._applied: dict[tuple[str, int], tuple[int, int]] = {}  # (log, index): term and CRC
 
     def began(self, node: str, life: int, log: str, term: int, voted_for: str) -> None:
         """A life begins with what the disk says."""
         watch, told = self._watch, self._terms.get((node, log), 0)
+        if watch.disk(node).emptied:
+            self.left(node, life)
+            return
         watch.asked(VOTES_KEPT, node)
         vote = self._votes.get((node, log, term), "")
-        if not term and not voted_for:
-            self._forget(node, log)
-        elif term < told:
+        if term < told:
             summary = f"{node} starts {log} in term {term}, and was in term {told} before"
             watch.broken(VOTES_KEPT, node, summary, offset=told)
         elif vote not in ("", voted_for):
             who = voted_for or "nobody"
             summary = f"{node} voted for {vote} in term {term} of {log}, and remembers {who}"
             watch.broken(VOTES_KEPT, node, summary, offset=term)
+
+    def left(self, node: str, life: int) -> None:
+        """Its operator has the node begin again with nothing: what was its is another member's."""
+        for key in [key for key in self._terms if key[0] == node]:
+            del self._terms[key]
+            self._anew[key] = None
+        for vote in [vote for vote in self._votes if vote[0] == node]:
+            del self._votes[vote]
 
     def voted(
         self, node: str, life: int, log: str, term: int, candidate: str, path: str, text: bytes
@@ -81,6 +91,8 @@ class Raft:
 
     def applied(self, node: str, life: int, log: str, entries: Sequence[Entry]) -> None:
         watch = self._watch
+        if (node, log) in self._anew:
+            return
         watch.asked(EQUAL_LOGS, node)
         for entry in entries:
             content = (entry.term, zlib.crc32(entry.data))
@@ -92,8 +104,3 @@ class Raft:
     def _tell_term(self, node: str, log: str, term: int) -> None:
         if term > self._terms.get((node, log), 0):
             self._terms[node, log] = term
-
-    def _forget(self, node: str, log: str) -> None:
-        self._terms.pop((node, log), None)
-        for key in [key for key in self._votes if key[:2] == (node, log)]:
-            del self._votes[key]

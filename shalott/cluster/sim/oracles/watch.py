@@ -23,8 +23,9 @@ NAME_DIGITS = 20  # of a segment's file
 class Promised:
     """What a plan's profile promises of what was acknowledged. ``disks``: on how many it is, in
     case of power losses; 0: on none for sure. ``copies``: how many nodes have it, in memory at
-    least. ``own``: one of the disks is the acknowledging node's. ``by_set``: every member of the SyncStateSet has it on its disk, too. ``f``: the clients'
-    operation that is acknowledged; its message has ``body_bytes``.
+    least. ``own``: one of the disks is the acknowledging node's. ``by_set``: every member of the
+    SyncStateSet has it on its disk, too. ``f``: the clients' operation that is acknowledged; its
+    message has ``body_bytes``.
     """
 
     disks: int = 0

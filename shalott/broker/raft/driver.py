@@ -205,12 +205,12 @@ class CoreDriver:
             case api.VoteRequest(term=term, candidate=me, pre=False):
                 witness("raft.voted", storage.path, term, me, *self._vote_on_disk(term, me))
             case api.PushResponse(term=term, code=api.RaftCode.SUCCESS, match_index=index):
-                proof = storage.entry_on_disk(index)
+                proof = storage.proofs.entry(index)
                 witness("raft.holds", storage.path, term, index, *proof)
 
     def _vote_on_disk(self, term: int, voted_for: str) -> tuple[str, bytes]:
         """No bytes once a later term stands there."""
-        path, text = self._storage.vote_on_disk(term, voted_for)
+        path, text = self._storage.proofs.vote(term, voted_for)
         return path, text if self._storage.hard_state.term == term else b""
 
     def _truncate(self, from_index: int) -> None:

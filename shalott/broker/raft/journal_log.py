@@ -51,6 +51,7 @@ class JournalLog:
     def __init__(self, journal: Journal, path: str, bugs: tuple[str, ...]) -> None:
         """Use ``open``."""
         self.path = path
+        self.proofs = JournalProofs(self)
         self._journal = journal
         self._bugs = bugs
         self._hard = HardState()
@@ -130,13 +131,6 @@ class JournalLog:
     def snapshot(self) -> Snapshot | None:
         return self._snapshot
 
-    def vote_on_disk(self, term: int, voted_for: str) -> tuple[str, bytes]:
-        return self.path, _encoder.encode(HardRecord(HardState(term, voted_for)))
-
-    def entry_on_disk(self, index: int) -> tuple[str, bytes]:
-        known = self._base < index <= self.last_index
-        return self.path, self._entries[index - self._base - 1].data if known else b""
-
     def set_hard_state(self, hard: HardState) -> None:
         self._hard = hard
         if "KB-DL-21" in self._bugs:  # vote_not_durable
@@ -185,6 +179,21 @@ class JournalLog:
     def _cut(self, from_index: int) -> None:
         assert from_index > self._base, "the snapshot can't be truncated"
         del self._entries[from_index - self._base - 1 :]
+
+
+class JournalProofs:
+    """Implements broker.raft.storage.Proofs: records and entries stand in the journal as they are
+    encoded."""
+
+    def __init__(self, log: JournalLog) -> None:
+        self._log = log
+
+    def vote(self, term: int, voted_for: str) -> tuple[str, bytes]:
+        return self._log.path, _encoder.encode(HardRecord(HardState(term, voted_for)))
+
+    def entry(self, index: int) -> tuple[str, bytes]:
+        found = self._log.entries(index, 0) if index <= self._log.last_index else ()
+        return self._log.path, found[0].data if found else b""
 
 
 def _note_failure(done: asyncio.Future[None]) -> None:

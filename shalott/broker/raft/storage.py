@@ -39,6 +39,16 @@ class LogView(Protocol):
         ...
 
 
+class Proofs(Protocol):
+    """What stands on the disk once it is durable: in which file, which bytes of it."""
+
+    def vote(self, term: int, voted_for: str) -> tuple[str, bytes]: ...
+
+    def entry(self, index: int) -> tuple[str, bytes]:
+        """No bytes where an entry can't be told by any."""
+        ...
+
+
 class RaftStorage(LogView, Protocol):
     """Opened on what the last life left. Writes are taken at once and in order, and are durable
     after a ``flush`` that was begun later; LogView shows them at once.
@@ -47,6 +57,9 @@ class RaftStorage(LogView, Protocol):
     """
 
     path: str  # which log this is: that of all members of the group
+
+    @property
+    def proofs(self) -> Proofs: ...
 
     @property
     def hard_state(self) -> HardState: ...
@@ -59,14 +72,6 @@ class RaftStorage(LogView, Protocol):
     @property
     def snapshot(self) -> Snapshot | None:
         """The newest that is durable."""
-        ...
-
-    def vote_on_disk(self, term: int, voted_for: str) -> tuple[str, bytes]:
-        """The file in which that vote stands once it is durable, and what stands there."""
-        ...
-
-    def entry_on_disk(self, index: int) -> tuple[str, bytes]:
-        """Likewise of an entry; no bytes if it can't be told by any."""
         ...
 
     def set_hard_state(self, hard: HardState) -> None: ...

@@ -8,13 +8,13 @@ and judged by the other checkers alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from shalott.checkers.checker import Anomaly, CheckerRecord, Result
-from shalott.checkers.history.faults import decode_object
+from shalott.checkers.history.faults import Decoded, decode_object
 from shalott.core.history import History
 from shalott.core.oracles import ASKED, ORACLES, VIOLATED, Oracle
 
@@ -48,12 +48,12 @@ class OracleChecker:
             anomalies=tuple(broken),
         )
 
-    def _anomaly(self, detail: dict[str, Any]) -> Anomaly:
+    def _anomaly(self, detail: Decoded) -> Anomaly:
         summary = str(detail.pop("summary", ""))
         return Anomaly(kind=self.oracle.kind, summary=summary, detail=detail)
 
 
-def _told(history: History) -> list[tuple[int, dict[str, Any]]]:
+def _told(history: History) -> list[tuple[int, Decoded]]:
     """What oracles wrote, with its row."""
     events = history.events
     rows = pc.indices_nonzero(pc.is_in(events["kind"], value_set=_KINDS))

@@ -407,7 +407,7 @@ class TracedRecorder:
         self.start_wall_ns = recorder.start_wall_ns
         self._recorder = recorder
         self._trace = loop.trace
-        self._clock_ns = lambda: loop.now_ns
+        self._loop = loop
         self._oracle = cluster.oracles.clients
 
     def now_ns(self) -> int:
@@ -417,7 +417,7 @@ class TracedRecorder:
         self, process: int, node: str, invocation: Invocation, due_ns: int | None = None
     ) -> int:
         asked = (invocation.f, invocation.key, invocation.value, invocation.extra)
-        self._trace.event(self._clock_ns(), "invoke", _encode((process, node, *asked)))
+        self._trace.event(self._loop.now_ns, "invoke", _encode((process, node, *asked)))
         index = self._recorder.invoke(process, node, invocation, due_ns)
         self._oracle.invoked(index, node, invocation)
         return index
@@ -425,13 +425,13 @@ class TracedRecorder:
     def complete(self, index: int, completion: Completion) -> None:
         elsewhere = () if completion.key is None else (completion.key,)
         text = _encode((index, *_answer(completion), *elsewhere))
-        self._trace.event(self._clock_ns(), completion.type, text)
+        self._trace.event(self._loop.now_ns, completion.type, text)
         self._oracle.completed(index, completion)
         self._recorder.complete(index, completion)
 
     def happened(self, process: int, node: str, f: str, completion: Completion) -> None:
         text = _encode((process, node, f, completion.key or "", *_answer(completion)))
-        self._trace.event(self._clock_ns(), "happened", text)
+        self._trace.event(self._loop.now_ns, "happened", text)
         self._recorder.happened(process, node, f, completion)
 
     async def keep_flushed(self) -> None:

@@ -85,6 +85,7 @@ class Ledger:
     ) -> None:
         """Use ``open``."""
         self.path = PATH
+        self.proofs = LedgerProofs(self, are_synced=not flush_interval_ms)
         # Told at once of a cut: (the end before, the end after).
         self.cut_listener: Callable[[int, int], None] = lambda before, after: None
         self.data = found.data
@@ -187,19 +188,6 @@ class Ledger:
     def snapshot(self) -> Snapshot | None:
         return None
 
-    def vote_on_disk(self, term: int, voted_for: str) -> tuple[str, bytes]:
-        return PATH, encode_member_state(HardState(term, voted_for))
-
-    def entry_on_disk(self, index: int) -> tuple[str, bytes]:
-        """Only where entries are synced before they are acknowledged."""
-        known = max(1, self._cache.first) <= index <= self.last_index
-        if not known or self._flush_interval_ms:
-            return DATA, b""
-        position = self.directory.position_of(index)
-        start = position - position % self.data.segment_bytes
-        entry = encode_entry(index, self.term_at(index), position, self._cache[index].data)
-        return f"{DATA}/{start:0{NAME_DIGITS}d}", entry
-
     def set_hard_state(self, hard: HardState) -> None:
         self._hard = self._unwritten_hard = hard
 
@@ -298,3 +286,25 @@ class Ledger:
             except StorageError as error:
                 log.error("no checkpoint: %s", error)  # the data's failure ends the node
                 return
+
+
+class LedgerProofs:
+    """Implements broker.raft.storage.Proofs. ``are_synced``: entries are, before they are
+    acknowledged."""
+
+    def __init__(self, ledger: Ledger, *, are_synced: bool) -> None:
+        self._ledger = ledger
+        self._are_synced = are_synced
+
+    def vote(self, term: int, voted_for: str) -> tuple[str, bytes]:
+        return PATH, encode_member_state(HardState(term, voted_for))
+
+    def entry(self, index: int) -> tuple[str, bytes]:
+        ledger = self._ledger
+        found = ledger.entries(index, 0) if self._are_synced and index > 0 else None
+        if not found:
+            return DATA, b""
+        position = ledger.directory.position_of(index)
+        start = position - position % ledger.data.segment_bytes
+        text = encode_entry(index, ledger.term_at(index), position, found[0].data)
+        return f"{DATA}/{start:0{NAME_DIGITS}d}", text

@@ -75,7 +75,7 @@ class SimDisk:
         self.survival = Survival(self._tree)
         self._name_draws = self.stream("names")
         self._calls = CallLine(loop, node, trace)
-        self._now_ns = lambda: loop.now_ns
+        self._loop = loop
         self.life = 0  # grows when the programs die; their handles are void then
         self._kills = 0
         self._losses = 0
@@ -144,7 +144,7 @@ class SimDisk:
         """The page cache is gone too. What survives of it depends on ``knobs.power_loss``, if it is
         not said."""
         self.kill()
-        self.survival.lost_ns = self._now_ns()
+        self.survival.lost_ns = self._loop.now_ns
         loss = self.knobs.power_loss if loss is None else loss
         number, self._losses = self._losses, self._losses + 1
         self._tree.lose_power(loss, self.stream("power", number, "names"))

@@ -1,9 +1,9 @@
-"""The oracle of what clients were told: at the instant of the answer, whatever brokers say, so many
-disks have the message's bytes.
+"""The oracle of what clients were told: at the instant of the answer so many disks have the message's
+bytes. No broker is asked.
 
 Legal, and no finding: a queue's message may be consumed before its producer hears of the confirm,
 and then no disk need have it. So nothing is asked while a dequeue of its queue is under way, or
-once the message has come out. Nor is anything asked of a queue whose files nobody told of.
+once the message has come out. Nor is anything asked of a queue whose files are not known.
 """
 
 from __future__ import annotations

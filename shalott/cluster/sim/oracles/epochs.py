@@ -73,7 +73,7 @@ class Epochs:
             self._mean(node, ("start", "", epoch), start)
 
     def _mean(self, node: str, what: tuple[str, str, int], value: object) -> None:
-        """One epoch is one thing, whoever says it."""
+        """One epoch is one thing to all who speak of it."""
         known = self._meaning.setdefault(what, value)
         if known != value:
             kind, _, epoch = what

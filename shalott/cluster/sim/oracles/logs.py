@@ -153,7 +153,7 @@ class Logs:
         return b"".join(disk.seen(*piece) for piece in pieces(*place))
 
     def _keeps(self, node: str, place: Place, wanted: bytes) -> bool:
-        """Whether the disk has ``wanted`` there whatever happens to it."""
+        """Whether a power loss would leave ``wanted`` there."""
         disk, at = self._watch.disk(node), 0
         for path, begin, end in pieces(*place):
             if not disk.keeps_bytes(path, begin, wanted[at : at + end - begin]):

@@ -1,5 +1,5 @@
-"""The oracle of what clients were told: at the instant of the answer so many disks have the message's
-bytes. No broker is asked.
+"""The oracle of what clients were told: at the instant of the answer so many disks have the
+message's bytes. No broker is asked.
 
 Legal, and no finding: a queue's message may be consumed before its producer hears of the confirm,
 and then no disk need have it. So nothing is asked while a dequeue of its queue is under way, or

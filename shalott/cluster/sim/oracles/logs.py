@@ -131,7 +131,7 @@ class Logs:
         return self._epochs.members() if self._watch.promised.by_set else []
 
     def _compare(self, node: str, directory: str, begin: int, own: bytes) -> None:
-        """With what was let see there by whichever node was first."""
+        """With what the first node let see there."""
         if directory in self._parted:
             return
         self._watch.asked(EQUAL_LOGS, node)

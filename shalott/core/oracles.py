@@ -26,61 +26,63 @@ class Oracle:
     source: str
 
 
+_RAFT: Final = "Ongaro & Ousterhout 2014"
+
 DISK_COPIES: Final = Oracle(
     "disk-copies",
     "too-few-disks",
-    "whether a power loss at the instant of an acknowledgement would have left enough copies",
-    "What a client hears acknowledged is on as many disks as the profile promises.",
-    "the simulated disks; LogPromises of the system's record; docs/protocols.md 2.9, I1",
+    "whether enough disks have what is acknowledged",
+    "A power loss at the instant of an answer leaves as many copies as the profile promises.",
+    "the simulated disks",
 )
 SYNC_FIRST: Final = Oracle(
     "sync-first",
     "acked-before-sync",
-    "whether a node has on its disk what it says that it has",
-    "Where the profile syncs, no node acknowledges, confirms or votes before its own sync.",
-    "the simulated disks; Ongaro & Ousterhout 2014, figure 2; RabbitMQ, Publisher Confirms",
+    "whether nodes sync before they speak",
+    "No node acknowledges, confirms or votes before its sync.",
+    f"{_RAFT}, figure 2",
 )
 VOTES_KEPT: Final = Oracle(
     "votes-kept",
     "vote-taken-back",
-    "whether a member of a Raft group takes back a term or a vote, also over a restart",
-    "A member votes once in a term, and never returns to a term below one that it told.",
-    "Ongaro & Ousterhout 2014, section 5.2; KB-DL-21",
+    "whether terms and votes outlast restarts",
+    "No term and no vote is taken back.",
+    f"{_RAFT}, 5.2",
 )
 EQUAL_LOGS: Final = Oracle(
     "equal-logs",
     "replicas-differ",
-    "whether replicas have the same bytes and entries wherever these count",
-    "Up to what is confirmed or committed all replicas are equal, at all times.",
-    "Ongaro & Ousterhout 2014, State Machine Safety; docs/protocols.md 2.5",
+    "whether replicas agree at all times",
+    "Replicas are equal up to what is confirmed.",
+    f"{_RAFT}, State Machine Safety",
 )
 CONFIRMED_BY_ALL: Final = Oracle(
     "confirmed-by-all",
     "confirmed-beyond-member",
-    "whether a confirm offset runs ahead of a member of the SyncStateSet",
-    "No confirm offset lies beyond the log of any member of the SyncStateSet.",
-    "docs/protocols.md 2.8; KB-RKT-12, KB-RKT-13",
+    "whether all members have what is confirmed",
+    "No confirm offset is beyond a member of the SyncStateSet.",
+    "docs/protocols.md 2.8",
 )
 CONFIRMED_ONLY: Final = Oracle(
     "dispatched-confirmed",
     "dispatched-unconfirmed",
-    "whether consumers are let see what is not confirmed yet",
-    "Nothing reaches a consume queue that a failover may take back.",
-    "docs/protocols.md 2.8, 5.6; KB-RKT-16",
+    "whether consumers see what may be lost",
+    "Nothing is dispatched beyond the confirmed end.",
+    "docs/protocols.md 2.8, 5.6",
 )
 EPOCHS_AGREE: Final = Oracle(
     "epochs-agree",
     "epoch-went-back",
-    "whether epochs grow, and mean the same, in controllers' tables, brokers and epoch files",
-    "Epochs never go back, and one epoch has one master, one set and one start everywhere.",
-    "docs/protocols.md 2.3, 2.9 (I4), 3.2",
+    "whether all tables of epochs agree",
+    "Epochs never go back, and mean the same everywhere.",
+    "docs/protocols.md 2.3, 2.9",
 )
 SYNCHRONISED_ONLY: Final = Oracle(
     "synchronised-only",
     "unsynchronised-counted",
-    "whether a mirror without its master's messages confirms, or is promoted against its policy",
-    "No mirror that is not synchronised counts for a confirm, or is promoted under when-synced.",
-    "RabbitMQ's manual, Classic Queue Mirroring; OUR-01",
+    "whether mirrors count that lack messages",
+    "No unsynchronised mirror counts for a confirm, or is promoted under when-synced.",
+    "RabbitMQ's manual, Classic Queue Mirroring",
 )
 
 ORACLES: Final = (

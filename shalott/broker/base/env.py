@@ -64,13 +64,26 @@ def never(site: str) -> bool:
     return False
 
 
+class Witness(Protocol):
+    """Hears, at the instant, of what a node does that a promise hangs on: that it votes, confirms,
+    lets consumers see something (cluster/sim/oracles says which, and with what). It must change
+    nothing.
+    """
+
+    def __call__(self, what: str, /, *details: object) -> None: ...
+
+
+def unseen(what: str, /, *details: object) -> None:
+    """``Env.witness`` outside simulation."""
+
+
 @dataclass(frozen=True, slots=True)
 class Env:
     """What a node may touch. ``incarnation`` grows by one at every start of the node's process.
 
     ``buggify(site)`` says whether to misbehave now at ``site`` in a way that the design allows;
     it never does outside simulation. ``bugs`` are the ids of the historical bugs that are switched
-    on in this node (broker/known_bugs.py).
+    on in this node (broker/known_bugs.py). ``witness`` hears what a simulation checks at once.
     """
 
     node_id: str
@@ -81,6 +94,7 @@ class Env:
     events: EventLog
     bugs: tuple[str, ...] = ()
     buggify: Callable[[str], bool] = never
+    witness: Witness = unseen
 
     def choose_index(self, count: int) -> int:
         """A uniform index into a sequence of ``count`` items."""
@@ -103,6 +117,7 @@ class Platform:
     disk: Disk
     open_events: Callable[[int], Awaitable[EventLog]]
     buggify: Callable[[str], bool] = never
+    witness: Witness = unseen
     starts: int = 0
 
     async def begin_life(self, node_id: str, bugs: tuple[str, ...]) -> Env:
@@ -116,6 +131,7 @@ class Platform:
             await self.open_events(incarnation),
             bugs=bugs,
             buggify=self.buggify,
+            witness=self.witness,
         )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from shalott.broker.base.env import Witness, unseen
 from shalott.broker.raft.api import Entry, Snapshot
 from shalott.broker.raft.group import ProposalLost, ProposalTimeout, StateMachine, Submitted
 from shalott.broker.raft.storage import RaftStorage
@@ -19,11 +20,16 @@ class Applier:
     the index of an entry that must be read from the disk; ``loaded`` is its answer."""
 
     def __init__(
-        self, storage: RaftStorage, machine: StateMachine | None, load: Callable[[int], None]
+        self,
+        storage: RaftStorage,
+        machine: StateMachine | None,
+        load: Callable[[int], None],
+        witness: Witness = unseen,
     ) -> None:
         self._storage = storage
         self._machine = machine
         self._load = load
+        self._witness = witness
         self._loading = False
         self._submitted: dict[int, list[Submitted]] = {}
         self._readers: list[tuple[int, asyncio.Future[int]]] = []
@@ -104,6 +110,7 @@ class Applier:
         assert committed, "a committed entry is not in the log"
         assert self._machine is not None
         assert committed[0].index == self.applied_index + 1
+        self._witness("raft.applied", self._storage.path, committed)
         self._machine.apply([entry for entry in committed if entry.data])
         self._applied(committed[-1].index)
 

@@ -45,7 +45,7 @@ class CoreDriver:
         snapshot_threshold: int,
     ) -> None:
         self.core = core
-        self.applier = Applier(storage, machine, self._load_to_apply)
+        self.applier = Applier(storage, machine, self._load_to_apply, env.witness)
         self.reads: dict[int, asyncio.Future[int]] = {}
         self.is_running = False
         self._env = env
@@ -64,6 +64,8 @@ class CoreDriver:
 
     async def start(self) -> None:
         """Raises ConfigError if the port is taken."""
+        hard = self._storage.hard_state
+        self._env.witness("raft.began", self._storage.path, hard.term, hard.voted_for)
         self.applier.begin()
         self.applier.apply_to(self.core.commit_index)
         self.is_running = True
@@ -155,6 +157,7 @@ class CoreDriver:
     def _carry_out(self, action: api.Action) -> None:
         match action:
             case api.Send(to, message):
+                self._testify(to, message)
                 self._transport.send(to, message)
             case api.Append(entries, mark):
                 self._storage.append(entries)
@@ -192,6 +195,23 @@ class CoreDriver:
                 self.news.role_changed("candidate", term, "")
             case api.Commit():
                 pass  # what is committed is applied when the step is done: settle
+
+    def _testify(self, to: str, message: api.Message) -> None:
+        """What ``message`` says of this member's disk."""
+        witness, storage = self._env.witness, self._storage
+        match message:
+            case api.VoteResponse(term=term, result=api.VoteResult.ACCEPT, pre=False):
+                witness("raft.voted", storage.path, term, to, *self._vote_on_disk(term, to))
+            case api.VoteRequest(term=term, candidate=me, pre=False):
+                witness("raft.voted", storage.path, term, me, *self._vote_on_disk(term, me))
+            case api.PushResponse(term=term, code=api.RaftCode.SUCCESS, match_index=index):
+                proof = storage.proofs.entry(index)
+                witness("raft.holds", storage.path, term, index, *proof)
+
+    def _vote_on_disk(self, term: int, voted_for: str) -> tuple[str, bytes]:
+        """No bytes once a later term stands there."""
+        path, text = self._storage.proofs.vote(term, voted_for)
+        return path, text if self._storage.hard_state.term == term else b""
 
     def _truncate(self, from_index: int) -> None:
         last_index = self._storage.last_index

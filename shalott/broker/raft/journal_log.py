@@ -48,8 +48,10 @@ _decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 class JournalLog:
     """Implements broker.raft.storage.RaftStorage. Made by ``open``."""
 
-    def __init__(self, journal: Journal, bugs: tuple[str, ...]) -> None:
+    def __init__(self, journal: Journal, path: str, bugs: tuple[str, ...]) -> None:
         """Use ``open``."""
+        self.path = path
+        self.proofs = JournalProofs(self)
         self._journal = journal
         self._bugs = bugs
         self._hard = HardState()
@@ -61,7 +63,7 @@ class JournalLog:
     async def open(cls, disk: Disk, path: str, *, bugs: tuple[str, ...] = ()) -> JournalLog:
         """Raises StorageError if what is there is no log."""
         journal = await Journal.open(disk, path)
-        self = cls(journal, bugs)
+        self = cls(journal, path, bugs)
         try:
             for record in journal.replay():
                 self._replay(_decoder.decode(record))
@@ -177,6 +179,21 @@ class JournalLog:
     def _cut(self, from_index: int) -> None:
         assert from_index > self._base, "the snapshot can't be truncated"
         del self._entries[from_index - self._base - 1 :]
+
+
+class JournalProofs:
+    """Implements broker.raft.storage.Proofs: records and entries stand in the journal as they are
+    encoded."""
+
+    def __init__(self, log: JournalLog) -> None:
+        self._log = log
+
+    def vote(self, term: int, voted_for: str) -> tuple[str, bytes]:
+        return self._log.path, _encoder.encode(HardRecord(HardState(term, voted_for)))
+
+    def entry(self, index: int) -> tuple[str, bytes]:
+        found = self._log.entries(index, 0) if index <= self._log.last_index else ()
+        return self._log.path, found[0].data if found else b""
 
 
 def _note_failure(done: asyncio.Future[None]) -> None:

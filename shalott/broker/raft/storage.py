@@ -39,12 +39,27 @@ class LogView(Protocol):
         ...
 
 
+class Proofs(Protocol):
+    """What stands on the disk once it is durable: in which file, which bytes of it."""
+
+    def vote(self, term: int, voted_for: str) -> tuple[str, bytes]: ...
+
+    def entry(self, index: int) -> tuple[str, bytes]:
+        """No bytes where an entry can't be told by any."""
+        ...
+
+
 class RaftStorage(LogView, Protocol):
     """Opened on what the last life left. Writes are taken at once and in order, and are durable
     after a ``flush`` that was begun later; LogView shows them at once.
 
     Errors are final (StorageError), but for DiskFull, after which a later ``flush`` tries again.
     """
+
+    path: str  # which log this is: that of all members of the group
+
+    @property
+    def proofs(self) -> Proofs: ...
 
     @property
     def hard_state(self) -> HardState: ...

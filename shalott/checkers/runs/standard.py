@@ -16,6 +16,7 @@ from shalott.checkers.runs.convergence import Convergence
 from shalott.checkers.runs.deaths import Crashes, Deaths
 from shalott.checkers.runs.fault_effects import Noticed
 from shalott.checkers.runs.liveness import Liveness
+from shalott.checkers.runs.oracles import OF_ORACLES
 from shalott.checkers.runs.programs import Programs
 from shalott.checkers.runs.stalls import Stalls
 from shalott.checkers.runs.stats import Rates, Stats
@@ -42,7 +43,7 @@ RUN_WIDE: Final = (
         make=lambda plan: Availability(max_rto_ms=plan.gates.max_rto_ms),
         reads=("operations", "faults", "phases"),
         promise="After a fault writes are acknowledged again in the time that the plan allows.",
-        source="the plan's gate max_rto_ms; without it nothing is promised",
+        source="the plan's gate max_rto_ms",
     ),
     CheckerRecord(
         name="stats",
@@ -60,7 +61,7 @@ RUN_WIDE: Final = (
         ),
         reads=("operations", "phases"),
         promise="A run that reaches less than the plan's share of its rate is unknown.",
-        source="the plan's gate min_rate_share; latencies: Gil Tene on coordinated omission",
+        source="the plan's gate min_rate_share",
     ),
     CheckerRecord(
         name="noticed",
@@ -75,7 +76,7 @@ RUN_WIDE: Final = (
         summary="how often a client that is a program died, stalled or talked nonsense",
         make=lambda plan: Programs(),
         reads=("operations",),
-        promise="None: what a client does is no verdict on the system.",
+        promise="What a client does is no verdict on the system.",
         source="shalott/clients/programs/process.py",
         fits=lambda plan: bool(plan.workload.client),
     ),
@@ -92,8 +93,7 @@ RUN_WIDE: Final = (
         summary="whether the healed cluster came to rest and could be emptied",
         make=lambda plan: Liveness(plan.gates.must_settle),
         reads=("operations", "faults", "phases"),
-        promise="Once all is healed, the cluster settles and its queues can be emptied; a run"
-        " whose cluster does not settle is unknown otherwise.",
+        promise="Once all is healed, the cluster settles and its queues can be emptied.",
         source="the plan's gate must_settle",
     ),
     CheckerRecord(
@@ -102,7 +102,7 @@ RUN_WIDE: Final = (
         make=lambda plan: Crashes(plan.gates.crash_text, plan.gates.must_not_crash),
         reads=("events", "faults"),
         promise="No process crashes but by an error of its disk.",
-        source="the plan's gate must_not_crash, in place of jepsen.checker/log-file-pattern",
+        source="the plan's gate must_not_crash",
     ),
     CheckerRecord(
         name="deaths",
@@ -121,6 +121,7 @@ RUN_WIDE: Final = (
         source=f"{_MIRRORING}; the plan's gate must_converge",
         fits=lambda plan: plan.gates.must_converge,
     ),
+    *OF_ORACLES,
 )
 
 

@@ -23,6 +23,8 @@ from shalott.cluster.sim.loop.loop import START_NS, SimLoop
 from shalott.cluster.sim.machine import Machine, Program
 from shalott.cluster.sim.network.network import NetworkKnobs, SimNetwork
 from shalott.cluster.sim.nodes import Simulation
+from shalott.cluster.sim.oracles.oracles import Oracles
+from shalott.cluster.sim.oracles.watch import NOTHING, Promised
 from shalott.cluster.sim.processes import SimProcesses
 from shalott.core.plan import SimPlan
 
@@ -35,7 +37,12 @@ class SimCluster(Cluster):
     """One simulation's; not booted yet."""
 
     def __init__(
-        self, nodes: Sequence[str], loop: SimLoop, knobs: SimPlan, make_program: MakeProgram
+        self,
+        nodes: Sequence[str],
+        loop: SimLoop,
+        knobs: SimPlan,
+        make_program: MakeProgram,
+        promised: Promised = NOTHING,
     ) -> None:
         self.loop = loop
         self.network = SimNetwork(loop, knobs.seed, _network_knobs(knobs))
@@ -68,6 +75,7 @@ class SimCluster(Cluster):
         atlas = FaultAtlas()
         for node in self.nodes:
             self.machines[node] = self._machine(node, knobs, atlas, processes.exited)
+        self.oracles = Oracles(loop, self.machines, promised)
 
     def _machine(
         self, node: str, knobs: SimPlan, atlas: FaultAtlas, on_exit: Callable[[Machine], None]

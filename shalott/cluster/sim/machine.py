@@ -79,12 +79,16 @@ class SimEventLog:
             tell(event)
 
 
+def unwatched(node: str, life: int, what: str, /, *details: object) -> None:
+    """``Machine.witness`` of a machine that no oracle watches."""
+
+
 @dataclass
 class Machine:
     """``wall_ns`` is the true wall clock. ``on_exit`` is told when the program ended by itself.
 
     ``node`` is what the program puts there while it runs, for looks that only a simulation
-    allows.
+    allows. ``witness`` is told (its name, the life, what, details) by the program (oracles/).
     """
 
     name: str
@@ -101,6 +105,7 @@ class Machine:
     disk_faults: DiskFaults = field(default_factory=DiskFaults)
     events: list[Event] = field(default_factory=list)
     event_watchers: list[Callable[[Event], None]] = field(default_factory=list)
+    witness: Callable[..., None] = unwatched
     output: deque[str] = field(default_factory=lambda: deque(maxlen=OUTPUT_LINES))
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     stop_asked: asyncio.Event = field(default_factory=asyncio.Event)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import tomllib
+from functools import partial
 
 from shalott.broker.base.env import Platform
 from shalott.broker.base.errors import BrokerError
@@ -38,6 +39,7 @@ def broker_program(spec: NodeSpec, seed: int, buggify: Buggify) -> Program:
                 disk=machine.disk,
                 open_events=open_events,
                 buggify=buggify,
+                witness=partial(machine.witness, machine.name, process.incarnation),
                 starts=process.incarnation,
             )
             node = await open_node(config, platform)

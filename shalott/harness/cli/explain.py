@@ -300,8 +300,8 @@ def checkers_of(record: WorkloadRecord, known: Known = ALL) -> list[Checker]:
 def checker_text(record: CheckerRecord) -> str:
     """A checker that judges runs of any workload."""
     return item(
-        f"`{record.name}`: {sentence(record.summary)} It promises: {sentence(record.promise)}"
-        f" Source: {record.source}. It reads {', '.join(record.reads)}."
+        f"`{record.name}`: {sentence(record.summary)} {sentence(record.promise)}"
+        f" Source: {record.source}."
     )
 
 

@@ -37,9 +37,10 @@ from shalott.cluster.sim.loop.loop import START_NS, SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.loop.trace import DIGEST_VERSION, Trace
 from shalott.cluster.sim.machine import Machine, captured_output
+from shalott.cluster.sim.oracles.watch import NOTHING, Promised
 from shalott.cluster.system import InspectsMachines, group_names
 from shalott.cluster.systems.own_broker import event_row
-from shalott.cluster.systems.record import SYSTEMS
+from shalott.cluster.systems.record import SYSTEMS, promises_of
 from shalott.core.errors import MissingCapability, UsageError
 from shalott.core.history import EMPTY_EVENTS, History, events_table
 from shalott.core.memory_recording import MemoryRecorder
@@ -161,7 +162,7 @@ def make_stage(plan: Plan, cluster: SimCluster) -> Stage:
 
     def make_recorder(path: Path | None) -> RunRecorder:
         recorder = MemoryRecorder(lambda: loop.now_ns, cluster.wall_ns)
-        return TracedRecorder(recorder, loop.trace, lambda: loop.now_ns)
+        return TracedRecorder(recorder, cluster)
 
     world = make_world(plan, cluster, make_recorder)
     recorder = make_recorder(None)
@@ -247,7 +248,7 @@ def run_stored(
 
     def make_recorder(path: Path) -> RunRecorder:
         writer = HistoryWriter(path, clock_ns=lambda: loop.now_ns, wall_ns=cluster.wall_ns)
-        return TracedRecorder(writer, trace, lambda: loop.now_ns)
+        return TracedRecorder(writer, cluster)
 
     world = make_world(plan, cluster, make_recorder)
     interrupt = asyncio.Event()
@@ -334,7 +335,27 @@ def make_cluster(plan: Plan, loop: SimLoop) -> SimCluster:
     check_world("sim", plan.system.name)
     program = SYSTEMS.find(plan.system.name).program
     assert program is not None, f"{plan.system.name} says that it runs in the simulation"
-    return SimCluster(plan.cluster.nodes, loop, sim_knobs(plan), program)
+    return SimCluster(plan.cluster.nodes, loop, sim_knobs(plan), program, promised_of(plan))
+
+
+def promised_of(plan: Plan) -> Promised:
+    """What the oracles hold the system to. Queues promise a disk to durable messages that are
+    confirmed, and logs what their profile keeps."""
+    given, promises = plan.workload.parameters, promises_of(plan)
+    body_bytes = int(given.get("body_bytes", 0))
+    if given.keys() >= {"durable", "persistent", "confirms"}:
+        kept = all(given[name] for name in ("durable", "persistent", "confirms"))
+        return Promised(disks=int(kept), f="enqueue", body_bytes=body_bytes)
+    if not promises.keeps_acknowledged:
+        return NOTHING
+    return Promised(
+        disks=promises.copies if promises.flushed else 1,
+        copies=promises.copies,
+        own=promises.by_set or not promises.flushed,
+        by_set=promises.by_set,
+        f="send" if body_bytes else "",
+        body_bytes=body_bytes,
+    )
 
 
 def make_world(
@@ -377,14 +398,17 @@ _encode = msgspec.json.Encoder().encode
 
 
 class TracedRecorder:
-    """A RunRecorder that hands everything on to ``recorder``. ``clock_ns``: the virtual time."""
+    """A RunRecorder that hands everything on to ``recorder``; the cluster's oracles hear what
+    clients were told."""
 
-    def __init__(self, recorder: RunRecorder, trace: Trace, clock_ns: Callable[[], int]) -> None:
+    def __init__(self, recorder: RunRecorder, cluster: SimCluster) -> None:
+        loop = cluster.loop
         self.counts = recorder.counts
         self.start_wall_ns = recorder.start_wall_ns
         self._recorder = recorder
-        self._trace = trace
-        self._clock_ns = clock_ns
+        self._trace = loop.trace
+        self._loop = loop
+        self._oracle = cluster.oracles.clients
 
     def now_ns(self) -> int:
         return self._recorder.now_ns()
@@ -393,18 +417,21 @@ class TracedRecorder:
         self, process: int, node: str, invocation: Invocation, due_ns: int | None = None
     ) -> int:
         asked = (invocation.f, invocation.key, invocation.value, invocation.extra)
-        self._trace.event(self._clock_ns(), "invoke", _encode((process, node, *asked)))
-        return self._recorder.invoke(process, node, invocation, due_ns)
+        self._trace.event(self._loop.now_ns, "invoke", _encode((process, node, *asked)))
+        index = self._recorder.invoke(process, node, invocation, due_ns)
+        self._oracle.invoked(index, node, invocation)
+        return index
 
     def complete(self, index: int, completion: Completion) -> None:
         elsewhere = () if completion.key is None else (completion.key,)
         text = _encode((index, *_answer(completion), *elsewhere))
-        self._trace.event(self._clock_ns(), completion.type, text)
+        self._trace.event(self._loop.now_ns, completion.type, text)
+        self._oracle.completed(index, completion)
         self._recorder.complete(index, completion)
 
     def happened(self, process: int, node: str, f: str, completion: Completion) -> None:
         text = _encode((process, node, f, completion.key or "", *_answer(completion)))
-        self._trace.event(self._clock_ns(), "happened", text)
+        self._trace.event(self._loop.now_ns, "happened", text)
         self._recorder.happened(process, node, f, completion)
 
     async def keep_flushed(self) -> None:

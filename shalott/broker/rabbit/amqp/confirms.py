@@ -62,10 +62,17 @@ class UnconfirmedMessages:
     """One channel's publishes in confirm mode. ``seq`` counts up from 1.
 
     ``master_of``: a queue's master, as it is recorded; without it every confirm counts alike.
+    ``counted`` hears of a queue's publish that counts: whose confirms made it so.
     """
 
-    def __init__(self, master_of: Callable[[str], Pid | None] | None = None) -> None:
+    def __init__(
+        self,
+        master_of: Callable[[str], Pid | None] | None = None,
+        *,
+        counted: Callable[[str, Iterable[Pid]], None] = lambda queue, processes: None,
+    ) -> None:
         self._master_of = master_of
+        self._counted = counted
         self._in_question: dict[int, dict[str, None]] = {}  # seq -> queues
         self._debts: dict[int, dict[str, _Debt]] = {}  # seq -> queue -> debt; in order of seq
         self._owed_by: dict[Pid, dict[int, str]] = {}  # process -> seq -> queue
@@ -199,6 +206,7 @@ class UnconfirmedMessages:
             self._nack(seq)
             return
         self._answered(seq, queue)
+        self._counted(queue, debt.confirmed)
         del debts[queue]
         if not debts:
             del self._debts[seq]

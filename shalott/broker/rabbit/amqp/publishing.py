@@ -7,6 +7,8 @@ the same message, and an unroutable message is acknowledged (rabbit_channel.erl)
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pamqp import commands
 
 from shalott.broker.rabbit.amqp.confirms import UnconfirmedMessages, Verdict, confirm_rules
@@ -38,7 +40,8 @@ class Publisher:
         self._seq = 0
         self._rules = confirm_rules(context.services.env.has_bug)
         self._unconfirmed = UnconfirmedMessages(
-            self._master_of if self._rules.needs_recorded_master else None
+            self._master_of if self._rules.needs_recorded_master else None,
+            counted=self._counted,
         )
         self._suspects: dict[Pid, None] = {}  # out of reach, and perhaps still in a queue's row
 
@@ -149,6 +152,9 @@ class Publisher:
         for ack in self._unconfirmed.take_acks():
             await self._send_ack(ack)
         return not self._unconfirmed.in_question
+
+    def _counted(self, queue: str, processes: Iterable[Pid]) -> None:
+        self._context.services.env.witness("counted", queue, [str(one) for one in processes])
 
     def _master_of(self, queue: str) -> Pid | None:
         row = self._context.services.metadata.read("queue", queue)

@@ -70,6 +70,7 @@ class Clustering:
                 text = "You cannot leave a cluster if no online nodes are present."
                 raise BrokerError(text)
             await self._ask(running[0], Forget(me))
+        self._node.env.witness("left")
         self._node.begin_again(Standing(alone=True, held=True), wipes=True)
 
     async def join(self, through: str) -> None:
@@ -81,6 +82,7 @@ class Clustering:
             raise BrokerError(f"{through} is not a node of this node's configuration")
         if not self.standing.alone:
             raise BrokerError(ALREADY)
+        self._node.env.witness("left")
         self._node.begin_again(Standing(held=True, joining=through), wipes=True)
 
     async def enter(self) -> None:

@@ -9,7 +9,7 @@ import logging
 from shalott.broker.base.env import pause_ms
 from shalott.broker.rabbit.gm import member as gm
 from shalott.broker.rabbit.metadata.records import GroupRow
-from shalott.broker.rabbit.mirrored import log_lines, rows
+from shalott.broker.rabbit.mirrored import log_lines, policy, rows
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.queue_process import ending, mirroring, roles, starting, syncing
 from shalott.broker.rabbit.queue_process import ring_events as promotion
@@ -182,6 +182,8 @@ def _promote(state: QueueState, shell: QueueShell, removal: rows.Removal) -> Non
     assert mirror is not None and row is not None
     log.info(log_lines.promoting(state.key, shell.pid))
     mirror.confirms.flush()
+    obliged = not policy.promotes_unsynced_on_failure(row)
+    shell.env.witness("promoted", state.key, str(shell.pid), obliged)
     master = roles.become_master(
         state, shell, mirror.queue, row, mirror.confirms.inheritance(), started_as="promoted"
     )

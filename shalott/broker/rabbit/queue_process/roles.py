@@ -53,6 +53,8 @@ def _take_role(
     role.queue.index.on_durable(lambda mark: _tell_durable(state, shell))
     role.queue.on_failure(shell.storage_failed)
     shell.emit("role", **detail)
+    is_master = isinstance(role, Master)
+    shell.env.witness("queue.role", state.key, str(shell.pid), is_master, role.queue.directory)
     if role.queue.index.durable_mark:
         _tell_durable(state, shell)
 

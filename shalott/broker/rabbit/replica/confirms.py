@@ -104,6 +104,12 @@ class Outbox:
         return interval
 
 
+def testify_durable(shell: Shell, queue: BackingQueue, message_id: int) -> None:
+    """``shell``'s process counts it as durable here; it may have been consumed meanwhile."""
+    there = message_id in queue.messages
+    shell.env.witness("durable", shell.key, queue.directory, message_id, there)
+
+
 # -- promotion -------------------------------------------------------------------------------------
 
 
@@ -196,6 +202,8 @@ class MasterConfirms:
     def await_durable(self, mark: int, message_id: int) -> None:
         """It is safe here when the queue's durable mark reaches ``mark``."""
         if mark <= self._queue.index.durable_mark:
+            if mark:
+                testify_durable(self._shell, self._queue, message_id)
             self._safe(message_id)
         else:
             self._marks.add(mark, message_id)
@@ -207,6 +215,7 @@ class MasterConfirms:
 
     def durable_advanced(self) -> None:
         for message_id in self._marks.reached(self._queue.index.durable_mark):
+            testify_durable(self._shell, self._queue, message_id)
             self._safe(message_id)
         self.flush()
 

@@ -32,7 +32,7 @@ class Mirror:
         self.master = row.pid
         self.depth_delta: int | None = None  # the master's depth less ours; None: not known yet
         self.has_flags = False  # became synchronised: to be recorded by the process
-        self.confirms = PublishCopies(shell, queue.index, is_durable=row.durable)
+        self.confirms = PublishCopies(shell, queue, is_durable=row.durable)
 
     @property
     def is_synchronised(self) -> bool:
@@ -115,6 +115,11 @@ class Mirror:
         if delta == 0 and self.depth_delta != 0:
             self.has_flags = True
         self.depth_delta = delta
+        self._testify()
+
+    def _testify(self) -> None:
+        shell = self.shell
+        shell.env.witness("synchronised", shell.key, str(shell.pid), self.is_synchronised)
 
     def _change_delta(self, change: int) -> None:
         if self.depth_delta is None or change == 0:
@@ -130,6 +135,7 @@ class Mirror:
         self.queue.clear()
         self.confirms.forget_marks()
         self.depth_delta = master_depth
+        self._testify()
 
     def abort_sync(self, *, master_lives: bool) -> None:
         """Start empty again, since what came is the oldest part only.

@@ -14,10 +14,15 @@ from shalott.broker.rabbit.amqp.queue_protocol import Publish
 from shalott.broker.rabbit.mirrored.messages import SenderDeathTimer
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.replica import instructions as ins
-from shalott.broker.rabbit.replica.confirms import DurableMarks, Inheritance, Outbox
+from shalott.broker.rabbit.replica.confirms import (
+    DurableMarks,
+    Inheritance,
+    Outbox,
+    testify_durable,
+)
 from shalott.broker.rabbit.replica.shell import Shell
+from shalott.broker.rabbit.storage.backing_queue import BackingQueue
 from shalott.broker.rabbit.storage.message_table import MessageTable
-from shalott.broker.rabbit.storage.queue_index import QueueIndex
 
 # How long after a channel's death the master is reminded of it, if it hasn't said anything.
 SENDER_DEATH_MS = 20_000
@@ -41,10 +46,10 @@ class Sender:
 class PublishCopies:
     """Of one mirror."""
 
-    def __init__(self, shell: Shell, index: QueueIndex, *, is_durable: bool) -> None:
+    def __init__(self, shell: Shell, queue: BackingQueue, *, is_durable: bool) -> None:
         self.outbox = Outbox(shell.pid, shell.key)
         self._shell = shell
-        self._index = index
+        self._queue = queue
         self._is_durable = is_durable
         self._statuses: dict[int, Status] = {}
         self._senders: dict[Pid, Sender] = {}
@@ -85,12 +90,15 @@ class PublishCopies:
             self._shell.send(channel, letter)
 
     def durable_advanced(self) -> None:
-        for message_id in self._marks.reached(self._index.durable_mark):
+        for message_id in self._marks.reached(self._queue.index.durable_mark):
+            testify_durable(self._shell, self._queue, message_id)
             self._safe(message_id)
         self.flush()
 
     def await_durable(self, mark: int, message_id: int) -> None:
-        if mark <= self._index.durable_mark:
+        if mark <= self._queue.index.durable_mark:
+            if mark:
+                testify_durable(self._shell, self._queue, message_id)
             self._safe(message_id)
         else:
             self._marks.add(mark, message_id)

@@ -68,7 +68,7 @@ class BackingQueue:
         ``pages`` None: all stays in memory.
         """
         self._disk = disk
-        self._directory = directory
+        self.directory = directory
         self._serial = 0
         self.index = QueueIndex(journal, lambda: _live_records(self))
         self.messages = MessageTable(max_priority)
@@ -164,7 +164,7 @@ class BackingQueue:
         """Delete the files. Then of no use. (The queue was deleted, or the mirror left.)"""
         await self.abandon()
         if self._disk is not None:
-            await recovery.wipe(self._disk, self._directory)
+            await recovery.wipe(self._disk, self.directory)
 
     def on_failure(self, callback: Callable[[StorageError], None]) -> None:
         """Call ``callback(error)`` once, when a write or sync failed for good: crash the node.

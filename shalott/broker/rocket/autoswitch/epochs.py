@@ -151,8 +151,8 @@ class EpochFileCache:
     ``keeps_empty``: upstream's append rule (KB-RKT-21, and part of KB-RKT-A).
     """
 
-    def __init__(self, disk: Disk, path: str, entries: Entries, *, keeps_empty: bool) -> None:
-        self._disk = disk
+    def __init__(self, env: Env, path: str, entries: Entries, *, keeps_empty: bool) -> None:
+        self._disk, self._witness = env.disk, env.witness
         self._path = path
         self._entries = entries
         self._keeps_empty = keeps_empty
@@ -163,7 +163,7 @@ class EpochFileCache:
         """Raises StorageError when neither the file nor its copy can be used."""
         keeps_empty = env.has_bug("KB-RKT-21") or env.has_bug("KB-RKT-A")
         data = await _load(env.disk, path)
-        cache = cls(env.disk, path, decode(data) if data else (), keeps_empty=keeps_empty)
+        cache = cls(env, path, decode(data) if data else (), keeps_empty=keeps_empty)
         if data:
             await cache._save(cache._entries)  # both files are whole, and the same, again
         return cache
@@ -228,6 +228,7 @@ class EpochFileCache:
         except OSError as error:
             kind = DiskFull if error.errno in NO_ROOM else StorageError
             raise kind(f"{self._path}: {error.strerror or error}") from error
+        self._witness("epochs", [(entry.epoch, entry.start_offset) for entry in entries])
 
 
 async def _load(disk: Disk, path: str) -> bytes:

@@ -316,6 +316,7 @@ class AutoSwitchHAService:
         set_epoch: int = 0,
     ) -> None:
         changed, self.role = self.role != role, role
+        self._env.witness("role", self._group, role, self.epoch)
         if changed:
             self._emit("role", {"master": master} if master else {})
         if start is not None:

@@ -160,6 +160,9 @@ class Tenure:
         if not self.env.has_bug("KB-RKT-13"):
             after = max(before, after)  # it never goes back in a tenure
         self._store.set_confirm_offset(after)
+        if after > before:
+            log = self._store.log
+            self.env.witness("confirmed", log.directory, log.segment_bytes, before, after)
         if after < before:
             detail: dict[str, object] = {"from": before, "to": after}
             emit = self.env.events.emit

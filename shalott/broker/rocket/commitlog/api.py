@@ -94,7 +94,13 @@ class FoundByKey:
 
 
 class Log(Protocol):
-    """The replicated bytes: a commit log of its own, or a DLedger's."""
+    """The replicated bytes: a commit log of its own, or a DLedger's. ``directory``: its files are
+    there, each of ``segment_bytes``, by the offset that they begin with."""
+
+    directory: str
+
+    @property
+    def segment_bytes(self) -> int: ...
 
     @property
     def min_offset(self) -> int: ...

@@ -39,6 +39,8 @@ MESSAGE_BYTES_MAX = 64 << 20  # of what a size field says; more is damage
 class CommitLog:
     """Made by ``open``."""
 
+    directory = DIRECTORY
+
     def __init__(self, segments: SegmentedLog) -> None:
         """Use ``open``."""
         self._segments = segments

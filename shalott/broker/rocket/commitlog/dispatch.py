@@ -97,6 +97,10 @@ class Dispatch:
                 if scanned.next == position:
                     return
                 await self._queues.dispatch(scanned)
+                self._env.witness(
+                    "dispatched", self._log.directory, self._log.segment_bytes, position,
+                    scanned.next,
+                )  # fmt: skip
                 self.position = scanned.next
                 self._index.dispatch(scanned)
             self._waiters.wake(scanned.next)

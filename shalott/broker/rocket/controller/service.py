@@ -186,6 +186,7 @@ class Controller:
 
     def _applied(self, event: cs.Event, state: cs.State, term: int) -> None:
         """Say what this leader's own entries brought; others' were said by others."""
+        self._witness(event.broker_name, state)
         if self.group.role != "leader" or term != self.group.term:
             return
         match event:
@@ -193,6 +194,13 @@ class Controller:
                 self._emit(name, "elected", state.groups[name], unclean=event.unclean)
             case cs.AlterSyncStateSetEvent(name):
                 self._emit(name, "set_changed", state.groups[name])
+
+    def _witness(self, name: str, state: cs.State) -> None:
+        if (group := state.groups.get(name)) is not None:
+            sync, replicas = group.sync, group.replicas.replicas
+            hosts = {one: replica.address.partition(":")[0] for one, replica in replicas.items()}
+            ruling = (sync.master_epoch, sync.master, sync.set_epoch, sync.members)
+            self._env.witness("set", name, *ruling, hosts)
 
     def _emit(self, name: str, kind: str, group: cs.Group, **more: object) -> None:
         """Nodes by name; brokers by id too."""

@@ -23,6 +23,7 @@ from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import DiskFull, StorageError
 from shalott.broker.raft.api import Entry, HardState, Snapshot
 from shalott.broker.rocket.commitlog.log_reads import read_fully
+from shalott.broker.rocket.commitlog.segment_files import NAME_DIGITS
 from shalott.broker.rocket.commitlog.segments import SegmentedLog
 from shalott.broker.rocket.dledger.entry import (
     HEADER_BYTES,
@@ -35,7 +36,10 @@ from shalott.broker.rocket.dledger.entry import (
     place,
 )
 from shalott.broker.rocket.dledger.ledger_files import (
+    DATA,
+    PATH,
     FoundLedger,
+    encode_member_state,
     has_member_state,
     open_ledger_files,
     read_member_state,
@@ -80,6 +84,8 @@ class Ledger:
         self, env: Env, found: FoundLedger, hard: HardState, flush_interval_ms: int
     ) -> None:
         """Use ``open``."""
+        self.path = PATH
+        self.proofs = LedgerProofs(self, are_synced=not flush_interval_ms)
         # Told at once of a cut: (the end before, the end after).
         self.cut_listener: Callable[[int, int], None] = lambda before, after: None
         self.data = found.data
@@ -280,3 +286,25 @@ class Ledger:
             except StorageError as error:
                 log.error("no checkpoint: %s", error)  # the data's failure ends the node
                 return
+
+
+class LedgerProofs:
+    """Implements broker.raft.storage.Proofs. ``are_synced``: entries are, before they are
+    acknowledged."""
+
+    def __init__(self, ledger: Ledger, *, are_synced: bool) -> None:
+        self._ledger = ledger
+        self._are_synced = are_synced
+
+    def vote(self, term: int, voted_for: str) -> tuple[str, bytes]:
+        return PATH, encode_member_state(HardState(term, voted_for))
+
+    def entry(self, index: int) -> tuple[str, bytes]:
+        ledger = self._ledger
+        found = ledger.entries(index, 0) if self._are_synced and index > 0 else None
+        if not found:
+            return DATA, b""
+        position = ledger.directory.position_of(index)
+        start = position - position % ledger.data.segment_bytes
+        text = encode_entry(index, ledger.term_at(index), position, found[0].data)
+        return f"{DATA}/{start:0{NAME_DIGITS}d}", text

@@ -256,9 +256,13 @@ async def _read_foreign(disk: Disk) -> HardState:
     return HardState(int(found[_TERM]), found.get(_LEADER, ""))
 
 
+def encode_member_state(hard: HardState) -> bytes:
+    return msgspec.json.encode(MemberRecord(curr_term=hard.term, vote_leader=hard.voted_for))
+
+
 async def write_member_state(disk: Disk, hard: HardState, *, durable: bool = True) -> None:
     """Raises OSError. Not durable (KB-DL-21): a kill leaves it, a power loss may not."""
-    data = msgspec.json.encode(MemberRecord(curr_term=hard.term, vote_leader=hard.voted_for))
+    data = encode_member_state(hard)
     if durable:
         await replace_file(disk, PATH, data)
         return

@@ -22,6 +22,7 @@ from shalott.broker.rocket.dledger.entry import (
     place,
 )
 from shalott.broker.rocket.dledger.ledger import Ledger
+from shalott.broker.rocket.dledger.ledger_files import DATA
 
 
 class PartlyAppended(StorageError):
@@ -34,6 +35,8 @@ def not_started(data: bytes) -> Submitted:
 
 class DLedgerLog:
     """``submit`` is the Raft group's; it is set when there is one."""
+
+    directory = DATA
 
     def __init__(self, ledger: Ledger) -> None:
         self.submit: Callable[[bytes], Submitted] = not_started
@@ -63,6 +66,10 @@ class DLedgerLog:
         return submitted
 
     # -- Log ---------------------------------------------------------------------------------------
+
+    @property
+    def segment_bytes(self) -> int:
+        return self._ledger.data.segment_bytes
 
     @property
     def min_offset(self) -> int:

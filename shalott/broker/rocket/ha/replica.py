@@ -189,6 +189,7 @@ class MasterSlaveReplica:
             number = self.epoch + 1 if epoch is None else epoch
             self._record = RoleRecord(is_master=True, epoch=number)
             await write_role(self._env.disk, self._record)
+            self._env.witness("failed over", self.store.log.directory)
             await self._take_up()
 
     async def follow(self, master: str, epoch: int | None = None) -> None:

@@ -30,6 +30,10 @@ async def put(broker: Broker, messages: list[Message]) -> PutResult:
         return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, None, str(error))
     if result.status is PutStatus.PUT_OK:
         end = 0 if result.stage is None else result.stage.end
+        if result.stage is not None:
+            log, begin = broker.store.log, result.stage.messages[0].offset
+            age_ns = broker.env.clock.monotonic_ns() - taken_ns
+            broker.env.witness("acked", log.directory, log.segment_bytes, begin, end, age_ns)
         broker.acked.acked(epoch, taken_ns, len(messages), end=end, holders=result.holders)
     return result
 

@@ -27,6 +27,7 @@ from shalott.cluster.sim.disk.contents import Handles, Rot, Space, Transfers
 from shalott.cluster.sim.disk.names import Tree, split
 from shalott.cluster.sim.disk.outside import Outside
 from shalott.cluster.sim.disk.page_cache import PAGE_BYTES, Inode, PowerLoss
+from shalott.cluster.sim.disk.survival import Survival
 from shalott.cluster.sim.loop.trace import Trace
 from shalott.core.rng import Stream
 
@@ -71,8 +72,10 @@ class SimDisk:
         self.rot = Rot(self._tree, atlas, self.stream)
         self._draws: dict[str, Stream] = {}
         self.outside = Outside(self._tree, self._space, self._create)
+        self.survival = Survival(self._tree)
         self._name_draws = self.stream("names")
         self._calls = CallLine(loop, node, trace)
+        self._loop = loop
         self.life = 0  # grows when the programs die; their handles are void then
         self._kills = 0
         self._losses = 0
@@ -141,6 +144,7 @@ class SimDisk:
         """The page cache is gone too. What survives of it depends on ``knobs.power_loss``, if it is
         not said."""
         self.kill()
+        self.survival.lost_ns = self._loop.now_ns
         loss = self.knobs.power_loss if loss is None else loss
         number, self._losses = self._losses, self._losses + 1
         self._tree.lose_power(loss, self.stream("power", number, "names"))
@@ -165,6 +169,7 @@ class SimDisk:
     def wipe(self) -> None:
         """Remove everything, durably. No program may be using the disk."""
         self.kill()
+        self.survival.emptied = True
         self._tree.clear()
         self._space.used_bytes = 0
 

@@ -55,7 +55,7 @@ def traced(plant: str = "nothing", *, label_chunk: int | None = None) -> Trace:
 
     for machine in cluster.machines.values():
         machine.program = program
-    loop.run(ask(cluster, trace, plant), SimProcess(HARNESS, fenced=False))
+    loop.run(ask(cluster, plant), SimProcess(HARNESS, fenced=False))
     trace.digest()
     return trace
 
@@ -84,10 +84,10 @@ async def serve(machine: Machine, process: SimProcess, stop: asyncio.Event, plan
     return 0
 
 
-async def ask(cluster: SimCluster, trace: Trace, plant: str) -> None:
+async def ask(cluster: SimCluster, plant: str) -> None:
     loop = cluster.loop
     memory = MemoryRecorder(lambda: loop.now_ns, cluster.wall_ns)
-    record = TracedRecorder(memory, trace, lambda: loop.now_ns)
+    record = TracedRecorder(memory, cluster)
     for node in cluster.nodes:
         await cluster.processes.start(node)
     await asyncio.sleep(0.1)

@@ -1,0 +1,188 @@
+"""Oracles of replicated logs, whose files are equal byte for byte: asked of the disks when a broker
+acknowledges, confirms, or lets consumers see a stretch of its log.
+
+Legal, and no finding:
+- master and slaves: a slave acknowledges what it has written. Where its power went since the
+  message was taken, its copy may be gone, and the master's disk is what is left.
+- DLedger: any majority of disks will do, also one without the leader's.
+- after a failover by hand replicas may differ in what the new master lacked.
+- controllers: a slave's log may end in the midst of a message, and acknowledge so far; restarted,
+  it cuts that message. So a confirm offset may lie beyond it by a part of a message.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from shalott.cluster.sim.oracles.epochs import Epochs
+from shalott.cluster.sim.oracles.watch import Watch, pieces
+from shalott.core.oracles import (
+    CONFIRMED_BY_ALL,
+    CONFIRMED_ONLY,
+    DISK_COPIES,
+    EQUAL_LOGS,
+    SYNC_FIRST,
+)
+
+_SIZE = struct.Struct(">i")  # what every message of a commit log begins with
+Place = tuple[str, int, int, int]  # directory, segment_bytes, begin, end
+
+
+class Logs:
+    """``confirmed``: the bytes of each log as they were first let see, by directory."""
+
+    def __init__(self, watch: Watch, epochs: Epochs) -> None:
+        self._watch = watch
+        self._epochs = epochs
+        self._confirmed: dict[str, bytearray] = {}
+        self._parted: dict[str, None] = {}  # logs of which an operator has chosen one
+
+    # -- when it happens ---------------------------------------------------------------------------
+
+    def acked(
+        self, node: str, life: int, directory: str, segment_bytes: int, begin: int, end: int,
+        age_ns: int,
+    ) -> None:  # fmt: skip
+        """A producer is about to be told that it counts. It was taken ``age_ns`` ago."""
+        watch, promised = self._watch, self._watch.promised
+        if not promised.disks:
+            return
+        place = (directory, segment_bytes, begin, end)
+        if self._is_damaged(node, place):
+            return
+        own = self._seen(node, place)
+        if promised.own:
+            watch.asked(SYNC_FIRST, node)
+            if len(own) < end - begin or not self._keeps(node, place, own):
+                summary = f"{node} acknowledged its log up to {end}, which isn't on its own disk"
+                watch.broken(SYNC_FIRST, node, summary, offset=end)
+        watch.asked(DISK_COPIES, node)
+        on_disks = [one for one in watch.machines if self._keeps(one, place, own)]
+        since_ns = watch.loop.now_ns - age_ns
+        held = [
+            one
+            for one in watch.machines
+            if one in on_disks
+            or self._seen(one, place) == own
+            or watch.disk(one).lost_ns >= since_ns
+        ]
+        missing = [one for one in self._members() if one not in on_disks]
+        if len(on_disks) < promised.disks or len(held) < promised.copies or missing:
+            where = " and ".join(on_disks) or "none"
+            summary = f"{node} acknowledged its log up to {end}: of the disks {where} has it"
+            if missing:
+                summary += f", but not {' and '.join(missing)} of the SyncStateSet"
+            watch.broken(DISK_COPIES, node, summary, offset=end, disks=on_disks)
+
+    def dispatched(
+        self, node: str, life: int, directory: str, segment_bytes: int, begin: int, end: int
+    ) -> None:
+        """Consumers may see whole messages up to ``end`` from now on."""
+        watch, promised = self._watch, self._watch.promised
+        if not promised.disks:
+            return
+        place = (directory, segment_bytes, begin, end)
+        if self._is_damaged(node, place):
+            return
+        own = self._seen(node, place)
+        self._compare(node, directory, begin, own)
+        watch.asked(CONFIRMED_ONLY, node)
+        needed = [node] if promised.copies > promised.disks else self._members()
+        missing = [one for one in needed if not self._keeps(one, place, own)]
+        on_disks = promised.disks
+        if not needed:
+            on_disks = sum(self._keeps(one, place, own) for one in watch.machines)
+        if missing or on_disks < promised.disks:
+            who = " and ".join(missing) if missing else "too many others"
+            summary = f"{node} lets consumers see its log up to {end}, which {who} could still lose"
+            watch.broken(CONFIRMED_ONLY, node, summary, offset=end)
+
+    def confirmed(
+        self, node: str, life: int, directory: str, segment_bytes: int, begin: int, end: int
+    ) -> None:
+        """A master raises its confirm offset from ``begin`` to ``end``."""
+        watch = self._watch
+        if not watch.promised.disks:
+            return
+        watch.asked(CONFIRMED_BY_ALL, node)
+        for member in self._members():
+            if self._is_damaged(member, (directory, segment_bytes, begin, end)):
+                continue
+            has = self._durable_end(member, directory, segment_bytes, end)
+            if has < end and has < self._whole(node, directory, segment_bytes, end):
+                summary = (
+                    f"{node} confirms its log up to {end}; {member} is in the SyncStateSet and has"
+                    f" it up to {has}"
+                )
+                watch.broken(CONFIRMED_BY_ALL, node, summary, offset=end)
+            place = (directory, segment_bytes, begin, min(end, has))
+            if begin < min(end, has) and self._seen(member, place) != self._seen(node, place):
+                summary = f"{member} has other bytes than {node} before {end}, which is confirmed"
+                watch.broken(EQUAL_LOGS, node, summary, offset=begin)
+
+    def failed_over(self, node: str, life: int, directory: str) -> None:
+        """An operator makes a slave the master: what it lacks is lost, and written anew."""
+        self._parted[directory] = None
+
+    # -- what is there -----------------------------------------------------------------------------
+
+    def _members(self) -> list[str]:
+        return self._epochs.members() if self._watch.promised.by_set else []
+
+    def _compare(self, node: str, directory: str, begin: int, own: bytes) -> None:
+        """With what the first node let see there."""
+        if directory in self._parted:
+            return
+        self._watch.asked(EQUAL_LOGS, node)
+        known = self._confirmed.setdefault(directory, bytearray())
+        end = begin + len(own)
+        if begin > len(known):
+            return  # a log that begins later than the others'
+        if known[begin:end] != own[: len(known) - begin]:
+            summary = f"{node} lets consumers see other bytes from {begin} to {end} than others do"
+            self._watch.broken(EQUAL_LOGS, node, summary, offset=begin)
+        elif end > len(known):
+            known[begin:end] = own
+
+    def _is_damaged(self, node: str, place: Place) -> bool:
+        return any(self._watch.disk(node).is_damaged(path) for path, _, _ in pieces(*place))
+
+    def _seen(self, node: str, place: Place) -> bytes:
+        disk = self._watch.disk(node)
+        return b"".join(disk.seen(*piece) for piece in pieces(*place))
+
+    def _keeps(self, node: str, place: Place, wanted: bytes) -> bool:
+        """Whether a power loss would leave ``wanted`` there."""
+        disk, at = self._watch.disk(node), 0
+        for path, begin, end in pieces(*place):
+            if not disk.keeps_bytes(path, begin, wanted[at : at + end - begin]):
+                return False
+            at += end - begin
+        return True
+
+    def _durable_end(self, node: str, directory: str, segment_bytes: int, end: int) -> int:
+        """Of its log, as far as it goes up to ``end``."""
+        for path, _, upto in _backwards(directory, segment_bytes, end):
+            size = self._watch.disk(node).durable_size(path)
+            if size > 0:
+                return int(path[-20:]) + min(size, upto)
+        return 0
+
+    def _whole(self, node: str, directory: str, segment_bytes: int, end: int) -> int:
+        """The end of the last message that lies before ``end`` as a whole."""
+        at = len(self._confirmed.get(directory, b""))
+        while at < end:
+            head = self._seen(node, (directory, segment_bytes, at, at + _SIZE.size))
+            size = _SIZE.unpack(head)[0] if len(head) == _SIZE.size else 0
+            if size <= 0 or at + size > end:
+                break
+            at += size
+        return at
+
+
+def _backwards(directory: str, segment_bytes: int, end: int) -> Iterator[tuple[str, int, int]]:
+    while end > 0:
+        start = (end - 1) - (end - 1) % segment_bytes
+        yield from pieces(directory, segment_bytes, start, end)
+        end = start

@@ -1,0 +1,52 @@
+"""Oracles: all of one simulation, put together. What is told goes to who asks about it.
+
+``heard`` is every machine's witness (broker/base/env.py: Witness). ``clients`` hears the clients'
+operations from the run's recorder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from shalott.cluster.sim.loop.loop import SimLoop
+from shalott.cluster.sim.machine import Machine
+from shalott.cluster.sim.oracles.clients import Clients
+from shalott.cluster.sim.oracles.epochs import Epochs
+from shalott.cluster.sim.oracles.logs import Logs
+from shalott.cluster.sim.oracles.queues import Queues
+from shalott.cluster.sim.oracles.raft import Raft
+from shalott.cluster.sim.oracles.watch import Promised, Watch
+
+
+class Oracles:
+    def __init__(self, loop: SimLoop, machines: Mapping[str, Machine], promised: Promised) -> None:
+        watch = Watch(loop, machines, promised)
+        epochs, raft, queues = Epochs(watch), Raft(watch), Queues(watch)
+        logs = Logs(watch, epochs)
+        self.clients = Clients(watch, queues)
+        self._is_running = loop.is_running
+        self._ask: dict[str, Callable[..., None]] = {
+            "acked": logs.acked,
+            "dispatched": logs.dispatched,
+            "confirmed": logs.confirmed,
+            "failed over": logs.failed_over,
+            "set": epochs.decided,
+            "role": epochs.role,
+            "epochs": epochs.file,
+            "left": raft.left,
+            "raft.began": raft.began,
+            "raft.voted": raft.voted,
+            "raft.holds": raft.holds,
+            "raft.applied": raft.applied,
+            "queue.role": queues.role,
+            "synchronised": queues.synchronised,
+            "durable": queues.durable,
+            "counted": queues.counted,
+            "promoted": queues.promoted,
+        }
+        for machine in machines.values():
+            machine.witness = self.heard
+
+    def heard(self, node: str, life: int, what: str, /, *details: object) -> None:
+        if self._is_running():  # what coroutines do while all is dismantled never was
+            self._ask[what](node, life, *details)

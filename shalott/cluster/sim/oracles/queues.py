@@ -1,0 +1,60 @@
+"""Oracles of mirrored queues: a confirm is on the disk that confirms, and comes from who counts.
+
+Legal, and no finding: a message may be consumed before it is confirmed; then no journal need have
+it (``there`` says whether the process still has it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shalott.cluster.sim.oracles.watch import Watch
+from shalott.core.oracles import SYNC_FIRST, SYNCHRONISED_ONLY
+
+JOURNAL = "journal"  # in a queue's directory
+
+
+class Queues:
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self.directories: dict[str, str] = {}  # by the queue's name
+        self._synchronised: dict[str, bool] = {}  # by process; a master is
+
+    def role(self, node: str, life: int, queue: str, pid: str, is_master: bool, path: str) -> None:
+        self.directories[queue.rpartition("@")[0]] = path
+        if is_master:
+            self._synchronised[pid] = True
+
+    def synchronised(self, node: str, life: int, queue: str, pid: str, value: bool) -> None:
+        """A mirror has, or lacks, what its master has."""
+        self._synchronised[pid] = value
+
+    def durable(
+        self, node: str, life: int, queue: str, directory: str, message_id: int, there: bool
+    ) -> None:
+        """A queue's process is about to count a message as on its disk."""
+        watch = self._watch
+        if not there or not directory:
+            return
+        watch.asked(SYNC_FIRST, node)
+        text = message_id.to_bytes(8, "big")  # as its record in the journal has it
+        if not watch.disk(node).keeps_text(f"{directory}/{JOURNAL}", text):
+            summary = f"{node} confirms message {message_id} of {queue}, which is not on its disk"
+            watch.broken(SYNC_FIRST, node, summary, offset=message_id)
+
+    def counted(self, node: str, life: int, queue: str, pids: Sequence[str]) -> None:
+        """A channel lets a publish count for the confirms of these processes."""
+        watch = self._watch
+        watch.asked(SYNCHRONISED_ONLY, node)
+        weak = [pid for pid in pids if not self._synchronised.get(pid, False)]
+        if weak:
+            summary = f"{node} counts the confirm of {weak[0]} of {queue}, which isn't synchronised"
+            watch.broken(SYNCHRONISED_ONLY, node, summary, process=weak[0])
+
+    def promoted(self, node: str, life: int, queue: str, pid: str, obliged: bool) -> None:
+        """``obliged``: the policy promotes synchronised mirrors only."""
+        watch = self._watch
+        watch.asked(SYNCHRONISED_ONLY, node)
+        if obliged and not self._synchronised.get(pid, False):
+            summary = f"{pid} becomes the master of {queue} by when-synced, and isn't synchronised"
+            watch.broken(SYNCHRONISED_ONLY, node, summary, process=pid)

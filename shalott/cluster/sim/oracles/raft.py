@@ -1,0 +1,106 @@
+"""Oracles of Raft groups: a member keeps its votes, says only what is on its disk, and applies what
+the others apply.
+
+A member is a node and its log, by the path of its files. One that its operator resets, or whose
+disk a fault has emptied, begins anew as another member, perhaps of another group.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Protocol
+
+from shalott.cluster.sim.oracles.watch import Watch
+from shalott.core.oracles import EQUAL_LOGS, SYNC_FIRST, VOTES_KEPT
+
+
+class Entry(Protocol):
+    """As broker.raft.api has it."""
+
+    @property
+    def index(self) -> int: ...
+
+    @property
+    def term(self) -> int: ...
+
+    @property
+    def data(self) -> bytes: ...
+
+
+class Raft:
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._terms: dict[tuple[str, str], int] = {}  # the highest told, by node and log
+        self._votes: dict[tuple[str, str, int], str] = {}
+        self._anew: dict[tuple[str, str], None] = {}  # it may be another group's by now
+        self._applied: dict[tuple[str, int], tuple[int, int]] = {}  # (log, index): term and CRC
+
+    def began(self, node: str, life: int, log: str, term: int, voted_for: str) -> None:
+        """A life begins with what the disk says."""
+        watch, told = self._watch, self._terms.get((node, log), 0)
+        if watch.disk(node).emptied:
+            self.left(node, life)
+            return
+        watch.asked(VOTES_KEPT, node)
+        vote = self._votes.get((node, log, term), "")
+        if term < told:
+            summary = f"{node} starts {log} in term {term}, and was in term {told} before"
+            watch.broken(VOTES_KEPT, node, summary, offset=told)
+        elif vote not in ("", voted_for):
+            who = voted_for or "nobody"
+            summary = f"{node} voted for {vote} in term {term} of {log}, and remembers {who}"
+            watch.broken(VOTES_KEPT, node, summary, offset=term)
+
+    def left(self, node: str, life: int) -> None:
+        """Its operator has the node begin again with nothing: what was its is another member's."""
+        for key in [key for key in self._terms if key[0] == node]:
+            del self._terms[key]
+            self._anew[key] = None
+        for vote in [vote for vote in self._votes if vote[0] == node]:
+            del self._votes[vote]
+
+    def voted(
+        self, node: str, life: int, log: str, term: int, candidate: str, path: str, text: bytes
+    ) -> None:
+        """A vote leaves the node. ``text`` must be in its file ``path``."""
+        watch = self._watch
+        watch.asked(VOTES_KEPT, node)
+        self._tell_term(node, log, term)
+        known = self._votes.setdefault((node, log, term), candidate)
+        if known != candidate:
+            summary = f"{node} votes for {candidate} in term {term} of {log}, and had for {known}"
+            watch.broken(VOTES_KEPT, node, summary, offset=term)
+        if text:
+            watch.asked(SYNC_FIRST, node)
+            if not watch.disk(node).keeps_text(path, text):
+                summary = f"{node} votes for {candidate} in term {term}, and its disk knows nothing"
+                watch.broken(SYNC_FIRST, node, summary, offset=term)
+
+    def holds(
+        self, node: str, life: int, log: str, term: int, index: int, path: str, text: bytes
+    ) -> None:
+        """A follower says that it has all up to ``index``. ``text`` is the last entry's."""
+        watch = self._watch
+        self._tell_term(node, log, term)
+        if text:
+            watch.asked(SYNC_FIRST, node)
+            if not watch.disk(node).keeps_text(path, text):
+                summary = f"{node} acknowledged {log} up to {index}, which its disk does not have"
+                watch.broken(SYNC_FIRST, node, summary, offset=index)
+
+    def applied(self, node: str, life: int, log: str, entries: Sequence[Entry]) -> None:
+        watch = self._watch
+        if (node, log) in self._anew:
+            return
+        watch.asked(EQUAL_LOGS, node)
+        for entry in entries:
+            content = (entry.term, zlib.crc32(entry.data))
+            known = self._applied.setdefault((log, entry.index), content)
+            if known != content:
+                summary = f"{node} applied another entry {entry.index} of {log} than others did"
+                watch.broken(EQUAL_LOGS, node, summary, offset=entry.index)
+
+    def _tell_term(self, node: str, log: str, term: int) -> None:
+        if term > self._terms.get((node, log), 0):
+            self._terms[node, log] = term

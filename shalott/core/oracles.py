@@ -1,0 +1,97 @@
+"""Oracles: what must hold inside a simulated cluster at every instant.
+
+The simulation sees what no client and no log line shows: every disk as a power loss would leave it,
+and each node at the moment when it promises something. It asks there and then
+(cluster/sim/oracles), and writes what it found among the events of the node that was asked: an
+event ``asked`` for each oracle and node, with the count so far, and an event ``violated`` for each
+promise that did not hold. A checker for each reads them (checkers/runs/oracles.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+ASKED, VIOLATED = "asked", "violated"  # kinds of events
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """``name``: its checker's. ``kind``: of its anomalies."""
+
+    name: str
+    kind: str
+    summary: str
+    promise: str
+    source: str
+
+
+_RAFT: Final = "Ongaro & Ousterhout 2014"
+
+DISK_COPIES: Final = Oracle(
+    "disk-copies",
+    "too-few-disks",
+    "whether enough disks have what is acknowledged",
+    "A power loss at the instant of an answer leaves as many copies as the profile promises.",
+    "the simulated disks",
+)
+SYNC_FIRST: Final = Oracle(
+    "sync-first",
+    "acked-before-sync",
+    "whether nodes sync before they speak",
+    "No node acknowledges, confirms or votes before its sync.",
+    f"{_RAFT}, figure 2",
+)
+VOTES_KEPT: Final = Oracle(
+    "votes-kept",
+    "vote-taken-back",
+    "whether terms and votes outlast restarts",
+    "No term and no vote is taken back.",
+    f"{_RAFT}, 5.2",
+)
+EQUAL_LOGS: Final = Oracle(
+    "equal-logs",
+    "replicas-differ",
+    "whether replicas agree at all times",
+    "Replicas are equal up to what is confirmed.",
+    f"{_RAFT}, State Machine Safety",
+)
+CONFIRMED_BY_ALL: Final = Oracle(
+    "confirmed-by-all",
+    "confirmed-beyond-member",
+    "whether all members have what is confirmed",
+    "No confirm offset is beyond a member of the SyncStateSet.",
+    "docs/protocols.md 2.8",
+)
+CONFIRMED_ONLY: Final = Oracle(
+    "dispatched-confirmed",
+    "dispatched-unconfirmed",
+    "whether consumers see what may be lost",
+    "Nothing is dispatched beyond the confirmed end.",
+    "docs/protocols.md 2.8, 5.6",
+)
+EPOCHS_AGREE: Final = Oracle(
+    "epochs-agree",
+    "epoch-went-back",
+    "whether all tables of epochs agree",
+    "Epochs never go back, and mean the same everywhere.",
+    "docs/protocols.md 2.3, 2.9",
+)
+SYNCHRONISED_ONLY: Final = Oracle(
+    "synchronised-only",
+    "unsynchronised-counted",
+    "whether mirrors count that lack messages",
+    "No unsynchronised mirror counts for a confirm, or is promoted under when-synced.",
+    "RabbitMQ's manual, Classic Queue Mirroring",
+)
+
+ORACLES: Final = (
+    DISK_COPIES,
+    SYNC_FIRST,
+    VOTES_KEPT,
+    EQUAL_LOGS,
+    CONFIRMED_BY_ALL,
+    CONFIRMED_ONLY,
+    EPOCHS_AGREE,
+    SYNCHRONISED_ONLY,
+)

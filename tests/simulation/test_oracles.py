@@ -1,0 +1,195 @@
+"""Each oracle inside the simulation: a broker that breaks exactly its promise is found by it alone,
+and the sound broker, in the same run, by none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+
+from shalott.broker.rabbit.amqp import publishing
+from shalott.broker.rabbit.mirrored import rows
+from shalott.broker.rabbit.storage.flusher import Flusher
+from shalott.broker.raft import api
+from shalott.broker.raft.applier import Applier
+from shalott.broker.raft.state import State
+from shalott.broker.rocket.autoswitch.copies import Copies
+from shalott.broker.rocket.autoswitch.epochs import EpochFileCache
+from shalott.broker.rocket.autoswitch.packets import EpochStart
+from shalott.broker.rocket.commitlog.dispatch import Dispatch
+from shalott.broker.rocket.commitlog.segment_writer import SegmentWriter
+from shalott.broker.rocket.dledger import ledger
+from shalott.broker.rocket.dledger.log import DLedgerLog
+from shalott.broker.rocket.ha.group_transfer import GroupTransferService
+from shalott.core.oracles import ORACLES
+from shalott.harness.run.planning import make_plan
+from shalott.harness.run.request import Request
+from shalott.harness.run.simulate import SimOutcome, simulate
+
+pytestmark = pytest.mark.sim
+Patch = pytest.MonkeyPatch
+SYSTEMS = ("mirrored", "master-slave", "dledger", "controller")
+NAMES = tuple(oracle.name for oracle in ORACLES)
+
+
+def run(system: str, *, policy: tuple[str, ...] = ()) -> SimOutcome:
+    request = Request(
+        system=system, profile="safe", cluster="sim", rate=40.0, time_limit="12", nemesis="kill",
+        targets="master", nemesis_interval="4", nemesis_duration="1", policy=policy,
+        given={"enqueue-fraction": "0.95"} if policy else {},
+    )  # fmt: skip
+    return simulate(make_plan(request, backend="sim", seed=4), stop_early=False)
+
+
+def found_by_oracles(outcome: SimOutcome) -> list[str]:
+    assert outcome.error is None
+    results = [result for result in outcome.results if result.checker in NAMES]
+    assert [result.checker for result in results] == list(NAMES)
+    return sorted({anomaly.kind for result in results for anomaly in result.anomalies})
+
+
+# -- brokers that break a promise ------------------------------------------------------------------
+
+
+def acknowledges_without_slaves(patch: Patch) -> None:
+    patch.setattr(GroupTransferService, "is_replicated", lambda self, next_offset, ack_nums: True)
+
+
+def counts_what_is_only_written(patch: Patch) -> None:
+    """The log of an acknowledging master is synced late, and said to be synced at once."""
+
+    async def sync(self: SegmentWriter) -> None:
+        self.flushed_end = self.written_end
+
+    patch.setattr(SegmentWriter, "sync", sync)
+
+
+def confirms_before_the_sync(patch: Patch) -> None:
+    patch.setattr(Flusher, "durable_mark", property(lambda self: self._journal.mark))
+
+
+def votes_before_the_sync(patch: Patch) -> None:
+    hold = State.hold
+
+    def hold_but_votes(self: State, mark: int, what: object) -> None:
+        is_vote = isinstance(getattr(what, "message", None), api.VoteResponse)
+        hold(self, 0 if is_vote else mark, what)  # type: ignore[arg-type]
+
+    patch.setattr(State, "hold", hold_but_votes)
+
+
+def forgets_its_vote(patch: Patch) -> None:
+    read = ledger.read_member_state
+
+    async def read_term_only(*args: object, **more: object) -> api.HardState:
+        found = await read(*args, **more)  # type: ignore[arg-type]
+        return msgspec.structs.replace(found, voted_for="")
+
+    patch.setattr(ledger, "read_member_state", read_term_only)
+
+
+def applies_other_entries(patch: Patch) -> None:
+    """One member, the third that starts, takes entries for another term's."""
+    apply, known = Applier._apply, []
+
+    def apply_altered(self: Applier, entries: list[api.Entry], commit_index: int) -> None:
+        if self not in known:
+            known.append(self)
+        shift = int(known.index(self) == 2)
+        apply(
+            self, [msgspec.structs.replace(e, term=e.term + shift) for e in entries], commit_index
+        )
+
+    patch.setattr(Applier, "_apply", apply_altered)
+
+
+def confirms_for_members(patch: Patch) -> None:
+    patch.setattr(Copies, "confirmed", lambda self, judged, before: self._log.max_offset)
+
+
+def dispatches_all_that_is_written(patch: Patch) -> None:
+    """A DLedger's log says that all of it is committed."""
+    patch.setattr(Dispatch, "_bound", lambda self: self._log.written_offset)
+    patch.setattr(
+        DLedgerLog, "written_offset", property(lambda self: self._ledger.data.written_offset)
+    )
+
+
+def invents_epochs(patch: Patch) -> None:
+    """A master files what it writes under the epoch after the one that it was given."""
+    append = EpochFileCache.append
+
+    async def append_next(self: EpochFileCache, entry: EpochStart) -> bool:
+        return await append(self, EpochStart(entry.epoch + 1, entry.start_offset))
+
+    patch.setattr(EpochFileCache, "append", append_next)
+
+
+def counts_unsynchronised_mirrors(patch: Patch) -> None:
+    patch.setattr(publishing, "unsynchronised_mirrors", lambda row: [])
+
+
+def promotes_the_youngest(patch: Patch) -> None:
+    patch.setattr(rows, "_successor", lambda row, alive: alive[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Plant:
+    """``also``: what else must break with it."""
+
+    breaks: Callable[[Patch], None]
+    system: str
+    kind: str
+    also: tuple[str, ...] = ()
+    policy: tuple[str, ...] = ()
+
+
+MANUAL = ("ha-sync-mode=manual",)
+PLANTS = (
+    Plant(acknowledges_without_slaves, "controller", "too-few-disks"),
+    Plant(votes_before_the_sync, "dledger", "acked-before-sync"),
+    Plant(forgets_its_vote, "dledger", "vote-taken-back"),
+    Plant(applies_other_entries, "controller", "replicas-differ"),
+    Plant(
+        confirms_for_members, "controller", "confirmed-beyond-member", ("dispatched-unconfirmed",)
+    ),
+    Plant(dispatches_all_that_is_written, "controller", "dispatched-unconfirmed"),
+    Plant(dispatches_all_that_is_written, "dledger", "dispatched-unconfirmed"),
+    Plant(invents_epochs, "controller", "epoch-went-back"),
+    Plant(counts_unsynchronised_mirrors, "mirrored", "unsynchronised-counted", policy=MANUAL),
+    Plant(promotes_the_youngest, "mirrored", "unsynchronised-counted", policy=MANUAL),
+    Plant(confirms_before_the_sync, "mirrored", "acked-before-sync", ("too-few-disks",)),
+    Plant(
+        counts_what_is_only_written,
+        "master-slave",
+        "acked-before-sync",
+        ("dispatched-unconfirmed", "too-few-disks"),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "plant", PLANTS, ids=lambda plant: f"{plant.system}-{plant.breaks.__name__}"
+)
+def test_its_planted_failure_is_found(plant: Plant, monkeypatch: Patch) -> None:
+    plant.breaks(monkeypatch)
+    outcome = run(plant.system, policy=plant.policy)
+    assert found_by_oracles(outcome) == sorted((plant.kind, *plant.also))
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_the_sound_broker_keeps_all_promises_and_is_asked(system: str) -> None:
+    outcome = run(system)
+    assert found_by_oracles(outcome) == []
+    asked = {r.checker for r in outcome.results if r.counts.get("asked-count", 0) > 0}
+    of_logs = {"disk-copies", "equal-logs", "dispatched-confirmed"}
+    expected = {
+        "mirrored": {"disk-copies", "sync-first", "votes-kept", "equal-logs", "synchronised-only"},
+        "master-slave": {*of_logs, "sync-first"},
+        "dledger": {*of_logs, "sync-first", "votes-kept"},
+        "controller": {*NAMES} - {"synchronised-only"},
+    }
+    assert asked & {*NAMES} == expected[system]

@@ -39,6 +39,9 @@ Capability = Literal[
     "cut-clients",
     "trigger-event",
     "trigger-sync",
+    "trigger-disk",
+    "trigger-message",
+    "hold",
     "upgrade",
     "limit-cpu",
     "limit-memory",
@@ -74,9 +77,9 @@ DISK_CAPABILITIES = DISKS | POWER
 
 WORLDS: Mapping[str, Mapping[PartName, Can]] = {
     "sim": {
-        "processes": _SIGNALS | POWER,
-        "links": CUTS | _SLOW | _LATE | CLIENT_CUTS,
-        "disks": DISKS,
+        "processes": _SIGNALS | POWER | {"hold"},
+        "links": CUTS | _SLOW | _LATE | CLIENT_CUTS | {"trigger-message"},
+        "disks": DISKS | {"trigger-disk"},
         "clocks": CLOCKS,
         "files": FILES,
     },
@@ -143,6 +146,9 @@ CAN: Mapping[str, str] = {
     "cut-clients": "part clients from nodes",
     "trigger-event": "hear of nodes' events",
     "trigger-sync": "count the syncs of disks",
+    "trigger-disk": "watch what disks are asked to do",
+    "trigger-message": "see what nodes say to each other",
+    "hold": "hold nodes in the middle of what they do",
     "upgrade": "make nodes from other images",
     "limit-cpu": "take CPU from nodes",
     "limit-memory": "take memory from nodes",

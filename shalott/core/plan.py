@@ -33,19 +33,28 @@ class Trigger(
         ``syncs``: a node's disk has made so many more syncs of files and directories.
         ``fault``: another ``fault`` of the plan, by its id, has ``begun`` (it was looked at) or
         ``ended`` (it is healed).
+        ``disk``: a node's disk is asked to ``what`` (write, sync, rename), of a file that ``files``
+        means, "" for any.
+        ``message``: what the system calls ``what`` ("" for any) is on its way from ``sender`` ("" for
+        any) to ``node``.
     ``node``: whose it must be, "" for any; ``group`` and ``role`` narrow events and observations in
-    the same way. ``count``: it must happen so often. ``within_ms``: the fault is skipped if it has
+    the same way. ``count``: it must happen so often. ``moment``: where the nodes that take part
+    stand still until the fault is made: when a message is ``sent``, ``before`` it or a disk's call
+    is done, or ``after`` that; "": they go on meanwhile. ``within_ms``: the fault is skipped if it has
     not by then. ``delay_ms``: what passes between it and the fault. ``fired_ms``: when it fired,
     from the beginning of the load; written back by a run, and meaningless to the next one.
     """
 
-    kind: Literal["event", "observed", "syncs", "fault"]
+    kind: Literal["event", "observed", "syncs", "fault", "disk", "message"]
     what: str = ""
     node: str = ""
     group: str = ""
     role: str = ""
     count: Annotated[int, msgspec.Meta(ge=1)] = 1
     fault: Annotated[int, msgspec.Meta(ge=0)] = 0
+    files: str = ""
+    sender: str = ""
+    moment: Literal["", "sent", "before", "after"] = ""
     within_ms: Annotated[int, msgspec.Meta(ge=1)] = 10_000
     delay_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
     fired_ms: int | msgspec.UnsetType = msgspec.UNSET

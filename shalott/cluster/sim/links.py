@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from shalott.cluster.capabilities import WORLDS, refusal
 from shalott.cluster.nodes import (
@@ -10,12 +10,16 @@ from shalott.cluster.nodes import (
     Link,
     LinkShape,
 )
+from shalott.cluster.parts import MessageReader, ReaderOf, TellMoment
+from shalott.cluster.sim.network.links import End
 from shalott.cluster.sim.nodes import SimPart, Simulation
 from shalott.core.errors import HarnessError
 
+_MOMENTS = {"sent": "sent", "before": "not delivered yet", "after": "delivered"}
+
 
 class SimLinks(SimPart):
-    """See ``Links`` and ``CutsClients``."""
+    """See ``Links``, ``CutsClients`` and ``WatchesMessages``."""
 
     capabilities = WORLDS["sim"]["links"]
 
@@ -51,6 +55,24 @@ class SimLinks(SimPart):
         machines = self._sim.machines
         both = machines[source].is_alive and machines[destination].is_alive
         return both and self._sim.network.reachable(source, destination)
+
+    def watch_messages(
+        self, link: Link, moment: str, what: str, reader_of: ReaderOf, tell: TellMoment
+    ) -> Callable[[], None]:
+        readers: dict[int, MessageReader | None] = {}
+        way = f"from {link[0]} to {link[1]}, {_MOMENTS[moment]}"
+
+        def watch(end: End, data: bytes, now: str) -> bool:
+            if now != moment:
+                return False
+            if end.number not in readers:
+                from_dialler = end.has_dialled if moment == "sent" else not end.has_dialled
+                readers[end.number] = reader_of(end.service_port, from_dialler)
+            read = readers[end.number]
+            names = [name for name in read(data) if what in ("", name)] if read else []
+            return any([tell(f"{name} {way}") for name in names])
+
+        return self._sim.network.watch(*link, watch)
 
     async def set_client_cuts(self, links: Sequence[Link], ports: Sequence[str]) -> None:
         network = self._sim.network

@@ -260,7 +260,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
 
     def resume(self, process: SimProcess) -> None:
         """SIGCONT: what waited runs, in the order in which it was due."""
-        if process.state == "paused":
+        if process.state != "dead":
             process.state = "running"
             parked, process.parked = process.parked, []
             self._ready.extend(parked)
@@ -301,7 +301,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
                     continue
                 process = handle.process
                 if process is not None and process.state != "running":
-                    if process.state == "paused":
+                    if process.state != "dead":
                         process.parked.append(handle)
                     continue
                 self.process = process

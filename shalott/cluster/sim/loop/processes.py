@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 PROCESS: ContextVar[SimProcess | None] = ContextVar("process", default=None)
 
-State = Literal["running", "paused", "dead"]
+# "held": it stands still in the middle of what it does, until a fault is made (Machine.hold)
+State = Literal["running", "paused", "held", "dead"]
 PRUNE_MIN = 256
 
 

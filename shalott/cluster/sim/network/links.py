@@ -11,7 +11,7 @@ down; then nothing arrives at all, and what was under way is its sender's again 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -103,6 +103,24 @@ class Segment(msgspec.Struct, eq=False):
     arrival_ns: int = 0
     lost: int = 0  # times
     handle: SimHandle | None = None  # None: it has arrived
+    was_stopped: bool = False  # by a watch, before its delivery
+
+
+class End(Protocol):
+    """What a watch may know of the end of a connection that sends or receives (tcp.py)."""
+
+    number: int
+
+    @property
+    def service_port(self) -> int: ...
+
+    @property
+    def has_dialled(self) -> bool: ...
+
+
+# (which end, its bytes, which of SENT, BEFORE and AFTER their delivery): whether both ends stand
+# still from now on
+Watch = Callable[["End", bytes, str], bool]
 
 
 class Vanishes(Protocol):
@@ -156,6 +174,7 @@ class Link:
         "rto_ns",
         "shape",
         "source",
+        "watches",
     )
 
     def __init__(self, seed: int, source: Host, destination: Host, knobs: NetworkKnobs) -> None:
@@ -185,6 +204,7 @@ class Link:
         self.blocks = (not source.up) + (not destination.up and not loopback)
         self.lanes: dict[int, Crossing] = {}
         self._prune_at = PRUNE_MIN
+        self.watches: list[Watch] = []
         self.set_shape(LinkShape())
 
     def __repr__(self) -> str:
@@ -285,6 +305,10 @@ class Link:
         if self._jitter_ns:
             at_ns += self._jitter(number)
         return at_ns
+
+    def stops(self, end: End, data: bytes, moment: str) -> bool:
+        """Whether who sends over it and who receives stand still now."""
+        return any([watch(end, data, moment) for watch in tuple(self.watches)])
 
     # -- who sends over it -------------------------------------------------------------------------
 

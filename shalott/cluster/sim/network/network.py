@@ -9,13 +9,13 @@ and peers learn of it only from the reset that they get when it is back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from shalott.cluster.nodes import LinkShape
 from shalott.cluster.sim.network.addresses import ANY, LOOPBACK, Hosts, stream_info
 from shalott.cluster.sim.network.connecting import Dial
-from shalott.cluster.sim.network.links import MS, Host, Link, NetworkKnobs
+from shalott.cluster.sim.network.links import MS, Host, Link, NetworkKnobs, Watch
 from shalott.cluster.sim.network.listening import Listener, Ports, SimServer
 from shalott.cluster.sim.network.tcp import Sockets
 from shalott.cluster.sim.network.transport import ProtocolFactory, SimTransport
@@ -46,6 +46,7 @@ class SimNetwork:
         self.sockets = Sockets()
         self._hosts = Hosts()
         self._links: dict[tuple[str, str], Link] = {}
+        self._watches: dict[tuple[str, str], list[Watch]] = {}
 
     # -- hosts -------------------------------------------------------------------------------------
 
@@ -119,6 +120,13 @@ class SimNetwork:
     def clog(self, source: str, destination: str, duration_ms: int) -> None:
         """Let nothing depart for so long; it is late, not dropped."""
         self._between(source, destination).clog(self.loop.now_ns + duration_ms * MS)
+
+    def watch(self, source: str, destination: str, watch: Watch) -> Callable[[], None]:
+        """Show it everything that goes over the link. What is returned ends that. It makes no
+        link: faults find links in the order in which they were made."""
+        watches = self._watches.setdefault((source, destination), [])
+        watches.append(watch)
+        return lambda: watches.remove(watch)
 
     def reachable(self, source: str, destination: str) -> bool:
         """Whether what ``source`` sends arrives, this direction only."""
@@ -209,6 +217,7 @@ class SimNetwork:
         link = self._links.get(key)
         if link is None:
             link = self._links[key] = Link(self._seed, source, destination, self.knobs)
+            link.watches = self._watches.setdefault(key, [])
         return link
 
     def close(self) -> None:

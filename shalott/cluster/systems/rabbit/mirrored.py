@@ -35,6 +35,7 @@ from shalott.cluster.systems.management import (
     queue_path,
     set_up,
 )
+from shalott.cluster.systems.message_names import NamingReader
 from shalott.cluster.systems.own_broker import event_row, in_order, read_event_file
 from shalott.cluster.systems.rabbit.parameters import MirroredParameters
 from shalott.cluster.systems.settling import await_nodes
@@ -69,6 +70,11 @@ class MirroredSystem:
         self._seed = seed
         self._durable = durable  # the queues
         self.left_out: tuple[str, ...] = ()
+
+    def message_reader(self, port: int, from_dialler: bool) -> NamingReader | None:
+        from shalott.cluster.systems.rabbit.message_names import cut  # with the broker's codecs
+
+        return NamingReader(cut) if port == self.ports["cluster"] else None
 
     def node_specs(self, topology: Topology) -> Sequence[NodeSpec]:
         return [

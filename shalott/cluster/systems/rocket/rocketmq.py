@@ -30,6 +30,7 @@ from shalott.cluster.system import EventRow, Observation, members_of
 from shalott.cluster.systems.management import CONFIGURE_WITHIN_S, RETRY_S, management
 from shalott.cluster.systems.own_broker import event_row, in_order, read_event_file
 from shalott.cluster.systems.rocket import replicas, settling
+from shalott.cluster.systems.message_names import NamingReader
 from shalott.cluster.systems.rocket.config import (
     PORTS,
     hosted_ports,
@@ -58,6 +59,31 @@ log = logging.getLogger("shalott.cluster.systems")
 QUOTED_LINES = 8
 ASK_TIMEOUT_MS = 3000
 OBSERVE_TIMEOUT_S = 2.0
+# What nodes say to each other and write (NamesMessages); heartbeats of name servers are left out.
+_TABLES = (
+    *("GET_ALL_TOPIC_CONFIG", "GET_ALL_CONSUMER_OFFSET", "GET_ALL_DELAY_OFFSET"),
+    "GET_ALL_SUBSCRIPTIONGROUP_CONFIG",
+)
+_RAFT = ("DLEDGER_PUSH", "DLEDGER_HEART_BEAT", "DLEDGER_VOTE")
+_CONTROLLERS = (
+    *("BROKER_HEARTBEAT", "CONTROLLER_GET_REPLICA_INFO", "CONTROLLER_GET_SYNC_STATE_DATA"),
+    *("CONTROLLER_GET_NEXT_BROKER_ID", "CONTROLLER_APPLY_BROKER_ID", "CONTROLLER_REGISTER_BROKER"),
+    *("CONTROLLER_ALTER_SYNC_STATE_SET", "CONTROLLER_ELECT_MASTER", "NOTIFY_BROKER_ROLE_CHANGED"),
+)
+MESSAGES: Mapping[str, tuple[str, ...]] = {
+    "master-slave": ("piece", "report", "heartbeat", "answer", *_TABLES),
+    "dledger": (*_RAFT, "DLEDGER_LEADERSHIP_TRANSFER", "answer", *_TABLES),
+    "controller": (
+        *("piece", "report", "heartbeat", "handshake", "answer"),
+        *(*_RAFT, "DLEDGER_INSTALL_SNAPSHOT", *_CONTROLLERS, *_TABLES),
+    ),
+}
+_FILES = ("consumequeue/**", "config/*", "checkpoint*")
+FILES: Mapping[str, tuple[str, ...]] = {
+    "master-slave": ("commitlog/*", *_FILES),
+    "dledger": ("dledger/data/*", "dledger/index/*", "dledger/*.json*", *_FILES),
+    "controller": ("commitlog/*", "controller/*", "epochFile*", "brokerIdentity*", *_FILES),
+}
 SERVICE_VIEWS = ("registered", "controller")  # of nodes that host the service
 
 
@@ -89,6 +115,21 @@ class RocketmqSystem:
             )
             for node, listen in topology.listen.items()
         ]
+
+    @property
+    def message_names(self) -> Sequence[str]:
+        return MESSAGES[self.name]
+
+    @property
+    def data_files(self) -> Sequence[str]:
+        return FILES[self.name]
+
+    def message_reader(self, port: int, from_dialler: bool) -> NamingReader | None:
+        from shalott.cluster.systems.rocket.message_names import cut_of  # with the broker's codecs
+
+        names = [name for name, number in self.ports.items() if number == port]
+        cut = cut_of(self.name, names[0], from_dialler) if names else None
+        return NamingReader(cut) if cut is not None else None
 
     def hosted_ports(self, node: str) -> Sequence[str]:
         return hosted_ports(self._plan, node)

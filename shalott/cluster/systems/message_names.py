@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from shalott.broker.base.errors import BrokerError
+
 # (the bytes of one end): the size and the name of the first message; None if it is not whole yet.
-# Raises ValueError or msgspec.DecodeError for what is none.
+# Raises any error of decoding for what is none.
 Cut = Callable[[bytes], tuple[int, str] | None]
 
 
@@ -34,7 +36,7 @@ class NamingReader:
             while rest and (found := self._cut(rest)) is not None:
                 names.append(found[1])
                 rest = rest[found[0] :]
-        except (ValueError, msgspec.DecodeError):
+        except (BrokerError, ValueError, IndexError, msgspec.DecodeError):
             return names
         self._rest = rest
         return names

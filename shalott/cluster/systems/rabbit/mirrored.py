@@ -37,6 +37,7 @@ from shalott.cluster.systems.management import (
 )
 from shalott.cluster.systems.message_names import NamingReader
 from shalott.cluster.systems.own_broker import event_row, in_order, read_event_file
+from shalott.cluster.systems.rabbit.message_names import cut
 from shalott.cluster.systems.rabbit.parameters import MirroredParameters
 from shalott.cluster.systems.settling import await_nodes
 from shalott.core.errors import Definite, UsageError
@@ -51,6 +52,15 @@ log = logging.getLogger("shalott.cluster.systems")
 
 KNOWN_AFTER_S = 10  # and two net ticks: then every node has noticed what became of the others
 RESTART_TIMEOUT_MS = 60000
+# What nodes say to each other (NamesMessages); ticks, monitors and what tools ask are left out.
+MESSAGES = (
+    *("Activity", "Catchup", "CheckNeighbours", "JoinRing", "RingJoined", "StartMirror", "Done"),
+    *("AutoSync", "SyncAnswer", "SyncBatch", "SyncNext", "SyncComplete", "SyncAborted"),
+    *("Publish", "Confirmed", "Get", "Got", "GotEmpty", "Settle", "LookAgain", "UpdateMirroring"),
+    *("PushRequest", "PushResponse", "HeartbeatRequest", "HeartbeatResponse", "VoteRequest"),
+    *("VoteResponse", "TakeLeadership", "GroupStatus", "Commit", "Committed", "Conflicted"),
+    *("Applied", "JoinGroup", "Down"),
+)
 MEMBERS_TIMEOUT_MS = 10000  # the node that is asked may wait for a leader
 
 
@@ -71,9 +81,10 @@ class MirroredSystem:
         self._durable = durable  # the queues
         self.left_out: tuple[str, ...] = ()
 
-    def message_reader(self, port: int, from_dialler: bool) -> NamingReader | None:
-        from shalott.cluster.systems.rabbit.message_names import cut  # with the broker's codecs
+    message_names = MESSAGES
+    data_files = ("queues/*/journal", "queues/*/journal.new", "metadata/*", "pages/*")
 
+    def message_reader(self, port: int, from_dialler: bool) -> NamingReader | None:
         return NamingReader(cut) if port == self.ports["cluster"] else None
 
     def node_specs(self, topology: Topology) -> Sequence[NodeSpec]:

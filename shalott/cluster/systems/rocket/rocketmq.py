@@ -37,6 +37,7 @@ from shalott.cluster.systems.rocket.config import (
     node_config,
     to_toml,
 )
+from shalott.cluster.systems.rocket.message_names import cut_of
 from shalott.cluster.systems.settling import Observe
 from shalott.cluster.waiting import ask_until
 from shalott.core.errors import (
@@ -125,8 +126,6 @@ class RocketmqSystem:
         return FILES[self.name]
 
     def message_reader(self, port: int, from_dialler: bool) -> NamingReader | None:
-        from shalott.cluster.systems.rocket.message_names import cut_of  # with the broker's codecs
-
         names = [name for name, number in self.ports.items() if number == port]
         cut = cut_of(self.name, names[0], from_dialler) if names else None
         return NamingReader(cut) if cut is not None else None

@@ -221,8 +221,9 @@ class NamesMessages(Protocol):
     """Of systems of which is known what their nodes say to each other, and which files they write,
     where that can be seen.
 
-    ``message_names``: all there are. ``data_files``: patterns, of kinds of files below the data
-    directory that are written for reasons of their own.
+    ``message_names``: those worth waiting for. ``data_files``: patterns, of kinds of files below
+    the data directory that are written for reasons of their own. Of both those come first that a
+    cluster at rest writes and sends all the time.
     """
 
     @property

@@ -40,6 +40,7 @@ from shalott.cluster.system import (
 from shalott.core.errors import HarnessError
 from shalott.core.plan import Trigger
 
+CHANGES = ("role", "epoch", "set")  # a first look says what it was before
 EVENTS_EVERY_MS = 50
 OBSERVE_EVERY_MS = 100
 
@@ -155,8 +156,8 @@ class Matcher:
         return _words(f"{node} became master", group) if is_so and not before else ""
 
     def _role(self, node: str, group: str, role: str) -> str:
-        """The first that is heard of a node says what it was before."""
-        before = self._roles.get((node, group), role)
+        """A node tells its role when it has changed, or when it starts."""
+        before = self._roles.get((node, group))
         self._roles[node, group] = role
         return _words(f"{node} became {role or 'none'}", group) if role != before else ""
 
@@ -353,8 +354,10 @@ class _Waiting:
         if self._trigger.kind == "event":
             return
         answers = await asyncio.gather(*(self._observe(node) for node in self._nodes))
+        is_known = self._trigger.what not in CHANGES or late_ms is not None
         for node, answer in zip(self._nodes, answers, strict=True):
-            self._count(node, self._matcher.of_answer(node, answer), how, late_ms)
+            what = self._matcher.of_answer(node, answer)
+            self._count(node, what if is_known else "", how, late_ms)
 
     async def _ask(self) -> None:
         how = f"asking every {OBSERVE_EVERY_MS} ms"

@@ -15,7 +15,6 @@ from shalott.cluster.parts import TellMoment
 from shalott.cluster.sim.nodes import SimPart
 from shalott.core.errors import HarnessError
 
-
 # What a disk says that it does (disk/disk.py), and of which files.
 _CALLS: Mapping[str, re.Pattern[str]] = {
     "write": re.compile(r"write (.*) at \d+"),

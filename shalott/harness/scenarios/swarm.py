@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from shalott.cluster.system import InspectsMachines, RecordsReplicas
+from shalott.cluster.system import InspectsMachines, NamesMessages, RecordsReplicas
 from shalott.cluster.systems.record import SYSTEMS, TOGETHER, Drawn, Search, Services, SystemRecord
 from shalott.core.parameters import make_parameters, to_plan
 from shalott.core.plan import (
@@ -38,6 +38,7 @@ from shalott.harness.run.plan_checks import check_plan, requirements_of
 from shalott.harness.run.planning import lay_out
 from shalott.harness.run.request import parse_nodes, profile_of
 from shalott.nemesis.drawing import STEP_MS, Promise, Slots, draw_faults
+from shalott.nemesis.drawn_triggers import draw_triggers
 from shalott.nemesis.record import members
 from shalott.nemesis.targets import is_single
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
@@ -46,6 +47,7 @@ Choice = TypeVar("Choice")
 
 SIM = "sim"
 FEW_NODES = 3
+TRIGGERED = 0.5  # of the runs of a plain search
 # A plan of few operations under many faults still proves something; and a simulation, which looks
 # into the nodes, asks more of them than clients can.
 STRICT = GatePlan(min_acked=20, must_settle=True, must_not_crash=True, must_converge=True)
@@ -98,6 +100,7 @@ class Swarm:
     fault_count: int | None = None  # at most
     faults_until: tuple[float, ...] = (1.0,)  # share of the load's time in which they begin and end
     schedule: tuple[FaultAction, ...] | None = None  # these and no others
+    triggered: float = 0.0  # share of runs in which some faults wait for a moment
     # By number of a scheduled fault: it begins up to so much later.
     late_ms: Mapping[int, int] = dataclasses.field(default_factory=dict)
     # the world
@@ -155,7 +158,7 @@ def plain_subject(system: str, profile: str, workload: str = "") -> Subject:
     return Subject(
         system=system,
         profile=profile,
-        swarm=USUAL.but(**{**search.settings, **own}),
+        swarm=USUAL.but(**{"triggered": TRIGGERED, **search.settings, **own}),
         name=name,
         workload=workload,
     )
@@ -211,6 +214,7 @@ def draw_plan(subject: Subject, seed: int) -> Plan:
         # No look into the nodes says whether the replicas agree.
         gates = msgspec.structs.replace(plan.gates, must_converge=False)
         plan = msgspec.structs.replace(plan, gates=gates)
+    plan = _with_moments(subject, plan, draw)
     plan = msgspec.structs.replace(plan, requires=requirements_of(plan))
     check_plan(plan)
     return canonical(plan)
@@ -325,6 +329,23 @@ def _faults(
         count=swarm.fault_count,
         targets=targets,
     )
+
+
+def _with_moments(subject: Subject, plan: Plan, draw: Draw) -> Plan:
+    """In a share of the runs of the simulation some faults wait for a moment."""
+    system = SYSTEMS.find(subject.system).make(plan)
+    if subject.cluster != SIM or draw.stream("triggered").random() >= subject.swarm.triggered:
+        return plan
+    named = isinstance(system, NamesMessages)
+    faults = draw_triggers(
+        draw.seed,
+        plan.faults,
+        nodes=plan.cluster.nodes,
+        messages=system.message_names if named else (),
+        files=system.data_files if named else (),
+        changes=not any(action.settle for action in plan.faults),
+    )
+    return msgspec.structs.replace(plan, faults=faults)
 
 
 def _hits_all(kind: str) -> bool:

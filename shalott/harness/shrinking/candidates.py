@@ -35,6 +35,7 @@ def measure(plan: Plan) -> tuple[float, ...]:
         len(faults),
         sum(strength(action) for action in faults),
         sum(_extent(action, len(plan.cluster.nodes)) for action in faults),
+        sum(each.count + bool(each.files) for action in faults for each in action.triggers),
         len(plan.cluster.nodes),
         round(workload.rate_hz * plan.time_limit_ms),
         workload.concurrency,
@@ -139,7 +140,7 @@ def fewer_nodes(plan: Plan) -> Iterator[Plan]:
 
 def _without(action: FaultAction, gone: str) -> FaultAction | None:
     """The action with one node less; None if nothing of it is left."""
-    if any(trigger.node == gone for trigger in action.triggers):
+    if any(gone in (trigger.node, trigger.sender) for trigger in action.triggers):
         return None
     names = action.target.split("+")
     target = "+".join(name for name in names if name != gone)

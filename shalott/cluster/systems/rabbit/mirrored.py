@@ -54,12 +54,12 @@ KNOWN_AFTER_S = 10  # and two net ticks: then every node has noticed what became
 RESTART_TIMEOUT_MS = 60000
 # What nodes say to each other (NamesMessages); ticks, monitors and what tools ask are left out.
 MESSAGES = (
-    *("Activity", "Catchup", "CheckNeighbours", "JoinRing", "RingJoined", "StartMirror", "Done"),
-    *("AutoSync", "SyncAnswer", "SyncBatch", "SyncNext", "SyncComplete", "SyncAborted"),
-    *("Publish", "Confirmed", "Get", "Got", "GotEmpty", "Settle", "LookAgain", "UpdateMirroring"),
-    *("PushRequest", "PushResponse", "HeartbeatRequest", "HeartbeatResponse", "VoteRequest"),
-    *("VoteResponse", "TakeLeadership", "GroupStatus", "Commit", "Committed", "Conflicted"),
-    *("Applied", "JoinGroup", "Down"),
+    *("Activity", "Publish", "Confirmed", "PushRequest", "PushResponse", "Get", "Got", "Settle"),
+    *("HeartbeatRequest", "HeartbeatResponse", "GroupStatus", "GotEmpty", "Applied", "Commit"),
+    *("Committed", "Conflicted", "CheckNeighbours", "Catchup", "JoinRing", "RingJoined", "Done"),
+    *("StartMirror", "AutoSync", "SyncAnswer", "SyncBatch", "SyncNext", "SyncComplete", "Down"),
+    *("SyncAborted", "UpdateMirroring", "LookAgain", "JoinGroup", "VoteRequest", "VoteResponse"),
+    "TakeLeadership",
 )
 MEMBERS_TIMEOUT_MS = 10000  # the node that is asked may wait for a leader
 

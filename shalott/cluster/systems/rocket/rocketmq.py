@@ -28,9 +28,9 @@ from shalott.cluster.cluster import Cluster
 from shalott.cluster.nodes import NodeSpec, Topology
 from shalott.cluster.system import EventRow, Observation, members_of
 from shalott.cluster.systems.management import CONFIGURE_WITHIN_S, RETRY_S, management
+from shalott.cluster.systems.message_names import NamingReader
 from shalott.cluster.systems.own_broker import event_row, in_order, read_event_file
 from shalott.cluster.systems.rocket import replicas, settling
-from shalott.cluster.systems.message_names import NamingReader
 from shalott.cluster.systems.rocket.config import (
     PORTS,
     hosted_ports,
@@ -65,18 +65,18 @@ _TABLES = (
     *("GET_ALL_TOPIC_CONFIG", "GET_ALL_CONSUMER_OFFSET", "GET_ALL_DELAY_OFFSET"),
     "GET_ALL_SUBSCRIPTIONGROUP_CONFIG",
 )
-_RAFT = ("DLEDGER_PUSH", "DLEDGER_HEART_BEAT", "DLEDGER_VOTE")
+_RAFT = ("DLEDGER_PUSH", "DLEDGER_HEART_BEAT")
 _CONTROLLERS = (
-    *("BROKER_HEARTBEAT", "CONTROLLER_GET_REPLICA_INFO", "CONTROLLER_GET_SYNC_STATE_DATA"),
-    *("CONTROLLER_GET_NEXT_BROKER_ID", "CONTROLLER_APPLY_BROKER_ID", "CONTROLLER_REGISTER_BROKER"),
+    *("CONTROLLER_GET_REPLICA_INFO", "CONTROLLER_GET_SYNC_STATE_DATA"),
     *("CONTROLLER_ALTER_SYNC_STATE_SET", "CONTROLLER_ELECT_MASTER", "NOTIFY_BROKER_ROLE_CHANGED"),
+    *("CONTROLLER_GET_NEXT_BROKER_ID", "CONTROLLER_APPLY_BROKER_ID", "CONTROLLER_REGISTER_BROKER"),
 )
 MESSAGES: Mapping[str, tuple[str, ...]] = {
-    "master-slave": ("piece", "report", "heartbeat", "answer", *_TABLES),
-    "dledger": (*_RAFT, "DLEDGER_LEADERSHIP_TRANSFER", "answer", *_TABLES),
+    "master-slave": ("piece", "report", "answer", *_TABLES, "heartbeat"),
+    "dledger": (*_RAFT, "answer", *_TABLES, "DLEDGER_VOTE", "DLEDGER_LEADERSHIP_TRANSFER"),
     "controller": (
-        *("piece", "report", "heartbeat", "handshake", "answer"),
-        *(*_RAFT, "DLEDGER_INSTALL_SNAPSHOT", *_CONTROLLERS, *_TABLES),
+        *("piece", "report", "answer", "BROKER_HEARTBEAT", *_RAFT, *_TABLES, "heartbeat"),
+        *("handshake", "DLEDGER_VOTE", *_CONTROLLERS, "DLEDGER_INSTALL_SNAPSHOT"),
     ),
 }
 _FILES = ("consumequeue/**", "config/*", "checkpoint*")

@@ -42,6 +42,8 @@ Capability = Literal[
     "trigger-disk",
     "trigger-message",
     "hold",
+    "hold-back",
+    "suspend",
     "upgrade",
     "limit-cpu",
     "limit-memory",
@@ -78,9 +80,9 @@ DISK_CAPABILITIES = DISKS | POWER
 WORLDS: Mapping[str, Mapping[PartName, Can]] = {
     "sim": {
         "processes": _SIGNALS | POWER | {"hold"},
-        "links": CUTS | _SLOW | _LATE | CLIENT_CUTS | {"trigger-message"},
+        "links": CUTS | _SLOW | _LATE | CLIENT_CUTS | {"trigger-message", "hold-back"},
         "disks": DISKS | {"trigger-disk"},
-        "clocks": CLOCKS,
+        "clocks": CLOCKS | {"suspend"},
         "files": FILES,
     },
     "docker": {
@@ -148,6 +150,8 @@ CAN: Mapping[str, str] = {
     "trigger-sync": "count the syncs of disks",
     "trigger-disk": "watch what disks are asked to do",
     "trigger-message": "see what nodes say to each other",
+    "hold-back": "hold back some connections and let others pass",
+    "suspend": "have the time of nodes stand still",
     "hold": "hold nodes in the middle of what they do",
     "upgrade": "make nodes from other images",
     "limit-cpu": "take CPU from nodes",

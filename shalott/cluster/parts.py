@@ -161,6 +161,21 @@ class WatchesMessages(Protocol):
 
 
 @runtime_checkable
+class HoldsBack(Protocol):
+    """Links that can hold back some of the connections between two nodes, while others pass."""
+
+    async def hold_back(self, links: Sequence[Link], seed: int) -> None:
+        """Nothing of about half of them passes from now on; the seed says of which."""
+        ...
+
+    async def let_pass(self, links: Sequence[Link]) -> None: ...
+
+    async def holds_back(self, link: Link) -> bool:
+        """Whether it does now: the probe."""
+        ...
+
+
+@runtime_checkable
 class CutsClients(Protocol):
     """Links of a world that can part the harness's clients from nodes, and nothing else.
 
@@ -312,6 +327,18 @@ class Clocks(Part, Protocol):
     async def offset_ms(self, node: str) -> float:
         """How far the node's wall clock is ahead of the true time now, measured: the probe that
         proves clock faults."""
+        ...
+
+
+@runtime_checkable
+class SuspendsNodes(Protocol):
+    """Clocks of a world in which the time of a paused node can stand still."""
+
+    async def suspend(self, node: str) -> None: ...
+
+    async def go_on(self, node: str) -> float:
+        """Before it is resumed: its timers and its monotonic clock go on where they were, and its
+        wall clock is right. For how many ms they stood; 0 if it has ended or run meanwhile."""
         ...
 
 

@@ -35,12 +35,12 @@ class Trigger(
         ``ended`` (it is healed).
         ``disk``: a node's disk is asked to ``what`` (write, sync, rename), of a file that ``files``
         means, "" for any.
-        ``message``: what the system calls ``what`` ("" for any) is on its way from ``sender`` ("" for
-        any) to ``node``.
+        ``message``: what the system calls ``what`` is on its way from ``sender`` to ``node``; each
+        may be "" for any.
     ``node``: whose it must be, "" for any; ``group`` and ``role`` narrow events and observations in
     the same way. ``count``: it must happen so often. ``moment``: where the nodes that take part
     stand still until the fault is made: when a message is ``sent``, ``before`` it or a disk's call
-    is done, or ``after`` that; "": they go on meanwhile. ``within_ms``: the fault is skipped if it has
+    is done, or ``after`` that; "": they go on. ``within_ms``: the fault is skipped if it has
     not by then. ``delay_ms``: what passes between it and the fault. ``fired_ms``: when it fired,
     from the beginning of the load; written back by a run, and meaningless to the next one.
     """
@@ -267,6 +267,19 @@ class ClockPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     drift_ppm: float = 0.0
 
 
+class SchedulePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who goes first of what is due at nearly the same time (cluster/sim/loop/schedule.py).
+
+    ``by``: whether processes have priorities, or chains of messages. ``window_us``: how late one
+    may be for another's sake. ``points``: the steps at which who goes becomes the last of all.
+    """
+
+    by: Literal["process", "message"]
+    seed: int  # of the priorities
+    window_us: int
+    points: tuple[int, ...] = ()
+
+
 class SimPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The simulated world, every knob of it. Other worlds have their own nature and ignore this."""
 
@@ -280,6 +293,8 @@ class SimPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     # How far each callback of the loop moves the time. How many there are depends on Python: with
     # a cost, a run is promised to repeat in one minor version only.
     callback_cost_ns: int = 0
+    # Unset: who is due first.
+    schedule: SchedulePlan | msgspec.UnsetType = msgspec.UNSET
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

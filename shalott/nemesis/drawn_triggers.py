@@ -28,14 +28,20 @@ END_SHARE = 0.25  # of them: something brings them to their end
 COUNTS = (1, 1, 1, 1, 2, 2, 3, 5, 8, 13, 30)
 WITHIN_MS = 5000
 # They take hold of a node at once, so that it can be held until they have.
-_AT_ONCE = ("kill", "power", "pause")
+_AT_ONCE = ("kill", "power", "pause", "suspend")
+# What only the simulation can do, in place of what takes as much away.
+_INSTEAD = {
+    "pause": "suspend",
+    "partition-one": "hold-back",
+    "partition-one-way": "hold-back",
+}
+INSTEAD_SHARE = 0.5
 
 
 def draw_triggers(
     seed: int,
     actions: Sequence[FaultAction],
     *,
-    nodes: Sequence[str],
     messages: Sequence[str],
     files: Sequence[str],
     changes: bool,
@@ -43,8 +49,7 @@ def draw_triggers(
     """``messages`` and ``files``: what the system names (NamesMessages). ``changes``: whether
     faults may come when roles, epochs and sets change."""
     return tuple(
-        _drawn(seed, action, nodes=nodes, messages=messages, files=files, changes=changes)
-        for action in actions
+        _drawn(seed, action, messages=messages, files=files, changes=changes) for action in actions
     )
 
 
@@ -52,26 +57,27 @@ def _drawn(
     seed: int,
     action: FaultAction,
     *,
-    nodes: Sequence[str],
     messages: Sequence[str],
     files: Sequence[str],
     changes: bool,
 ) -> FaultAction:
     rng = Stream(seed, "triggers", action.id)
+    other = _INSTEAD.get(action.kind)
+    if other is not None and rng.random() < INSTEAD_SHARE:
+        action = msgspec.structs.replace(action, kind=other, amount=0, parameters={})
     if not action.triggers and FAULTS.find(action.kind).takes != "nothing":
         if rng.random() < END_SHARE:
             until = Trigger(kind="observed", what=rng.choice(CHANGES), within_ms=WITHIN_MS)
             action = msgspec.structs.replace(action, until=until)
         if action.kind in _AT_ONCE and rng.random() < SHARE:
             kinds = ["disk", *(["message"] if messages else []), *(["change"] if changes else [])]
-            return _when(action, rng.choice(kinds), nodes, messages, files, rng)
+            return _when(action, rng.choice(kinds), messages, files, rng)
     return action
 
 
 def _when(
     action: FaultAction,
     kind: str,
-    nodes: Sequence[str],
     messages: Sequence[str],
     files: Sequence[str],
     rng: Stream,

@@ -14,11 +14,20 @@ import pytest
 from shalott.broker.base.disk import File
 from shalott.broker.base.journal import Journal, Records
 from shalott.broker.rabbit.storage import queue_index
-from shalott.core.plan import FaultAction, Plan, Trigger
+from shalott.core.plan import (
+    FaultAction,
+    Plan,
+    SchedulePlan,
+    SimPlan,
+    Trigger,
+    decode_plan,
+    dump_plan,
+)
 from shalott.core.rng import Stream
 from shalott.harness.run.planning import make_plan
 from shalott.harness.run.request import Request
 from shalott.harness.run.simulate import SimOutcome, simulate
+from shalott.harness.shrinking.candidates import calmer, measure
 from tests.simulation.test_triggers import fault, rows, two_kills
 
 pytestmark = pytest.mark.sim
@@ -157,3 +166,39 @@ def test_a_node_that_was_held_and_not_killed_goes_on() -> None:
     assert outcome.valid is True
     (paused,) = rows(outcome, "pause")
     assert paused["extra"]["proved_effective"] and paused["extra"]["proved_healed"]
+
+
+@pytest.mark.parametrize("by", ["process", "message"])
+def test_a_schedule_repeats_and_is_taken_away_by_a_shrinker(by: Any) -> None:
+    own = SchedulePlan(by=by, seed=3, window_us=5000, points=(50, 700))
+    plan = one_node(1, 1000, None)
+    plan = msgspec.structs.replace(plan, sim=SimPlan(seed=1, schedule=own))
+    first = simulate(plan)
+    assert first.valid is True
+    assert simulate(decode_plan(dump_plan(plan), "the plan")).digest == first.digest
+    bare = msgspec.structs.replace(plan, sim=SimPlan(seed=1))
+    assert simulate(bare).digest != first.digest
+    tried = [each.sim.schedule for each in calmer(plan) if each.sim]
+    assert msgspec.UNSET in tried and msgspec.structs.replace(own, points=(700,)) in tried
+    assert all(measure(each) < measure(plan) for each in calmer(plan))
+
+
+def test_a_suspended_node_takes_no_time_for_what_it_did_not_live() -> None:
+    """Its monotonic clock is behind the wall clock by as long as it stood still."""
+    outcome = simulate(one_node(1, 2000, None, "suspend"))
+    (stood,) = rows(outcome, "suspend")
+    assert outcome.valid is True and stood["extra"]["proved_healed"]
+    stood_ns = stood["extra"]["stood_ms"]["n1"] * 1e6
+    assert 1.4e9 < stood_ns < 1.6e9
+    gaps = [each["run_ns"] - each["at_ns"] for each in outcome.history.events.to_pylist()]
+    assert abs(max(gaps) - min(gaps) - stood_ns) < 1e6
+    assert simulate(outcome.plan).digest == outcome.digest
+
+
+def test_connections_that_are_held_back_are_overtaken() -> None:
+    plan = two_kills(1, 3000, None, "")
+    held = fault(1, "hold-back", 2000, 1500, target="n1", nodes=("n1",), links=(("n1", "n2"),))
+    outcome = simulate(msgspec.structs.replace(plan, faults=(held,)))
+    (row,) = rows(outcome, "hold-back")
+    assert row["extra"]["proved_effective"] and row["extra"]["proved_healed"]
+    assert outcome.valid is True

@@ -19,7 +19,7 @@ _MOMENTS = {"sent": "sent", "before": "not delivered yet", "after": "delivered"}
 
 
 class SimLinks(SimPart):
-    """See ``Links``, ``CutsClients`` and ``WatchesMessages``."""
+    """See ``Links``, ``CutsClients``, ``WatchesMessages`` and ``HoldsBack``."""
 
     capabilities = WORLDS["sim"]["links"]
 
@@ -70,9 +70,20 @@ class SimLinks(SimPart):
                 readers[end.number] = reader_of(end.service_port, from_dialler)
             read = readers[end.number]
             names = [name for name in read(data) if what in ("", name)] if read else []
-            return any([tell(f"{name} {way}") for name in names])
+            return sum(tell(f"{name} {way}") for name in names) > 0
 
         return self._sim.network.watch(*link, watch)
+
+    async def hold_back(self, links: Sequence[Link], seed: int) -> None:
+        self._sim.tell(f"hold back on {' '.join(map('->'.join, links))}")
+        self._sim.network.hold_back(links, seed)
+
+    async def let_pass(self, links: Sequence[Link]) -> None:
+        self._sim.tell(f"let pass on {' '.join(map('->'.join, links))}")
+        self._sim.network.hold_back(links, None)
+
+    async def holds_back(self, link: Link) -> bool:
+        return self._sim.network.holds_back(*link)
 
     async def set_client_cuts(self, links: Sequence[Link], ports: Sequence[str]) -> None:
         network = self._sim.network

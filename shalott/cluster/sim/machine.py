@@ -104,6 +104,7 @@ class Machine:
     output: deque[str] = field(default_factory=lambda: deque(maxlen=OUTPUT_LINES))
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     stop_asked: asyncio.Event = field(default_factory=asyncio.Event)
+    suspended: tuple[SimProcess | None, int] = (None, 0)  # whose time stands still, since when
     _lives: int = 0
     _holds: int = 0
 

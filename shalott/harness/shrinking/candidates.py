@@ -250,6 +250,8 @@ def _noise(plan: Plan) -> list[str]:
         found.append("clocks")
     if sim.callback_cost_ns:
         found.append("cost")
+    if sim.schedule is not msgspec.UNSET:
+        found += ["schedule", *(f"point.{each}" for each in sim.schedule.points)]
     found += [f"network.{name}" for name in _differing(sim.network, CALM_NETWORK)]
     return found + [f"disk.{name}" for name in _differing(sim.disk, CALM_DISK)]
 
@@ -272,6 +274,14 @@ def _differing(struct: msgspec.Struct, calm: msgspec.Struct) -> list[str]:
     ]
 
 
+def _without_point(sim: SimPlan, gone: int) -> SimPlan:
+    own = sim.schedule
+    if own is msgspec.UNSET:
+        return sim
+    points = tuple(each for each in own.points if each != gone)
+    return replace(sim, schedule=replace(own, points=points))
+
+
 def _calmed(plan: Plan, knob: str) -> Plan:
     part, _, name = knob.partition(".")
     if part == "system":
@@ -283,6 +293,10 @@ def _calmed(plan: Plan, knob: str) -> Plan:
     assert plan.sim is not None
     if knob == "clocks":
         return replace(plan, sim=replace(plan.sim, clocks=()))
+    if knob == "schedule":
+        return replace(plan, sim=replace(plan.sim, schedule=msgspec.UNSET))
+    if part == "point":
+        return replace(plan, sim=_without_point(plan.sim, int(name)))
     if knob == "cost":
         return replace(plan, sim=replace(plan.sim, callback_cost_ns=0))
     if part == "network":

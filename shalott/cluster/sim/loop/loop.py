@@ -26,6 +26,7 @@ from typing import Any, Protocol, TypeVar
 
 from shalott.cluster.sim.loop.fences import Fenced, SimDeadlock, SimLivelock, SimTimeLimit, watching
 from shalott.cluster.sim.loop.processes import PROCESS, SimHandle, SimProcess
+from shalott.cluster.sim.loop.schedule import Priorities
 from shalott.cluster.sim.loop.tasks import SimFuture, SimTask, pinned
 from shalott.cluster.sim.loop.trace import CHUNK_WORDS, Trace, describe_callback
 
@@ -92,6 +93,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         self.deadline_ns = deadline_ns
         self.interrupted: Callable[[], None] | None = None
         self.callbacks = 0
+        self.priorities: Priorities | None = None  # who goes first; None: who is due first
         self._cost_ns = callback_cost_ns
         self._ready: deque[SimHandle] = deque()
         self._timers: list[tuple[int, int, SimHandle]] = []
@@ -172,7 +174,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
             process = context.get(PROCESS)
         seq = self._seq
         self._seq = seq + 1
-        handle = SimHandle(when_ns, seq, process, callback, args, context, self)
+        handle = SimHandle(when_ns, seq, process, callback, args, context, self, False, True)
         if when_ns <= self.now_ns:
             self._ready.append(handle)
         else:
@@ -265,6 +267,25 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
             parked, process.parked = process.parked, []
             self._ready.extend(parked)
 
+    def stood_still(self, process: SimProcess, since_ns: int) -> None:
+        """For a paused process no time has passed since then: what timers it had set come so much
+        later."""
+        lasted_ns = self.now_ns - since_ns
+        moved = [h for _, _, h in self._timers if h.is_timer and h.process is process]
+        parked = process.parked
+        moved += [h for h in parked if h.is_timer and h.when_ns > since_ns]
+        process.parked = [h for h in parked if not (h.is_timer and h.when_ns > since_ns)]
+        kept = [
+            entry
+            for entry in self._timers
+            if not (entry[2].is_timer and entry[2].process is process)
+        ]
+        for handle in moved:
+            handle.when_ns += lasted_ns
+            kept.append((handle.when_ns, handle.seq, handle))
+        heapify(kept)
+        self._timers = kept
+
     # -- running -----------------------------------------------------------------------------------
 
     def run(self, main: Coroutine[object, object, T], process: SimProcess) -> T:
@@ -325,6 +346,9 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
 
     def _advance(self) -> None:
         """Move time to the next timer, and make all that are due then ready."""
+        if self.priorities is not None:
+            self._advance_by(self.priorities)
+            return
         timers, ready = self._timers, self._ready
         if self._timers_cancelled > CANCELLED_TIMERS_MIN:
             self._sweep_timers()
@@ -332,12 +356,41 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         while timers and timers[0][2]._cancelled:
             heappop(timers)
         if not timers:
-            raise SimDeadlock(
-                f"at t={self.now_ns / 1e9:.3f}s nothing is ready to run and no timer is set"
-            )
+            raise self._deadlock()
+        self._move_to(timers[0][0])
+        now_ns = self.now_ns
+        while timers and timers[0][0] <= now_ns:
+            ready.append(heappop(timers)[2])
+
+    def _advance_by(self, priorities: Priorities) -> None:
+        """Move time to who goes next."""
+        if self._timers_cancelled > CANCELLED_TIMERS_MIN:
+            self._sweep_timers()
+        timers = self._timers
+        waiting = [handle for handle in priorities.waiting if not handle._cancelled]
+        priorities.waiting = waiting
+        while timers and timers[0][2]._cancelled:
+            heappop(timers)
+        due_ns = [handle.when_ns for handle in waiting] + [timers[0][0]] * bool(timers)
+        if not due_ns:
+            raise self._deadlock()
+        until_ns = min(due_ns) + priorities.window_ns
+        while timers and timers[0][0] <= until_ns:
+            handle = heappop(timers)[2]
+            if not handle._cancelled:
+                waiting.append(handle)
+        chosen = priorities.take()
+        self._move_to(chosen.when_ns)
+        self._ready.append(chosen)
+
+    def _deadlock(self) -> SimDeadlock:
+        return SimDeadlock(
+            f"at t={self.now_ns / 1e9:.3f}s nothing is ready to run and no timer is set"
+        )
+
+    def _move_to(self, now_ns: int) -> None:
         if len(self.trace.words) >= CHUNK_WORDS:
             self.trace.end_chunk()
-        now_ns = timers[0][0]
         if now_ns < self.now_ns:  # callbacks that cost time have passed it
             now_ns = self.now_ns
         if self.deadline_ns is not None and now_ns > self.deadline_ns:
@@ -345,8 +398,6 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         self.now_ns = now_ns
         if self.interrupted is not None:
             self.interrupted()
-        while timers and timers[0][0] <= now_ns:
-            ready.append(heappop(timers)[2])
 
     def _sweep_timers(self) -> None:
         """Drop cancelled timers if they are the most of all. In place: the order is kept by seq."""

@@ -50,6 +50,7 @@ class SimHandle(msgspec.Struct, eq=False):
     _context: Context
     _loop: _Timers
     _cancelled: bool = False
+    is_timer: bool = False  # that a program has set, by its clock
 
     def __repr__(self) -> str:
         what = "cancelled" if self._cancelled else describe_callback(self._callback)

@@ -142,6 +142,8 @@ class Crossing(Protocol):
 
     def reshaped(self) -> None: ...
 
+    def hold_back(self, is_so: bool) -> None: ...
+
 
 class Link:
     """One direction between two hosts. ``lanes`` are the connections' that lead over it."""
@@ -169,6 +171,7 @@ class Link:
         "blocks",
         "cuts",
         "destination",
+        "held_back",
         "lanes",
         "latency_ns",
         "rto_ns",
@@ -205,6 +208,7 @@ class Link:
         self.lanes: dict[int, Crossing] = {}
         self._prune_at = PRUNE_MIN
         self.watches: list[Watch] = []
+        self.held_back: int | None = None  # the seed of which connections are
         self.set_shape(LinkShape())
 
     def __repr__(self) -> str:
@@ -308,12 +312,14 @@ class Link:
 
     def stops(self, end: End, data: bytes, moment: str) -> bool:
         """Whether who sends over it and who receives stand still now."""
-        return any([watch(end, data, moment) for watch in tuple(self.watches)])
+        return sum(watch(end, data, moment) for watch in tuple(self.watches)) > 0
 
     # -- who sends over it -------------------------------------------------------------------------
 
     def add(self, lane: Crossing, number: int) -> None:
         self.lanes[number] = lane
+        if self.held_back is not None:
+            lane.hold_back(self._is_held_back(number))
         if len(self.lanes) >= self._prune_at:
             self.live()
             self._prune_at = max(PRUNE_MIN, 2 * len(self.lanes))
@@ -338,6 +344,17 @@ class Link:
             for lane in self.live():
                 lane.unblocked()
 
+    def hold_back(self, seed: int | None) -> None:
+        """Of half of the connections nothing passes from now on, whichever the seed says; None: of
+        all everything does. Those that are made later are drawn as well."""
+        self.held_back = seed
+        self.live()
+        for number, lane in list(self.lanes.items()):
+            lane.hold_back(seed is not None and self._is_held_back(number))
+
+    def _is_held_back(self, number: int) -> bool:
+        return draw_u64(stream_key(self.held_back or 0, "held back", str(self)), number) & 1 == 1
+
     def cut(self) -> None:
         self.cuts += 1
         self.block()
@@ -356,6 +373,8 @@ class Link:
 
     def heal(self) -> None:
         self._clogged_until_ns = 0
+        if self.held_back is not None:
+            self.hold_back(None)
         self.reshape(LinkShape())
         while self.cuts:
             self.mend()

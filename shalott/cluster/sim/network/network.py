@@ -121,6 +121,14 @@ class SimNetwork:
         """Let nothing depart for so long; it is late, not dropped."""
         self._between(source, destination).clog(self.loop.now_ns + duration_ms * MS)
 
+    def hold_back(self, links: Iterable[tuple[str, str]], seed: int | None) -> None:
+        """Of some of their connections nothing passes, and others overtake them; None: no more."""
+        for source, destination in links:
+            self._between(source, destination).hold_back(seed)
+
+    def holds_back(self, source: str, destination: str) -> bool:
+        return self._between(source, destination).held_back is not None
+
     def watch(self, source: str, destination: str, watch: Watch) -> Callable[[], None]:
         """Show it everything that goes over the link. What is returned ends that. It makes no
         link: faults find links in the order in which they were made."""

@@ -56,32 +56,26 @@ class Priorities:
 
     def take(self) -> SimHandle:
         """Who goes next, of those that are waiting; there is one."""
-        waiting = self.waiting
-        first = min(waiting, key=_due)
-        ranked = list(self._ranked(waiting))
-        on_time_ns = min(
-            (handle.when_ns for handle, what in ranked if what is None), default=first.when_ns
-        )
-        heads: dict[object, SimHandle] = {}
-        all_ranked = all(what is not None for _, what in ranked)
-        for handle, what in ranked:
-            if what is not None and (all_ranked or handle.when_ns <= on_time_ns):
-                order = self._order_of(handle, what)
-                if order not in heads or _due(handle) < _due(heads[order]):
-                    heads[order] = handle
-        whose = {handle.seq: what for handle, what in ranked}
-        chosen = first
+        chosen, whose = None, None
+        heads: dict[object, tuple[SimHandle, object]] = {}
+        for handle, what in self._ranked(sorted(self.waiting, key=_due)):
+            if what is not None:
+                heads.setdefault(self._order_of(handle, what), (handle, what))
+            elif chosen is None:
+                chosen = handle  # on time, unless somebody is due before
         if heads:
-            chosen = min(
-                heads.values(), key=lambda handle: (self._rank(whose[handle.seq]), _due(handle))
-            )
-            self._step(chosen, whose[chosen.seq])
-        waiting.remove(chosen)
+            best, what = min(heads.values(), key=lambda head: (self._rank(head[1]), _due(head[0])))
+            if chosen is None or _due(best) < _due(chosen):
+                chosen, whose = best, what
+        assert chosen is not None
+        if whose is not None:
+            self._step(chosen, whose)
+        self.waiting.remove(chosen)
         return chosen
 
     def _ranked(self, waiting: Sequence[SimHandle]) -> Iterator[tuple[SimHandle, object]]:
         """Each with the thread that it belongs to; None: it comes on time."""
-        for handle in sorted(waiting, key=_due):
+        for handle in waiting:
             process = handle.process
             if process is None or not process.fenced:
                 yield handle, None

@@ -65,7 +65,7 @@ def test_at_a_change_point_who_goes_becomes_the_last() -> None:
 def deliveries(seed: int, by: By = "message") -> list[str]:
     """Two connections carry three lines each from one host to another, a millisecond apart."""
     loop, seen = SimLoop(), []
-    loop.network = network = SimNetwork(loop, 1, NetworkKnobs(latency_us=300))
+    loop.network = network = SimNetwork(loop, 1, NetworkKnobs(latency_us=4000))
     loop.priorities = Priorities(seed, by=by, window_ns=5 * MS, points=())
     here, there = SimProcess("here"), SimProcess("there")
     for name in ("here", "there"):
@@ -85,6 +85,8 @@ def deliveries(seed: int, by: By = "message") -> list[str]:
             for name, writer in zip("xy", writers, strict=True):
                 writer.write(f"{name}{number}\n".encode())
                 await asyncio.sleep(0.001)
+        for writer in writers:
+            writer.close()
 
     async def main() -> None:
         for process, what in ((there, serve()), (here, send())):

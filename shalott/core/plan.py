@@ -33,14 +33,12 @@ class Trigger(
         ``syncs``: a node's disk has made so many more syncs of files and directories.
         ``fault``: another ``fault`` of the plan, by its id, has ``begun`` (it was looked at) or
         ``ended`` (it is healed).
-        ``disk``: a node's disk is asked to ``what`` (write, sync, rename), of a file that ``files``
-        means, "" for any.
-        ``message``: what the system calls ``what`` is on its way from ``sender`` to ``node``; each
-        may be "" for any.
+        ``disk``: a node's disk is asked to ``what`` (write, sync, rename), of ``files``.
+        ``message``: one called ``what`` is on its way from ``sender`` to ``node``; "": any.
     ``node``: whose it must be, "" for any; ``group`` and ``role`` narrow events and observations in
-    the same way. ``count``: it must happen so often. ``moment``: where the nodes that take part
-    stand still until the fault is made: when a message is ``sent``, ``before`` it or a disk's call
-    is done, or ``after`` that; "": they go on. ``within_ms``: the fault is skipped if it has
+    the same way. ``count``: it must happen so often. ``moment``: who takes part stands still
+    until the fault is made, when a message is ``sent``, ``before`` it or a disk's call is done, or
+    ``after`` that; "": they go on. ``within_ms``: the fault is skipped if it has
     not by then. ``delay_ms``: what passes between it and the fault. ``fired_ms``: when it fired,
     from the beginning of the load; written back by a run, and meaningless to the next one.
     """

@@ -26,10 +26,8 @@ class Trigger(
 
     ``kind``:
         ``event``: a node writes an event whose kind is ``what``.
-        ``observed``: ``what`` is ``master`` (a node becomes the master of a group),
-        ``synchronising`` (a synchronisation runs) or ``shrinks`` (the set of synchronised replicas
-        loses a member), as nodes tell when they are asked, or as their events tell where these are
-        read.
+        ``observed``: ``what`` is ``master``, ``synchronising``, ``shrinks``, ``role``, ``epoch`` or
+        ``set`` (docs/how-to/choose-faults.md), as nodes tell.
         ``syncs``: a node's disk has made so many more syncs of files and directories.
         ``fault``: another ``fault`` of the plan, by its id, has ``begun`` (it was looked at) or
         ``ended`` (it is healed).
@@ -268,8 +266,8 @@ class ClockPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class SchedulePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who goes first of what is due at nearly the same time (cluster/sim/loop/schedule.py).
 
-    ``by``: whether processes have priorities, or chains of messages. ``window_us``: how late one
-    may be for another's sake. ``points``: the steps at which who goes becomes the last of all.
+    ``by``: whose priorities. ``window_us``: how late one may be for another's sake. ``points``: the
+    steps at which who goes becomes the last.
     """
 
     by: Literal["process", "message"]

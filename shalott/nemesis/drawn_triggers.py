@@ -6,8 +6,8 @@ a millisecond; the n-th of such moments is hit by counting. Every draw is keyed 
 fault's number, and replaces only what an action waits for: the schedule stays what it was.
 
 Under a promise that takes one node at a time, a fault waits for the cluster to have synchronised
-first, as ever. There nobody changes a role or a set, so only what is always going on is waited for;
-what brings a fault to its end may be anything.
+first, as ever. There no node changes a role or a set, so only what is always going on is waited
+for; what brings a fault to its end may be anything.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Standstill:
         self._nodes: list[str] = []
 
     def hold(self, *nodes: str) -> None:
-        """Harmless where nobody can be held: such a plan is refused before boot."""
+        """Harmless where no node can be held: such a plan is refused before boot."""
         for node in nodes:
             if isinstance(self._processes, HoldsProcesses):
                 self._processes.hold(node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shalott.cluster.capabilities import WORLDS
+from shalott.cluster.sim.loop.loop import stood_still
 from shalott.cluster.sim.machine import Machine
 from shalott.cluster.sim.nodes import SimPart
 
@@ -31,7 +32,7 @@ class SimClocks(SimPart):
             return 0.0
         machine.drifts, process.clock = True, machine.clock
         machine.clock.skip(loop.now_ns - since_ns)
-        loop.stood_still(process, since_ns)
+        stood_still(loop, process, since_ns)
         return (loop.now_ns - since_ns) / 1e6
 
     async def offset_ms(self, node: str) -> float:

@@ -66,24 +66,29 @@ class SimLinks(SimPart):
             if now != moment:
                 return False
             if end.number not in readers:
-                from_dialler = end.has_dialled if moment == "sent" else not end.has_dialled
-                readers[end.number] = reader_of(end.service_port, from_dialler)
+                has_dialled = end.listener is None
+                port = (end.remote if has_dialled else end.local)[1]
+                readers[end.number] = reader_of(port, has_dialled is (moment == "sent"))
             read = readers[end.number]
             names = [name for name in read(data) if what in ("", name)] if read else []
             return sum(tell(f"{name} {way}") for name in names) > 0
 
-        return self._sim.network.watch(*link, watch)
+        watches = self._sim.network.watches.setdefault(link, [])
+        watches.append(watch)
+        return lambda: watches.remove(watch)
 
     async def hold_back(self, links: Sequence[Link], seed: int) -> None:
         self._sim.tell(f"hold back on {' '.join(map('->'.join, links))}")
-        self._sim.network.hold_back(links, seed)
+        for link in links:
+            self._sim.network.between(*link).hold_back(seed)
 
     async def let_pass(self, links: Sequence[Link]) -> None:
         self._sim.tell(f"let pass on {' '.join(map('->'.join, links))}")
-        self._sim.network.hold_back(links, None)
+        for link in links:
+            self._sim.network.between(*link).hold_back(None)
 
     async def holds_back(self, link: Link) -> bool:
-        return self._sim.network.holds_back(*link)
+        return self._sim.network.between(*link).held_back is not None
 
     async def set_client_cuts(self, links: Sequence[Link], ports: Sequence[str]) -> None:
         network = self._sim.network

@@ -267,25 +267,6 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
             parked, process.parked = process.parked, []
             self._ready.extend(parked)
 
-    def stood_still(self, process: SimProcess, since_ns: int) -> None:
-        """For a paused process no time has passed since then: what timers it had set come so much
-        later."""
-        lasted_ns = self.now_ns - since_ns
-        moved = [h for _, _, h in self._timers if h.is_timer and h.process is process]
-        parked = process.parked
-        moved += [h for h in parked if h.is_timer and h.when_ns > since_ns]
-        process.parked = [h for h in parked if not (h.is_timer and h.when_ns > since_ns)]
-        kept = [
-            entry
-            for entry in self._timers
-            if not (entry[2].is_timer and entry[2].process is process)
-        ]
-        for handle in moved:
-            handle.when_ns += lasted_ns
-            kept.append((handle.when_ns, handle.seq, handle))
-        heapify(kept)
-        self._timers = kept
-
     # -- running -----------------------------------------------------------------------------------
 
     def run(self, main: Coroutine[object, object, T], process: SimProcess) -> T:
@@ -345,52 +326,22 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
             self._advance()
 
     def _advance(self) -> None:
-        """Move time to the next timer, and make all that are due then ready."""
-        if self.priorities is not None:
-            self._advance_by(self.priorities)
-            return
+        """Move time to the next timer, and make all that are due then ready; with priorities, to
+        who goes next."""
         timers, ready = self._timers, self._ready
         if self._timers_cancelled > CANCELLED_TIMERS_MIN:
             self._sweep_timers()
             timers = self._timers
         while timers and timers[0][2]._cancelled:
             heappop(timers)
-        if not timers:
-            raise self._deadlock()
-        self._move_to(timers[0][0])
-        now_ns = self.now_ns
-        while timers and timers[0][0] <= now_ns:
-            ready.append(heappop(timers)[2])
-
-    def _advance_by(self, priorities: Priorities) -> None:
-        """Move time to who goes next."""
-        if self._timers_cancelled > CANCELLED_TIMERS_MIN:
-            self._sweep_timers()
-        timers = self._timers
-        waiting = [handle for handle in priorities.waiting if not handle._cancelled]
-        priorities.waiting = waiting
-        while timers and timers[0][2]._cancelled:
-            heappop(timers)
-        due_ns = [handle.when_ns for handle in waiting] + [timers[0][0]] * bool(timers)
-        if not due_ns:
-            raise self._deadlock()
-        until_ns = min(due_ns) + priorities.window_ns
-        while timers and timers[0][0] <= until_ns:
-            handle = heappop(timers)[2]
-            if not handle._cancelled:
-                waiting.append(handle)
-        chosen = priorities.take()
-        self._move_to(chosen.when_ns)
-        self._ready.append(chosen)
-
-    def _deadlock(self) -> SimDeadlock:
-        return SimDeadlock(
-            f"at t={self.now_ns / 1e9:.3f}s nothing is ready to run and no timer is set"
-        )
-
-    def _move_to(self, now_ns: int) -> None:
+        chosen = None if self.priorities is None else self.priorities.next_of(timers)
+        if chosen is None and not timers:
+            raise SimDeadlock(
+                f"at t={self.now_ns / 1e9:.3f}s nothing is ready to run and no timer is set"
+            )
         if len(self.trace.words) >= CHUNK_WORDS:
             self.trace.end_chunk()
+        now_ns = timers[0][0] if chosen is None else chosen.when_ns
         if now_ns < self.now_ns:  # callbacks that cost time have passed it
             now_ns = self.now_ns
         if self.deadline_ns is not None and now_ns > self.deadline_ns:
@@ -398,6 +349,11 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         self.now_ns = now_ns
         if self.interrupted is not None:
             self.interrupted()
+        if chosen is not None:
+            ready.append(chosen)
+            return
+        while timers and timers[0][0] <= now_ns:
+            ready.append(heappop(timers)[2])
 
     def _sweep_timers(self) -> None:
         """Drop cancelled timers if they are the most of all. In place: the order is kept by seq."""
@@ -443,6 +399,24 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         self._processes.clear()
         self.close()
         gc.collect(0)  # all that the run made is in the youngest generation: nothing was collected
+
+
+def stood_still(loop: SimLoop, process: SimProcess, since_ns: int) -> None:
+    """For a paused process no time has passed since then: what timers it had set come so much
+    later."""
+    lasted_ns = loop.now_ns - since_ns
+    moved = [h for _, _, h in loop._timers if h.is_timer and h.process is process]
+    parked = process.parked
+    moved += [h for h in parked if h.is_timer and h.when_ns > since_ns]
+    process.parked = [h for h in parked if not (h.is_timer and h.when_ns > since_ns)]
+    kept = [
+        entry for entry in loop._timers if not (entry[2].is_timer and entry[2].process is process)
+    ]
+    for handle in moved:
+        handle.when_ns += lasted_ns
+        kept.append((handle.when_ns, handle.seq, handle))
+    heapify(kept)
+    loop._timers = kept
 
 
 def _livelock(last: SimHandle, now_ns: int) -> SimLivelock:

@@ -17,12 +17,14 @@ connection's segments keep their order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from heapq import heappop
 from typing import Literal, Protocol
 
 from shalott.cluster.sim.loop.processes import SimHandle, SimProcess
 from shalott.core.rng import draw_u64, stream_key
 
 By = Literal["process", "message"]
+Timer = tuple[int, int, SimHandle]  # when, its number, what
 Rank = tuple[int, int]
 
 
@@ -54,6 +56,19 @@ class Priorities:
         self._chain_count = 0
         self._tails: dict[SimProcess, int] = {}  # the chain of what a process received last
 
+    def next_of(self, timers: list[Timer]) -> SimHandle | None:
+        """Who goes next, of the timers and who is waiting already; None if there is none."""
+        self.waiting = waiting = [each for each in self.waiting if not each._cancelled]
+        due_ns = [handle.when_ns for handle in waiting] + [timers[0][0]] * bool(timers)
+        if not due_ns:
+            return None
+        until_ns = min(due_ns) + self.window_ns
+        while timers and timers[0][0] <= until_ns:
+            handle = heappop(timers)[2]
+            if not handle._cancelled:
+                waiting.append(handle)
+        return self.take()
+
     def take(self) -> SimHandle:
         """Who goes next, of those that are waiting; there is one."""
         chosen, whose = None, None
@@ -62,7 +77,7 @@ class Priorities:
             if what is not None:
                 heads.setdefault(self._order_of(handle, what), (handle, what))
             elif chosen is None:
-                chosen = handle  # on time, unless somebody is due before
+                chosen = handle  # on time, unless another is due before
         if heads:
             best, what = min(heads.values(), key=lambda head: (self._rank(head[1]), _due(head[0])))
             if chosen is None or _due(best) < _due(chosen):

@@ -110,17 +110,21 @@ class End(Protocol):
     """What a watch may know of the end of a connection that sends or receives (tcp.py)."""
 
     number: int
+    local: tuple[str, int]
+    remote: tuple[str, int]
 
     @property
-    def service_port(self) -> int: ...
-
-    @property
-    def has_dialled(self) -> bool: ...
+    def listener(self) -> object | None: ...
 
 
 # (which end, its bytes, which of SENT, BEFORE and AFTER their delivery): whether both ends stand
 # still from now on
 Watch = Callable[["End", bytes, str], bool]
+
+
+def stops(watches: list[Watch], end: End, data: bytes, moment: str) -> bool:
+    """Whether who sends and who receives stand still now."""
+    return sum(watch(end, data, moment) for watch in tuple(watches)) > 0
 
 
 class Vanishes(Protocol):
@@ -310,16 +314,12 @@ class Link:
             at_ns += self._jitter(number)
         return at_ns
 
-    def stops(self, end: End, data: bytes, moment: str) -> bool:
-        """Whether who sends over it and who receives stand still now."""
-        return sum(watch(end, data, moment) for watch in tuple(self.watches)) > 0
-
     # -- who sends over it -------------------------------------------------------------------------
 
     def add(self, lane: Crossing, number: int) -> None:
         self.lanes[number] = lane
         if self.held_back is not None:
-            lane.hold_back(self._is_held_back(number))
+            lane.hold_back(is_held_back(self, number))
         if len(self.lanes) >= self._prune_at:
             self.live()
             self._prune_at = max(PRUNE_MIN, 2 * len(self.lanes))
@@ -350,10 +350,7 @@ class Link:
         self.held_back = seed
         self.live()
         for number, lane in list(self.lanes.items()):
-            lane.hold_back(seed is not None and self._is_held_back(number))
-
-    def _is_held_back(self, number: int) -> bool:
-        return draw_u64(stream_key(self.held_back or 0, "held back", str(self)), number) & 1 == 1
+            lane.hold_back(is_held_back(self, number))
 
     def cut(self) -> None:
         self.cuts += 1
@@ -378,3 +375,10 @@ class Link:
         self.reshape(LinkShape())
         while self.cuts:
             self.mend()
+
+
+def is_held_back(link: Link, number: int) -> bool:
+    """Whether that connection of the link is: about half of them are."""
+    if link.held_back is None:
+        return False
+    return draw_u64(stream_key(link.held_back, "held back", str(link)), number) & 1 == 1

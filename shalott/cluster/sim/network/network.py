@@ -9,7 +9,7 @@ and peers learn of it only from the reset that they get when it is back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from shalott.cluster.nodes import LinkShape
@@ -46,7 +46,9 @@ class SimNetwork:
         self.sockets = Sockets()
         self._hosts = Hosts()
         self._links: dict[tuple[str, str], Link] = {}
-        self._watches: dict[tuple[str, str], list[Watch]] = {}
+        # By link, what sees all that goes over it. To watch makes no link: faults find links in the
+        # order in which they were made.
+        self.watches: dict[tuple[str, str], list[Watch]] = {}
 
     # -- hosts -------------------------------------------------------------------------------------
 
@@ -97,14 +99,14 @@ class SimNetwork:
         """Nothing passes any more, from source to destination. Counted."""
         for source, destination in links:
             assert source != destination, f"{source} can't be cut from itself"
-            self._between(source, destination).cut()
+            self.between(source, destination).cut()
 
     def mend(self, links: Iterable[tuple[str, str]]) -> None:
         for source, destination in links:
-            self._between(source, destination).mend()
+            self.between(source, destination).mend()
 
     def is_cut(self, source: str, destination: str) -> bool:
-        return self._between(source, destination).cuts > 0
+        return self.between(source, destination).cuts > 0
 
     def heal(self) -> None:
         """Undo all cuts, shapes and clogs."""
@@ -112,35 +114,20 @@ class SimNetwork:
             link.heal()
 
     def shape(self, source: str, destination: str, shape: LinkShape) -> None:
-        self._between(source, destination).reshape(shape)
+        self.between(source, destination).reshape(shape)
 
     def shape_of(self, source: str, destination: str) -> LinkShape:
-        return self._between(source, destination).shape
+        return self.between(source, destination).shape
 
     def clog(self, source: str, destination: str, duration_ms: int) -> None:
         """Let nothing depart for so long; it is late, not dropped."""
-        self._between(source, destination).clog(self.loop.now_ns + duration_ms * MS)
-
-    def hold_back(self, links: Iterable[tuple[str, str]], seed: int | None) -> None:
-        """Of some of their connections nothing passes, and others overtake them; None: no more."""
-        for source, destination in links:
-            self._between(source, destination).hold_back(seed)
-
-    def holds_back(self, source: str, destination: str) -> bool:
-        return self._between(source, destination).held_back is not None
-
-    def watch(self, source: str, destination: str, watch: Watch) -> Callable[[], None]:
-        """Show it everything that goes over the link. What is returned ends that. It makes no
-        link: faults find links in the order in which they were made."""
-        watches = self._watches.setdefault((source, destination), [])
-        watches.append(watch)
-        return lambda: watches.remove(watch)
+        self.between(source, destination).clog(self.loop.now_ns + duration_ms * MS)
 
     def reachable(self, source: str, destination: str) -> bool:
         """Whether what ``source`` sends arrives, this direction only."""
-        return self._between(source, destination).blocks == 0
+        return self.between(source, destination).blocks == 0
 
-    def _between(self, source: str, destination: str) -> Link:
+    def between(self, source: str, destination: str) -> Link:
         return self.link(self._hosts[source], self._hosts[destination])
 
     # -- what programs ask for ---------------------------------------------------------------------
@@ -225,7 +212,7 @@ class SimNetwork:
         link = self._links.get(key)
         if link is None:
             link = self._links[key] = Link(self._seed, source, destination, self.knobs)
-            link.watches = self._watches.setdefault(key, [])
+            link.watches = self.watches.setdefault(key, [])
         return link
 
     def close(self) -> None:

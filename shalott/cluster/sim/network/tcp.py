@@ -28,6 +28,7 @@ from shalott.cluster.sim.network.links import (
     Link,
     NetworkKnobs,
     Segment,
+    stops,
 )
 
 if TYPE_CHECKING:
@@ -135,15 +136,6 @@ class Socket:
     def __repr__(self) -> str:
         return f"<Socket {self.number} {self.local} -> {self.remote}>"
 
-    @property
-    def has_dialled(self) -> bool:
-        return self.listener is None
-
-    @property
-    def service_port(self) -> int:
-        """That of who was dialled."""
-        return self.remote[1] if self.has_dialled else self.local[1]
-
     # -- sending -----------------------------------------------------------------------------------
 
     @property
@@ -162,7 +154,7 @@ class Socket:
         lane = self.lane
         lane.send(data)
         if lane.link.watches:
-            lane.link.stops(self, data, "sent")
+            stops(lane.link.watches, self, data, "sent")
         return size
 
     def shutdown(self) -> None:
@@ -217,7 +209,7 @@ class Socket:
             self._stops(segment, "after")
 
     def _stops(self, segment: Segment, moment: str) -> bool:
-        return self.back.stops(self, b"".join(segment.chunks), moment)
+        return stops(self.back.watches, self, b"".join(segment.chunks), moment)
 
     def _receive_sign(self, kind: int) -> None:
         if kind == OPEN:

@@ -11,7 +11,8 @@ from functools import partial
 import msgspec
 
 from shalott.broker.rabbit.processes import link
-from shalott.cluster.systems.message_names import cut_counted
+from shalott.cluster.systems.management import RABBIT_PORTS
+from shalott.cluster.systems.message_names import NamingReader, cut_counted
 
 LETTER = "Letter"
 _decode = msgspec.msgpack.Decoder(list[object]).decode
@@ -26,4 +27,9 @@ def _name_of(body: bytes) -> str:
     return str(fields[1] if name == LETTER else name)
 
 
-cut = partial(cut_counted, most=link.MAX_FRAME_BYTES, name_of=_name_of)
+_cut = partial(cut_counted, most=link.MAX_FRAME_BYTES, name_of=_name_of)
+
+
+def message_reader(port: int, from_dialler: bool) -> NamingReader | None:
+    """See NamesMessages: what nodes say is known where they are linked."""
+    return NamingReader(_cut) if port == RABBIT_PORTS["cluster"] else None

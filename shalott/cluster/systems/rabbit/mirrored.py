@@ -35,9 +35,8 @@ from shalott.cluster.systems.management import (
     queue_path,
     set_up,
 )
-from shalott.cluster.systems.message_names import NamingReader
 from shalott.cluster.systems.own_broker import event_row, in_order, read_event_file
-from shalott.cluster.systems.rabbit.message_names import cut
+from shalott.cluster.systems.rabbit.message_names import message_reader
 from shalott.cluster.systems.rabbit.parameters import MirroredParameters
 from shalott.cluster.systems.settling import await_nodes
 from shalott.core.errors import Definite, UsageError
@@ -84,8 +83,7 @@ class MirroredSystem:
     message_names = MESSAGES
     data_files = ("queues/*/journal", "queues/*/journal.new", "metadata/*", "pages/*")
 
-    def message_reader(self, port: int, from_dialler: bool) -> NamingReader | None:
-        return NamingReader(cut) if port == self.ports["cluster"] else None
+    message_reader = staticmethod(message_reader)
 
     def node_specs(self, topology: Topology) -> Sequence[NodeSpec]:
         return [

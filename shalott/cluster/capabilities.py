@@ -39,6 +39,11 @@ Capability = Literal[
     "cut-clients",
     "trigger-event",
     "trigger-sync",
+    "trigger-disk",
+    "trigger-message",
+    "hold",
+    "hold-back",
+    "suspend",
     "upgrade",
     "limit-cpu",
     "limit-memory",
@@ -74,10 +79,10 @@ DISK_CAPABILITIES = DISKS | POWER
 
 WORLDS: Mapping[str, Mapping[PartName, Can]] = {
     "sim": {
-        "processes": _SIGNALS | POWER,
-        "links": CUTS | _SLOW | _LATE | CLIENT_CUTS,
-        "disks": DISKS,
-        "clocks": CLOCKS,
+        "processes": _SIGNALS | POWER | {"hold"},
+        "links": CUTS | _SLOW | _LATE | CLIENT_CUTS | {"trigger-message", "hold-back"},
+        "disks": DISKS | {"trigger-disk"},
+        "clocks": CLOCKS | {"suspend"},
         "files": FILES,
     },
     "docker": {
@@ -143,6 +148,11 @@ CAN: Mapping[str, str] = {
     "cut-clients": "part clients from nodes",
     "trigger-event": "hear of nodes' events",
     "trigger-sync": "count the syncs of disks",
+    "trigger-disk": "watch what disks are asked to do",
+    "trigger-message": "see what nodes say to each other",
+    "hold-back": "hold back some connections and let others pass",
+    "suspend": "have the time of nodes stand still",
+    "hold": "hold nodes in the middle of what they do",
     "upgrade": "make nodes from other images",
     "limit-cpu": "take CPU from nodes",
     "limit-memory": "take memory from nodes",

@@ -85,6 +85,18 @@ class Processes(Part, Protocol):
         ...
 
 
+@runtime_checkable
+class HoldsProcesses(Protocol):
+    """Processes of a world that can stop a node in the middle of what it does, at no time at all.
+
+    Held twice it must be let go twice. Who kills or pauses it meanwhile does just that.
+    """
+
+    def hold(self, node: str) -> None: ...
+
+    def let_go(self, node: str) -> None: ...
+
+
 class Links(Part, Protocol):
     """The directed links between nodes."""
 
@@ -125,6 +137,41 @@ class MeasuresPackets(Protocol):
 
     async def measure(self, source: str, destination: str, count: int) -> PacketsSeen:
         """Send so many, and wait as long as the link's shape may hold them."""
+        ...
+
+
+# Called with words for what happens; whether it has the nodes that take part stand still.
+TellMoment = Callable[[str], bool]
+# (the port of the service, whether who dialled it says this): names the messages in what one end of
+# one connection says, as it comes; None where that can't be
+MessageReader = Callable[[bytes], Sequence[str]]
+ReaderOf = Callable[[int, bool], MessageReader | None]
+
+
+@runtime_checkable
+class WatchesMessages(Protocol):
+    """Links that show what nodes say to each other. ``tell`` must do next to nothing."""
+
+    def watch_messages(
+        self, link: Link, moment: str, what: str, reader_of: ReaderOf, tell: TellMoment
+    ) -> Callable[[], None]:
+        """Call ``tell`` at this moment of every message of that name, "" for any, from now on: when
+        it is "sent", "before" it is delivered, or "after". What is returned ends that."""
+        ...
+
+
+@runtime_checkable
+class HoldsBack(Protocol):
+    """Links that can hold back some of the connections between two nodes, while others pass."""
+
+    async def hold_back(self, links: Sequence[Link], seed: int) -> None:
+        """Nothing of about half of them passes from now on; the seed says of which."""
+        ...
+
+    async def let_pass(self, links: Sequence[Link]) -> None: ...
+
+    async def holds_back(self, link: Link) -> bool:
+        """Whether it does now: the probe."""
         ...
 
 
@@ -247,6 +294,18 @@ class Disks(Part, Protocol):
         ...
 
 
+@runtime_checkable
+class WatchesCalls(Protocol):
+    """Disks that show what they are asked to do. ``tell`` must do next to nothing."""
+
+    def watch_calls(
+        self, node: str, moment: str, what: str, files: str, tell: TellMoment
+    ) -> Callable[[], None]:
+        """Call ``tell`` "before" or "after" every call of that kind (write, sync, rename), of files
+        that a pattern means, "" for any, is done, from now on. What is returned ends that."""
+        ...
+
+
 class Clocks(Part, Protocol):
     """The nodes' clocks.
 
@@ -268,6 +327,18 @@ class Clocks(Part, Protocol):
     async def offset_ms(self, node: str) -> float:
         """How far the node's wall clock is ahead of the true time now, measured: the probe that
         proves clock faults."""
+        ...
+
+
+@runtime_checkable
+class SuspendsNodes(Protocol):
+    """Clocks of a world in which the time of a paused node can stand still."""
+
+    async def suspend(self, node: str) -> None: ...
+
+    async def go_on(self, node: str) -> float:
+        """Before it is resumed: its timers and its monotonic clock go on where they were, and its
+        wall clock is right. For how many ms they stood; 0 if it has ended or run meanwhile."""
         ...
 
 

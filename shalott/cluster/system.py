@@ -217,6 +217,30 @@ class WritesEvents(Protocol):
 
 
 @runtime_checkable
+class NamesMessages(Protocol):
+    """Of systems of which is known what their nodes say to each other, and which files they write,
+    where that can be seen.
+
+    ``message_names``: those worth waiting for. ``data_files``: patterns, of kinds of files below
+    the data directory that are written for reasons of their own. Of both those come first that a
+    cluster at rest writes and sends all the time.
+    """
+
+    @property
+    def message_names(self) -> Sequence[str]: ...
+
+    @property
+    def data_files(self) -> Sequence[str]: ...
+
+    def message_reader(
+        self, port: int, from_dialler: bool
+    ) -> Callable[[bytes], Sequence[str]] | None:
+        """Names the messages that one end of one connection to this port says, as the bytes come.
+        It may begin in the midst of them: what is no message is passed over."""
+        ...
+
+
+@runtime_checkable
 class AcknowledgesUnlogged(Protocol):
     """Of systems whose nodes log no acknowledgements: what clients saw of them stands for that."""
 

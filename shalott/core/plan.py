@@ -26,26 +26,31 @@ class Trigger(
 
     ``kind``:
         ``event``: a node writes an event whose kind is ``what``.
-        ``observed``: ``what`` is ``master`` (a node becomes the master of a group),
-        ``synchronising`` (a synchronisation runs) or ``shrinks`` (the set of synchronised replicas
-        loses a member), as nodes tell when they are asked, or as their events tell where these are
-        read.
+        ``observed``: ``what`` is ``master``, ``synchronising``, ``shrinks``, ``role``, ``epoch`` or
+        ``set`` (docs/how-to/choose-faults.md), as nodes tell.
         ``syncs``: a node's disk has made so many more syncs of files and directories.
         ``fault``: another ``fault`` of the plan, by its id, has ``begun`` (it was looked at) or
         ``ended`` (it is healed).
+        ``disk``: a node's disk is asked to ``what`` (write, sync, rename), of ``files``.
+        ``message``: one called ``what`` is on its way from ``sender`` to ``node``; "": any.
     ``node``: whose it must be, "" for any; ``group`` and ``role`` narrow events and observations in
-    the same way. ``count``: it must happen so often. ``within_ms``: the fault is skipped if it has
+    the same way. ``count``: it must happen so often. ``moment``: who takes part stands still
+    until the fault is made, when a message is ``sent``, ``before`` it or a disk's call is done, or
+    ``after`` that; "": they go on. ``within_ms``: the fault is skipped if it has
     not by then. ``delay_ms``: what passes between it and the fault. ``fired_ms``: when it fired,
     from the beginning of the load; written back by a run, and meaningless to the next one.
     """
 
-    kind: Literal["event", "observed", "syncs", "fault"]
+    kind: Literal["event", "observed", "syncs", "fault", "disk", "message"]
     what: str = ""
     node: str = ""
     group: str = ""
     role: str = ""
     count: Annotated[int, msgspec.Meta(ge=1)] = 1
     fault: Annotated[int, msgspec.Meta(ge=0)] = 0
+    files: str = ""
+    sender: str = ""
+    moment: Literal["", "sent", "before", "after"] = ""
     within_ms: Annotated[int, msgspec.Meta(ge=1)] = 10_000
     delay_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
     fired_ms: int | msgspec.UnsetType = msgspec.UNSET
@@ -258,6 +263,19 @@ class ClockPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     drift_ppm: float = 0.0
 
 
+class SchedulePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who goes first of what is due at nearly the same time (cluster/sim/loop/schedule.py).
+
+    ``by``: whose priorities. ``window_us``: how late one may be for another's sake. ``points``: the
+    steps at which who goes becomes the last.
+    """
+
+    by: Literal["process", "message"]
+    seed: int  # of the priorities
+    window_us: int
+    points: tuple[int, ...] = ()
+
+
 class SimPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The simulated world, every knob of it. Other worlds have their own nature and ignore this."""
 
@@ -271,6 +289,8 @@ class SimPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     # How far each callback of the loop moves the time. How many there are depends on Python: with
     # a cost, a run is promised to repeat in one minor version only.
     callback_cost_ns: int = 0
+    # Unset: who is due first.
+    schedule: SchedulePlan | msgspec.UnsetType = msgspec.UNSET
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

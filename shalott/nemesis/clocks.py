@@ -13,10 +13,12 @@ from typing import Annotated
 
 import msgspec
 
+from shalott.cluster.parts import SuspendsNodes
 from shalott.core.errors import HarnessError
 from shalott.core.plan import FaultAction
 from shalott.nemesis.context import FaultContext
-from shalott.nemesis.proofs import PROBE_INTERVAL_S, Check, Seen, within
+from shalott.nemesis.processes import PAUSE
+from shalott.nemesis.proofs import PROBE_INTERVAL_S, Check, Seen, status_checks, within
 from shalott.nemesis.record import Amount, FaultRecord
 from shalott.nemesis.weaker import as_kind
 
@@ -244,4 +246,38 @@ STROBE = FaultRecord(
     strength=30,
 )
 
-FAULTS = (SKEW, JUMP, STROBE)
+
+# -- no time at all --------------------------------------------------------------------------------
+
+
+async def _suspend(ctx: FaultContext, action: FaultAction) -> None:
+    clocks = ctx.cluster.clocks
+    assert isinstance(clocks, SuspendsNodes), "its world is asked for suspend"
+    for node in action.nodes or ():
+        await ctx.processes.demand(action.id, node, "pause")
+        await clocks.suspend(node)
+
+
+async def _go_on(ctx: FaultContext, action: FaultAction) -> None:
+    clocks = ctx.cluster.clocks
+    assert isinstance(clocks, SuspendsNodes)
+    ctx.told["stood_ms"] = {node: await clocks.go_on(node) for node in action.nodes or ()}
+    for node in action.nodes or ():
+        await ctx.processes.withdraw(action.id, node)
+
+
+SUSPEND = FaultRecord(
+    name="suspend",
+    summary="a node's time stands still: no timer fires, messages wait, and only its wall clock is"
+    " right afterwards",
+    needs=("pause", "suspend"),
+    inject=_suspend,
+    heal=_go_on,
+    effective=status_checks,
+    healed=status_checks,
+    effects=("suspends",),
+    weaker=lambda action: as_kind(action, PAUSE),
+    strength=35,
+)
+
+FAULTS = (SKEW, JUMP, STROBE, SUSPEND)

@@ -9,6 +9,7 @@ and the row says so.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -67,9 +68,10 @@ class FaultInForce:
         log.info("fault %d: %s", action.id, fault.text)
         return fault
 
-    async def inject(self) -> None:
-        """Make it and prove that it took hold."""
+    async def inject(self, made: Callable[[], None]) -> None:
+        """Make it, tell so, and prove that it took hold."""
         await self._step(self.record.inject)
+        made()
         self.injected_ns = self.recorder.now_ns()
         took_hold_ns = self.ctx.took_hold_ns
         self.effective_ns = self.injected_ns if took_hold_ns is None else took_hold_ns

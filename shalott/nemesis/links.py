@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import msgspec
 
 from shalott.cluster.capabilities import Capability
 from shalott.cluster.nodes import LinkShape
-from shalott.cluster.parts import MeasuresPackets
+from shalott.cluster.parts import HoldsBack, MeasuresPackets
 from shalott.core.errors import HarnessError
 from shalott.core.parameters import NoParameters
 from shalott.core.plan import FaultAction
@@ -23,7 +24,7 @@ from shalott.nemesis.context import FaultContext
 from shalott.nemesis.cuts import Link
 from shalott.nemesis.partitions import one_direction, touching
 from shalott.nemesis.proofs import Check, Seen, as_data, living, moot, shape_data
-from shalott.nemesis.record import Amount, FaultRecord, Takes
+from shalott.nemesis.record import Amount, Checks, FaultRecord, Takes
 from shalott.nemesis.weaker import as_kind
 
 SHAPE_TOLERANCE = 0.02  # tools round what they are told
@@ -154,6 +155,50 @@ def _both(
     return both, outgoing
 
 
+# -- some connections ------------------------------------------------------------------------------
+
+
+async def _hold_back(ctx: FaultContext, action: FaultAction) -> None:
+    links = ctx.cluster.links
+    assert isinstance(links, HoldsBack), "its world is asked for hold-back"
+    await ctx.at_once([links.hold_back(action.links or (), action.seed)])
+
+
+async def _let_pass(ctx: FaultContext, action: FaultAction) -> None:
+    links = ctx.cluster.links
+    assert isinstance(links, HoldsBack)
+    await ctx.at_once([links.let_pass(action.links or ())])
+
+
+def _holds_checks(expected: bool) -> Checks:
+    def checks(ctx: FaultContext, action: FaultAction) -> list[Check]:
+        links = ctx.cluster.links
+        assert isinstance(links, HoldsBack)
+        return [
+            Check(link[0], f"held back {link[0]}->{link[1]}", partial(links.holds_back, link), told)
+            for link in action.links or ()
+        ]
+
+    def told() -> Seen:
+        return expected
+
+    return checks
+
+
+HOLD_BACK = FaultRecord(
+    name="hold-back",
+    summary="some connections of a node carry nothing, and the others overtake them",
+    needs=("hold-back",),
+    inject=_hold_back,
+    heal=_let_pass,
+    effective=_holds_checks(True),
+    healed=_holds_checks(False),
+    links=lambda nodes, hit, rng: touching(nodes, hit, outgoing_only=rng.random() < 0.5),
+    lane="hold-back",
+    effects=("cuts-links",),
+    strength=25,
+)
+
 DELAY, DELAY_ONE_WAY = _both(
     "delay",
     "packets from and to a node arrive later",
@@ -236,7 +281,7 @@ RATE, RATE_ONE_WAY = _both(
 FAULTS = (
     *(LOSS, LOSS_ONE_WAY, DELAY, DELAY_ONE_WAY, CLOG, CLOG_ONE_WAY),
     *(JITTER, JITTER_ONE_WAY, DUPLICATE, DUPLICATE_ONE_WAY, REORDER, REORDER_ONE_WAY),
-    *(CORRUPT, CORRUPT_ONE_WAY, RATE, RATE_ONE_WAY),
+    *(CORRUPT, CORRUPT_ONE_WAY, RATE, RATE_ONE_WAY, HOLD_BACK),
 )
 
 

@@ -28,7 +28,7 @@ from shalott.nemesis.process_states import ProcessStates
 from shalott.nemesis.proofs import Prover
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.settings import OverlappingSettings
-from shalott.nemesis.triggers import TriggerWatch
+from shalott.nemesis.triggers import Standstill, TriggerWatch
 from shalott.nemesis.waiting import Conditions, LoadTime, Milestones, Skipped
 
 PROOF_TIMEOUT_S = 5.0
@@ -126,12 +126,19 @@ class NemesisRunner:
 
     async def _fire(self, action: FaultAction) -> None:
         """When it may: from its injection to its end."""
+        still = Standstill(self._cluster.processes)
+        try:
+            await self._make(action, still)
+        finally:
+            still.end()
+
+    async def _make(self, action: FaultAction, still: Standstill) -> None:
         over = self._time.over
         try:
             if action.settle:
                 await self._conditions.await_settled(action)
             if action.when is not msgspec.UNSET:
-                action = await self._conditions.await_trigger(action, action.when)
+                action = await self._conditions.await_trigger(action, action.when, still)
                 self._resolved[action.id] = action
             action = self._resolved[action.id] = await self._roles.resolve(action)
             if forbidden := why_not(self._plan, action):
@@ -149,7 +156,7 @@ class NemesisRunner:
         fault = FaultInForce.begin(action, ctx, self._recorder, self._prover)
         self.in_force.append(fault.text)
         try:
-            await fault.inject()
+            await fault.inject(still.end)
             self._milestones.reach(action.id, "begun")
             await self._last(action, action.duration_ms - fault.lasted_ms)
         finally:

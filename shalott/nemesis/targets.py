@@ -3,7 +3,8 @@
 ``one``, ``minority``, ``majority``, ``all`` and node names joined by ``+`` are known when the
 schedule is made. ``master``, ``mirrors`` and ``slaves`` (which are the same: who copies a master)
 and ``controller`` (the controllers' leader) are roles: they are resolved when the fault fires, from
-what the nodes say of themselves. With several queues one of them is drawn first.
+what the nodes say of themselves. With several queues one of them is drawn first. ``there`` is the
+node where the fault's trigger fired.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ from shalott.core.errors import UsageError
 from shalott.core.rng import Stream
 
 ROLES = ("master", "mirrors", "slaves", "controller")
+THERE = "there"
 COPIES = ("mirror", "slave")  # what a node says that it is
 COUNTS = ("one", "minority", "majority", "all")
 
 
 def is_role(target: str) -> bool:
-    return target in ROLES
+    return target in (*ROLES, THERE)
 
 
 def is_single(target: str) -> bool:
     """Whether the target is never more than one node."""
-    if target in ("one", "master", "controller"):
+    if target in ("one", "master", "controller", THERE):
         return True
     return target not in (*ROLES, *COUNTS) and "+" not in target
 
@@ -42,12 +44,12 @@ def minority_of(nodes: Sequence[str]) -> int:
 
 def check_target(target: str, nodes: Sequence[str]) -> None:
     """Raise UsageError, naming what there is, unless the target makes sense."""
-    if target in ROLES or target in COUNTS:
+    if is_role(target) or target in COUNTS:
         return
     unknown = [name for name in target.split("+") if name not in nodes]
     if unknown:
         raise UsageError(
-            f"unknown target {target}: {', '.join((*COUNTS, *ROLES))}, "
+            f"unknown target {target}: {', '.join((*COUNTS, *ROLES, THERE))}, "
             f"or nodes joined by + ({', '.join(nodes)})"
         )
 

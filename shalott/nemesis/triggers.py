@@ -5,27 +5,48 @@ be read while nodes write them, the files are looked at every ``EVENTS_EVERY_MS`
 asked every ``OBSERVE_EVERY_MS``. Syncs are counted by the disk itself, which answers at once. How
 late a trigger may have been noticed stands in its row of the history (f = ``trigger``).
 
+A simulated node can be stopped in a moment of its own: in the midst of a call of its disk, or with
+a message on its way. Who takes part stands still (``Standstill``) until the fault is made.
+
 A node "becomes" master if it was not before: one look when the waiting begins says who is already.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
 from shalott.cluster.cluster import Cluster
-from shalott.cluster.parts import ReadsDataFiles, TellsEventsAtOnce
-from shalott.cluster.system import EventRow, Observation, System, WritesEvents, group_names
+from shalott.cluster.parts import (
+    HoldsProcesses,
+    Processes,
+    ReadsDataFiles,
+    TellsEventsAtOnce,
+    WatchesCalls,
+    WatchesMessages,
+)
+from shalott.cluster.system import (
+    EventRow,
+    NamesMessages,
+    Observation,
+    System,
+    WritesEvents,
+    group_names,
+)
 from shalott.core.errors import HarnessError
 from shalott.core.plan import Trigger
 
+CHANGES = ("role", "epoch", "set")  # a first look says what it was before
 EVENTS_EVERY_MS = 50
 OBSERVE_EVERY_MS = 100
 
 Observe = Callable[[str], Awaitable[Mapping[str, object]]]  # {} if the node can't be asked
+# (where it happens, who takes part in it, what it is): whether these stand still
+TellOf = Callable[[str, Sequence[str], str], bool]
 OfFault = Callable[[int, str], Awaitable[None]]  # (its id, begun or ended): until it has
 
 
@@ -40,6 +61,28 @@ class Fired:
     late_ms: float | None
 
 
+class Standstill:
+    """The nodes that stand still for one fault, from its trigger's moment until it is made."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self._nodes: list[str] = []
+
+    def hold(self, *nodes: str) -> None:
+        """Harmless where no node can be held: such a plan is refused before boot."""
+        for node in nodes:
+            if isinstance(self._processes, HoldsProcesses):
+                self._processes.hold(node)
+                self._nodes.append(node)
+
+    def end(self) -> None:
+        """Safe to call twice."""
+        nodes, self._nodes = self._nodes, []
+        for node in nodes:
+            if isinstance(self._processes, HoldsProcesses):
+                self._processes.let_go(node)
+
+
 @dataclass(slots=True)
 class Matcher:
     """What counts as it. It keeps what was so before, since becoming something is a change."""
@@ -49,6 +92,8 @@ class Matcher:
     _masters: dict[tuple[str, str], bool] = field(default_factory=dict)  # by node and group
     _running: dict[str, bool] = field(default_factory=dict)  # synchronisations, by group
     _sets: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
+    _roles: dict[tuple[str, str], str] = field(default_factory=dict)  # by node and group
+    _epochs: dict[str, int] = field(default_factory=dict)  # by group
 
     def of_event(self, node: str, event: EventRow) -> str:
         """What it is that has happened, in words; "" if it is nothing that is waited for."""
@@ -60,6 +105,10 @@ class Matcher:
         if self.trigger.kind == "event":
             fits = kind == self.trigger.what and self.trigger.role in ("", role)
             return _words(f"event {kind}", group, role) if fits else ""
+        if self.trigger.what == "epoch":
+            return self._epoch(group, int(event.get("epoch") or 0))
+        if self.trigger.what == "role":
+            return self._role(node, group, role) if kind == "role" and group else ""
         if self.trigger.what == "master":
             changed = kind == "role" and bool(group)
             return self._master(node, group, role == "master") if changed else ""
@@ -68,6 +117,8 @@ class Matcher:
             return self._synchronising(group, told) if told is not None else ""
         if kind != "set_changed":
             return ""
+        if self.trigger.what == "set":
+            return _words("the set changed", group)
         if detail.get("removed"):
             return _words(f"the set lost {detail['removed']}", group)
         own = detail.get("set")
@@ -82,7 +133,11 @@ class Matcher:
             group, role = str(claim["group"]), str(claim.get("role") or "")
             if not self._is_wanted(node, group):
                 continue
-            if self.trigger.what == "master":
+            if self.trigger.what == "epoch":
+                found = self._epoch(group, int(claim.get("epoch") or 0)) or found
+            elif self.trigger.what == "role":
+                found = self._role(node, group, role) or found
+            elif self.trigger.what == "master":
                 found = self._master(node, group, role == "master", is_look=True) or found
             elif role == "master" and self.trigger.what == "synchronising":
                 found = self._synchronising(group, claim.get("state") == "syncing") or found
@@ -100,6 +155,18 @@ class Matcher:
         self._masters[node, group] = is_so
         return _words(f"{node} became master", group) if is_so and not before else ""
 
+    def _role(self, node: str, group: str, role: str) -> str:
+        """A node tells its role when it has changed, or when it starts."""
+        before = self._roles.get((node, group))
+        self._roles[node, group] = role
+        return _words(f"{node} became {role or 'none'}", group) if role != before else ""
+
+    def _epoch(self, group: str, epoch: int) -> str:
+        """The first that is heard of a group says what it was before."""
+        before = self._epochs.get(group, epoch)
+        self._epochs[group] = max(before, epoch)
+        return _words(f"epoch {epoch}", group) if epoch > before else ""
+
     def _synchronising(self, group: str, is_so: bool) -> str:
         before = self._running.get(group, False)
         self._running[group] = is_so
@@ -109,6 +176,8 @@ class Matcher:
         before, now = self._sets.get(whose, ()), tuple(map(str, members))
         self._sets[whose] = now
         gone = "+".join(sorted(member for member in before if member not in now))
+        if self.trigger.what == "set":
+            return _words("the set changed", group) if before and before != now else ""
         return _words(f"the set lost {gone}", group) if gone else ""
 
 
@@ -133,19 +202,65 @@ class TriggerWatch:
         self._observe = observe
         self._now_ns = now_ns
 
-    async def wait(self, trigger: Trigger) -> Fired | None:
+    async def wait(self, trigger: Trigger, still: Standstill) -> Fired | None:
         """What fired it; None if nothing did in its time. Raises HarnessError where this world
-        can't wait for it."""
+        can't wait for it. ``still``: has who takes part stand still, if the trigger has a
+        moment."""
         if trigger.kind == "syncs":
             return await self._syncs(trigger)
         if trigger.kind == "fault":
             return await self._fault(trigger)
-        waiting = _Waiting(trigger, self, self._cluster.nodes)
+        if trigger.kind in ("disk", "message"):
+            waiting: Awaitable[Fired] = self._moment(trigger, still)
+        else:
+            waiting = _Waiting(trigger, self, self._cluster.nodes, still).fired()
         try:
             async with asyncio.timeout(trigger.within_ms / 1000):
-                return await waiting.fired()
+                return await waiting
         except TimeoutError:
             return None
+
+    async def _moment(self, trigger: Trigger, still: Standstill) -> Fired:
+        """In a call of a disk, or with a message on its way."""
+        fired: asyncio.Future[Fired] = asyncio.get_running_loop().create_future()
+        left = trigger.count
+
+        def tell(node: str, ends: Sequence[str], what: str) -> bool:
+            nonlocal left
+            left -= 1
+            if left != 0 or fired.done():
+                return False
+            still.hold(*ends)
+            fired.set_result(Fired(node, what, "the world, at once", 0.0))
+            return True
+
+        watch = self._watch_disks if trigger.kind == "disk" else self._watch_messages
+        stops = list(watch(trigger, tell))
+        try:
+            return await fired
+        finally:
+            for stop in stops:
+                stop()
+
+    def _watch_disks(self, trigger: Trigger, tell: TellOf) -> Iterator[Callable[[], None]]:
+        disks = self._cluster.disks
+        if not isinstance(disks, WatchesCalls):
+            raise HarnessError(f"the {self._cluster.backend} cluster can't watch disks")
+        for node in (trigger.node,) if trigger.node else self._cluster.nodes:
+            own = partial(tell, node, (node,))
+            yield disks.watch_calls(node, trigger.moment, trigger.what, trigger.files, own)
+
+    def _watch_messages(self, trigger: Trigger, tell: TellOf) -> Iterator[Callable[[], None]]:
+        links, system, nodes = self._cluster.links, self._system, self._cluster.nodes
+        if not isinstance(links, WatchesMessages) or not isinstance(system, NamesMessages):
+            raise HarnessError(f"messages of {system.name} can't be watched here")
+        for sender in (trigger.sender,) if trigger.sender else nodes:
+            for receiver in (trigger.node,) if trigger.node else nodes:
+                if sender != receiver:
+                    link, moment = (sender, receiver), trigger.moment
+                    own = partial(tell, sender if moment == "sent" else receiver, link)
+                    reader_of = system.message_reader
+                    yield links.watch_messages(link, moment, trigger.what, reader_of, own)
 
     async def _fault(self, trigger: Trigger) -> Fired | None:
         try:
@@ -190,8 +305,11 @@ class TriggerWatch:
 class _Waiting:
     """For one trigger of the kinds that nodes tell."""
 
-    def __init__(self, trigger: Trigger, watch: TriggerWatch, nodes: tuple[str, ...]) -> None:
+    def __init__(
+        self, trigger: Trigger, watch: TriggerWatch, nodes: tuple[str, ...], still: Standstill
+    ) -> None:
         self._trigger = trigger
+        self._still = still
         self._cluster, self._system = watch._cluster, watch._system
         self._observe, self._now_ns = watch._observe, watch._now_ns
         self._nodes = nodes
@@ -226,6 +344,8 @@ class _Waiting:
             return
         self._left -= 1
         if self._left == 0:
+            if self._trigger.moment:
+                self._still.hold(node)
             self._fired = Fired(node, what, noticed_by, late_ms)
             self._done.set()
 
@@ -234,8 +354,10 @@ class _Waiting:
         if self._trigger.kind == "event":
             return
         answers = await asyncio.gather(*(self._observe(node) for node in self._nodes))
+        is_known = self._trigger.what not in CHANGES or late_ms is not None
         for node, answer in zip(self._nodes, answers, strict=True):
-            self._count(node, self._matcher.of_answer(node, answer), how, late_ms)
+            what = self._matcher.of_answer(node, answer)
+            self._count(node, what if is_known else "", how, late_ms)
 
     async def _ask(self) -> None:
         how = f"asking every {OBSERVE_EVERY_MS} ms"

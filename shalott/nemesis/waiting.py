@@ -16,8 +16,9 @@ from shalott.core.errors import HarnessError
 from shalott.core.op import NEMESIS, Completion, Invocation
 from shalott.core.plan import FaultAction, Trigger
 from shalott.nemesis.context import FAILURES
+from shalott.nemesis.targets import THERE
 from shalott.nemesis.trigger_words import OF_FAULTS, trigger_text
-from shalott.nemesis.triggers import TriggerWatch
+from shalott.nemesis.triggers import Fired, Standstill, TriggerWatch
 
 if TYPE_CHECKING:
     from shalott.core.history import (
@@ -127,12 +128,16 @@ class Conditions:
         if self.time.elapsed_ms() + action.duration_ms > self.time_limit_ms:
             raise Skipped("synchronising took so long that no time is left for it")
 
-    async def await_trigger(self, action: FaultAction, when: Trigger) -> FaultAction:
-        """The action with the time when its trigger fired; Skipped if it did not. The row of the
-        history begins with the waiting."""
-        why, fired_ms = await self._await(action, when)
-        if fired_ms is None:
+    async def await_trigger(
+        self, action: FaultAction, when: Trigger, still: Standstill
+    ) -> FaultAction:
+        """The action with the time when its trigger fired, and the node where it did, if that is
+        its target; Skipped if it did not. The row of the history begins with the waiting."""
+        why, fired, fired_ms = await self._await(action, when, still)
+        if fired is None:
             raise Skipped(why)
+        if action.target == THERE:
+            action = msgspec.structs.replace(action, nodes=(fired.node,))
         if not await self.time.wait_ms(when.delay_ms):
             raise Skipped("the load was over before the trigger's delay was")
         return msgspec.structs.replace(
@@ -146,8 +151,12 @@ class Conditions:
         within = msgspec.structs.replace(
             until, within_ms=max(1, min(until.within_ms, round(left_ms)))
         )
-        _, fired_ms = await self._await(action, within, ends=True)
-        if fired_ms is None:
+        still = Standstill(self.cluster.processes)
+        try:
+            _, fired, fired_ms = await self._await(action, within, still, ends=True)
+        finally:
+            still.end()
+        if fired is None:
             return action
         await self.time.wait_ms(until.delay_ms)
         return msgspec.structs.replace(
@@ -155,9 +164,9 @@ class Conditions:
         )
 
     async def _await(
-        self, action: FaultAction, when: Trigger, *, ends: bool = False
-    ) -> tuple[str, int | None]:
-        """(why it did not fire, when it did from the load's beginning on)."""
+        self, action: FaultAction, when: Trigger, still: Standstill, *, ends: bool = False
+    ) -> tuple[str, Fired | None, int]:
+        """(why it did not fire, what did, when from the load's beginning on)."""
         text = trigger_text(when)
         extra: dict[str, object] = {
             "fault": action.id,
@@ -168,7 +177,7 @@ class Conditions:
         index = self.recorder.invoke(NEMESIS, when.node, Invocation(f="trigger", extra=extra))
         why, fired = f"its trigger ({text}) had not fired when the load was over", None
         try:
-            ended, fired = await self.time.unless_over(self.triggers.wait(when))
+            ended, fired = await self.time.unless_over(self.triggers.wait(when, still))
             if ended:
                 why = f"its trigger ({text}) did not fire within {when.within_ms} ms"
         except FAILURES as error:
@@ -177,10 +186,10 @@ class Conditions:
             self.recorder.complete(
                 index, Completion(type="info", error=why, extra={**extra, "fired": False})
             )
-            return why, None
+            return why, None, 0
         seen = {"by": fired.node, "seen": fired.what, "noticed_by": fired.noticed_by}
         extra |= {"fired": True, **seen, "late_ms_at_most": fired.late_ms}
         fired_ms = int(self.time.elapsed_ms())
         self.recorder.complete(index, Completion(type="ok", extra=extra))
         log.info("fault %d: %s", action.id, fired.what)
-        return "", fired_ms
+        return "", fired, fired_ms

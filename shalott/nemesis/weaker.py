@@ -27,6 +27,7 @@ def weaker_actions(action: FaultAction) -> Iterator[FaultAction]:
         yield from _smaller_amounts(action, record)
         yield from _smaller_parameters(action, record)
     yield from _fewer_links_or_nodes(action)
+    yield from _sooner(action)
     yield from _without_trigger(action)
 
 
@@ -100,6 +101,19 @@ def _without_trigger(action: FaultAction) -> Iterator[FaultAction]:
     if when.fired_ms is not msgspec.UNSET:
         yield replace(action, at_ms=when.fired_ms + when.delay_ms, when=msgspec.UNSET)
     yield replace(action, at_ms=action.at_ms + when.delay_ms, when=msgspec.UNSET)
+
+
+def _sooner(action: FaultAction) -> Iterator[FaultAction]:
+    """What it waits for counts less often, or is of any file."""
+    for name in ("when", "until"):
+        trigger = getattr(action, name)
+        if trigger is msgspec.UNSET:
+            continue
+        for count in dict.fromkeys((1, trigger.count // 2, trigger.count - 1)):
+            if 0 < count < trigger.count:
+                yield replace(action, **{name: replace(trigger, count=count)})
+        if trigger.files:
+            yield replace(action, **{name: replace(trigger, files="")})
 
 
 def _begin_ms(action: FaultAction) -> int | None:

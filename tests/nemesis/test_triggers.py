@@ -19,7 +19,7 @@ from shalott.nemesis.record import FAULTS
 from shalott.nemesis.requirements import check_actions, check_system, required_capabilities
 from shalott.nemesis.runner import NemesisRunner
 from shalott.nemesis.trigger_words import parse_trigger, trigger_text, with_triggers
-from shalott.nemesis.triggers import Matcher
+from shalott.nemesis.triggers import CHANGES, Matcher
 from shalott.nemesis.weaker import weaker_actions
 from tests.world.clock import virtual
 from tests.world.clock.turns import passes
@@ -316,6 +316,19 @@ def test_events_tell_what_observations_tell() -> None:
     shrinks = Matcher(Trigger(kind="observed", what="shrinks"))
     assert shrinks.of_event("n1", event("set_changed", detail={"removed": ["n2"]}))
     assert not shrinks.of_event("n1", event("set_changed", detail={"added": "n2"}))
+    changes = {what: Matcher(Trigger(kind="observed", what=what)) for what in CHANGES}
+    told = [
+        event("role", role=role, epoch=epoch)
+        for role, epoch in (("mirror", 3), ("mirror", 3), ("master", 4), ("master", 2))
+    ]
+    of_role, of_epoch, of_set = (changes[what] for what in CHANGES)
+    assert [bool(of_role.of_event("n1", each)) for each in told] == [True, False, True, False]
+    assert [bool(of_epoch.of_event("n1", each)) for each in told] == [False, False, True, False]
+    assert of_set.of_event("n1", event("set_changed", detail={"added": "n2"}))
+    assert not of_set.of_event("n1", event("role", role="master"))
+    claims = [{**MASTER[0], "synchronised": own} for own in (["n2"], ["n2"], ["n2", "n3"])]
+    seen = [bool(of_set.of_answer("n1", {"claims": [each]})) for each in claims]
+    assert seen == [False, False, True]
     sets = [event("set_changed", detail={"set": own}) for own in ([1], [1, 2], [1], [1])]
     assert [bool(shrinks.of_event("n1", each)) for each in sets] == [False, False, True, False]
 
@@ -326,6 +339,17 @@ def test_events_tell_what_observations_tell() -> None:
         ("master=n2", "", Trigger(kind="observed", what="master", node="n2")),
         ("kill:synchronising", "kill", Trigger(kind="observed", what="synchronising")),
         ("syncs=3,node=n1,delay=5ms", "", Trigger(kind="syncs", count=3, node="n1", delay_ms=5)),
+        ("kill:epoch,moment=after", "kill", Trigger(kind="observed", what="epoch", moment="after")),
+        (
+            "disk=write,node=n1,files=a/*,count=4,moment=before",
+            "",
+            Trigger(kind="disk", what="write", node="n1", files="a/*", count=4, moment="before"),
+        ),
+        (
+            "message=any,from=n2,moment=sent",
+            "",
+            Trigger(kind="message", sender="n2", moment="sent"),
+        ),
         (
             "partition:event=promoted,role=master,count=2,within=20s",
             "partition",
@@ -348,6 +372,8 @@ def test_words_of_a_trigger(text: str, nemesis: str, trigger: Trigger) -> None:
         ("event", "there is no condition"),
         ("flood:master", "unknown nemesis flood"),
         ("master=n1,node=n2", "'node=n2' means nothing here"),
+        ("disk=write,moment=sent", "'moment=sent' means nothing here"),
+        ("syncs=2,moment=after", "'moment=after' means nothing here"),
         ("master,within=never", "within never: give a time above 0"),
     ],
 )
@@ -373,9 +399,24 @@ def test_what_can_not_happen_is_refused_before_boot() -> None:
         (Trigger(kind="observed", what="rain"), "which can't be observed: choose one of master"),
         (Trigger(kind="event"), "name its kind"),
         (Trigger(kind="observed", what="master", role="x"), "only a trigger of kind event"),
+        (Trigger(kind="disk", what="read", moment="after"), "to do one of write, sync, rename"),
+        (Trigger(kind="disk", what="sync"), "kind disk has the moment before or after"),
+        (Trigger(kind="syncs", moment="after"), "kind syncs has the moment none"),
+        (Trigger(kind="message", moment="sent", delay_ms=5), "without a delay"),
+        (Trigger(kind="message", moment="sent", sender="n9"), "waits for n9, which is no node"),
     ):
         with pytest.raises(UsageError, match=says):
             check_actions([kill(when)], NODES)
+    sync = Trigger(kind="disk", what="sync", moment="after")
+    with pytest.raises(UsageError, match="they can't be asked who is master. Name nodes"):
+        check_actions([kill(sync, target="master", nodes=None)], NODES)
+    with pytest.raises(UsageError, match="the node where its trigger fires, and waits for none"):
+        check_actions([kill(msgspec.UNSET, target="there", nodes=None)], NODES)
+    check_actions([kill(sync, target="there", nodes=None)], NODES)
+    assert required_capabilities([kill(sync)]) == {"kill", "trigger-disk", "hold"}
+    by_message = kill(Trigger(kind="message", what="Rain", moment="after"))
+    with pytest.raises(UsageError, match="nodes of fake say no such thing"):
+        check_system([by_message], FakeSystem())  # type: ignore[arg-type]
     by_event = kill(Trigger(kind="event", what="promoted"))
     with pytest.raises(UsageError, match="nodes of fake write none while they run"):
         check_system([by_event], FakeSystem())  # type: ignore[arg-type]
@@ -405,3 +446,15 @@ def test_a_shrinker_tries_the_time_at_which_it_fired_and_no_trigger() -> None:
     assert without_n3.faults == ()
     others = [each for each in weaker_actions(kill(action.when, nodes=NODES)) if each.when]
     assert all(each.when == action.when for each in others)
+
+
+def test_a_shrinker_counts_less_and_takes_any_file() -> None:
+    when = Trigger(kind="disk", what="sync", files="a", count=8, moment="after", node="n3")
+    tried = [each for each in weaker_actions(kill(when)) if each.kind == "kill"]
+    weaker = [each.when for each in tried if each.when]
+    assert [(each.count, each.files) for each in weaker] == [(1, "a"), (4, "a"), (7, "a"), (8, "")]
+    smaller = [measure(make_plan(kill(each))) for each in weaker]
+    assert all(each < measure(make_plan(kill(when))) for each in smaller)
+    sent = Trigger(kind="message", sender="n3", moment="sent")
+    without_n3 = next(p for p in fewer_nodes(make_plan(kill(sent))) if "n3" not in p.cluster.nodes)
+    assert without_n3.faults == ()

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 
 from shalott.cluster.capabilities import WORLDS
+from shalott.cluster.data_files import chosen
 from shalott.cluster.nodes import (
     DiskFaults,
 )
+from shalott.cluster.parts import TellMoment
 from shalott.cluster.sim.nodes import SimPart
 from shalott.core.errors import HarnessError
 
+# What a disk says that it does (disk/disk.py), and of which files.
+_CALLS: Mapping[str, re.Pattern[str]] = {
+    "write": re.compile(r"write (.*) at \d+"),
+    "sync": re.compile(r"sync (?:of directory )?(.*)"),
+    "rename": re.compile(r"rename (.*) to (.*)"),
+}
+
 
 class SimDisks(SimPart):
-    """See ``Disks``."""
+    """See ``Disks`` and ``WatchesCalls``."""
 
     capabilities = WORLDS["sim"]["disks"]
 
@@ -34,6 +44,21 @@ class SimDisks(SimPart):
         lost = disk.outside.unsynced()
         disk.power_loss("all")
         return lost
+
+    def watch_calls(
+        self, node: str, moment: str, what: str, files: str, tell: TellMoment
+    ) -> Callable[[], None]:
+        after = moment == "after"
+
+        def watch(call: str, is_done: bool) -> bool:
+            found = _CALLS[what].fullmatch(call) if is_done is after else None
+            if found is None or (files and not any(chosen(p, files, ()) for p in found.groups())):
+                return False
+            return tell(f"{call} of {node}, {'done' if after else 'under way'}")
+
+        watches = self._sim.machines[node].disk.calls.watches
+        watches.append(watch)
+        return lambda: watches.remove(watch)
 
     async def await_syncs(self, node: str, count: int, timeout_ms: int) -> bool:
         disk, made = self._sim.machines[node].disk, asyncio.Event()

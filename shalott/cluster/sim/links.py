@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from shalott.cluster.capabilities import WORLDS, refusal
 from shalott.cluster.nodes import (
@@ -10,12 +10,16 @@ from shalott.cluster.nodes import (
     Link,
     LinkShape,
 )
+from shalott.cluster.parts import MessageReader, ReaderOf, TellMoment
+from shalott.cluster.sim.network.links import End
 from shalott.cluster.sim.nodes import SimPart, Simulation
 from shalott.core.errors import HarnessError
 
+_MOMENTS = {"sent": "sent", "before": "not delivered yet", "after": "delivered"}
+
 
 class SimLinks(SimPart):
-    """See ``Links`` and ``CutsClients``."""
+    """See ``Links``, ``CutsClients``, ``WatchesMessages`` and ``HoldsBack``."""
 
     capabilities = WORLDS["sim"]["links"]
 
@@ -51,6 +55,40 @@ class SimLinks(SimPart):
         machines = self._sim.machines
         both = machines[source].is_alive and machines[destination].is_alive
         return both and self._sim.network.reachable(source, destination)
+
+    def watch_messages(
+        self, link: Link, moment: str, what: str, reader_of: ReaderOf, tell: TellMoment
+    ) -> Callable[[], None]:
+        readers: dict[int, MessageReader | None] = {}
+        way = f"from {link[0]} to {link[1]}, {_MOMENTS[moment]}"
+
+        def watch(end: End, data: bytes, now: str) -> bool:
+            if now != moment:
+                return False
+            if end.number not in readers:
+                has_dialled = end.listener is None
+                port = (end.remote if has_dialled else end.local)[1]
+                readers[end.number] = reader_of(port, has_dialled is (moment == "sent"))
+            read = readers[end.number]
+            names = [name for name in read(data) if what in ("", name)] if read else []
+            return sum(tell(f"{name} {way}") for name in names) > 0
+
+        watches = self._sim.network.watches.setdefault(link, [])
+        watches.append(watch)
+        return lambda: watches.remove(watch)
+
+    async def hold_back(self, links: Sequence[Link], seed: int) -> None:
+        self._sim.tell(f"hold back on {' '.join(map('->'.join, links))}")
+        for link in links:
+            self._sim.network.between(*link).hold_back(seed)
+
+    async def let_pass(self, links: Sequence[Link]) -> None:
+        self._sim.tell(f"let pass on {' '.join(map('->'.join, links))}")
+        for link in links:
+            self._sim.network.between(*link).hold_back(None)
+
+    async def holds_back(self, link: Link) -> bool:
+        return self._sim.network.between(*link).held_back is not None
 
     async def set_client_cuts(self, links: Sequence[Link], ports: Sequence[str]) -> None:
         network = self._sim.network

@@ -109,7 +109,9 @@ class Machine:
     output: deque[str] = field(default_factory=lambda: deque(maxlen=OUTPUT_LINES))
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     stop_asked: asyncio.Event = field(default_factory=asyncio.Event)
+    suspended: tuple[SimProcess | None, int] = (None, 0)  # whose time stands still, since when
     _lives: int = 0
+    _holds: int = 0
 
     @property
     def is_alive(self) -> bool:
@@ -126,7 +128,7 @@ class Machine:
             clock=self.clock if self.drifts else None,
             on_exception=self._unhandled,
         )
-        self.process, self.exit_code = process, None
+        self.process, self.exit_code, self._holds = process, None, 0
         self.ended, self.stop_asked = asyncio.Event(), asyncio.Event()
         self.loop.add_process(process)
         self.loop.trace.event(self.loop.now_ns, f"{process!r} starts")
@@ -146,6 +148,19 @@ class Machine:
         self.node = None
         self.exit_code = exit_code
         self.ended.set()
+
+    def hold(self) -> None:
+        """What runs now runs on to where it waits, and nothing after that until ``let_go``."""
+        process = self.process
+        if process is not None and process.state in ("running", "held"):
+            process.state = "held"
+            self._holds += 1
+
+    def let_go(self) -> None:
+        """As often as it was held. It may have been paused or have died meanwhile."""
+        self._holds = max(0, self._holds - 1)
+        if self.process is not None and self.process.state == "held" and not self._holds:
+            self.loop.resume(self.process)
 
     def _unhandled(self, context: dict[str, object]) -> None:
         """An exception that no task of the node retrieved: on a real node a line in its log."""

@@ -76,7 +76,7 @@ class SimProcesses(SimPart):
 
     async def pause(self, node: str) -> None:
         machine = self._sim.machines[node]
-        if machine.process is not None and machine.process.state == "running":
+        if machine.process is not None and machine.process.state in ("running", "held"):
             machine.process.state = "paused"
             self._sim.tell(f"pause {node}")
 
@@ -85,6 +85,12 @@ class SimProcesses(SimPart):
         if machine.process is not None:
             self._sim.tell(f"resume {node}")
             self._sim.loop.resume(machine.process)
+
+    def hold(self, node: str) -> None:
+        self._sim.machines[node].hold()
+
+    def let_go(self, node: str) -> None:
+        self._sim.machines[node].let_go()
 
     async def status(self, node: str) -> NodeStatus:
         machine = self._sim.machines[node]

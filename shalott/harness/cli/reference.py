@@ -38,6 +38,7 @@ from shalott.core.plan import (
     HostPlan,
     NetworkPlan,
     Plan,
+    SchedulePlan,
     SimPlan,
     SshPlan,
     SystemPlan,
@@ -297,7 +298,7 @@ def formats_page() -> str:
             GatePlan,
             FaultAction,
         ),
-        *(Trigger, SimPlan, NetworkPlan, DiskPlan, ClockPlan, Requirement),
+        *(Trigger, SimPlan, SchedulePlan, NetworkPlan, DiskPlan, ClockPlan, Requirement),
     )
     results = (RunResults, Tested, Result, Anomaly)
     return page(

@@ -87,6 +87,12 @@ def _count_operations(history: History, counts: Counter[str]) -> None:
     redelivered = pc.sum(pc.and_kleene(is_client, ops["redelivered"])).as_py()
     if redelivered:
         counts["redelivered"] += redelivered
+    waited = ops.filter(pc.equal(ops["f"], "trigger"))
+    for row in waited.select(["extra"]).to_pylist():
+        extra = _decoded(row["extra"])
+        if extra.get("fired") is not None:
+            kind = str(extra.get("waits_for", "")).partition(",")[0].partition("=")[0]
+            counts[f"trigger_{kind}" if extra["fired"] else "trigger_never"] += 1
     ours = pc.invert(
         pc.is_in(ops["f"], value_set=_strings(("observe", "probe", "trigger", "phase")))
     )

@@ -125,6 +125,11 @@ def _of_simulation(plan: Plan) -> list[tuple[bool, str]]:
             all(0 <= low <= high for low, high in (disk.call_us, disk.sync_us)),
             "times of the disk are ranges from 0 up",
         ),
+        (
+            plan.sim.schedule is msgspec.UNSET
+            or min(plan.sim.schedule.window_us, *plan.sim.schedule.points, 0) == 0,
+            "a schedule's window and points must not be below 0",
+        ),
         (plan.sim.callback_cost_ns >= 0, "the cost of a callback must not be below 0"),
     ]
 

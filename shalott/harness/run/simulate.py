@@ -35,6 +35,7 @@ from shalott.cluster.sim.backend import HARNESS, SimCluster
 from shalott.cluster.sim.buggify import fired_in_run
 from shalott.cluster.sim.loop.loop import START_NS, SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
+from shalott.cluster.sim.loop.schedule import Priorities
 from shalott.cluster.sim.loop.trace import DIGEST_VERSION, Trace
 from shalott.cluster.sim.machine import Machine, captured_output
 from shalott.cluster.sim.oracles.watch import NOTHING, Promised
@@ -323,11 +324,17 @@ def sim_knobs(plan: Plan) -> SimPlan:
 def make_loop(plan: Plan, trace: Trace) -> SimLoop:
     """A loop that gives up when the plan should have ended long ago."""
     budget_ms = plan.time_limit_ms + plan.settle_timeout_ms + SLACK_MS
-    return SimLoop(
+    knobs = sim_knobs(plan)
+    loop = SimLoop(
         trace=trace,
         deadline_ns=START_NS + budget_ms * 1_000_000,
-        callback_cost_ns=sim_knobs(plan).callback_cost_ns,
+        callback_cost_ns=knobs.callback_cost_ns,
     )
+    own = knobs.schedule
+    if own is not msgspec.UNSET:
+        window_ns = own.window_us * 1000
+        loop.priorities = Priorities(own.seed, by=own.by, window_ns=window_ns, points=own.points)
+    return loop
 
 
 def make_cluster(plan: Plan, loop: SimLoop) -> SimCluster:

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from shalott.cluster.system import InspectsMachines, RecordsReplicas
+from shalott.cluster.system import InspectsMachines, NamesMessages, RecordsReplicas
 from shalott.cluster.systems.record import SYSTEMS, TOGETHER, Drawn, Search, Services, SystemRecord
 from shalott.core.parameters import make_parameters, to_plan
 from shalott.core.plan import (
@@ -28,6 +28,7 @@ from shalott.core.plan import (
     GatePlan,
     NetworkPlan,
     Plan,
+    SchedulePlan,
     SimPlan,
     SystemPlan,
     WorkloadPlan,
@@ -38,6 +39,7 @@ from shalott.harness.run.plan_checks import check_plan, requirements_of
 from shalott.harness.run.planning import lay_out
 from shalott.harness.run.request import parse_nodes, profile_of
 from shalott.nemesis.drawing import STEP_MS, Promise, Slots, draw_faults
+from shalott.nemesis.drawn_triggers import draw_triggers
 from shalott.nemesis.record import members
 from shalott.nemesis.targets import is_single
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
@@ -46,6 +48,8 @@ Choice = TypeVar("Choice")
 
 SIM = "sim"
 FEW_NODES = 3
+TRIGGERED, SCHEDULED = 0.5, 0.15  # of the runs of a plain search
+STEPS = 30_000  # about as many as a run of a minute has
 # A plan of few operations under many faults still proves something; and a simulation, which looks
 # into the nodes, asks more of them than clients can.
 STRICT = GatePlan(min_acked=20, must_settle=True, must_not_crash=True, must_converge=True)
@@ -98,6 +102,8 @@ class Swarm:
     fault_count: int | None = None  # at most
     faults_until: tuple[float, ...] = (1.0,)  # share of the load's time in which they begin and end
     schedule: tuple[FaultAction, ...] | None = None  # these and no others
+    triggered: float = 0.0  # share of runs in which some faults wait for a moment
+    scheduled: float = 0.0  # share of runs in which who goes first has a priority
     # By number of a scheduled fault: it begins up to so much later.
     late_ms: Mapping[int, int] = dataclasses.field(default_factory=dict)
     # the world
@@ -155,7 +161,9 @@ def plain_subject(system: str, profile: str, workload: str = "") -> Subject:
     return Subject(
         system=system,
         profile=profile,
-        swarm=USUAL.but(**{**search.settings, **own}),
+        swarm=USUAL.but(
+            **{"triggered": TRIGGERED, "scheduled": SCHEDULED, **search.settings, **own}
+        ),
         name=name,
         workload=workload,
     )
@@ -211,6 +219,7 @@ def draw_plan(subject: Subject, seed: int) -> Plan:
         # No look into the nodes says whether the replicas agree.
         gates = msgspec.structs.replace(plan.gates, must_converge=False)
         plan = msgspec.structs.replace(plan, gates=gates)
+    plan = _with_moments(subject, plan, draw)
     plan = msgspec.structs.replace(plan, requires=requirements_of(plan))
     check_plan(plan)
     return canonical(plan)
@@ -279,6 +288,19 @@ def _world(swarm: Swarm, draw: Draw, nodes: Sequence[str]) -> SimPlan:
         clocks=tuple(_clocks(swarm, draw, nodes)),
         buggify=draw.choice("buggify", swarm.buggify),
         buggify_on=swarm.buggify_on,
+        schedule=_schedule(swarm, draw),
+    )
+
+
+def _schedule(swarm: Swarm, draw: Draw) -> SchedulePlan | msgspec.UnsetType:
+    rng = draw.stream("scheduled")
+    if rng.random() >= swarm.scheduled:
+        return msgspec.UNSET
+    return SchedulePlan(
+        by=rng.choice(("process", "message")),
+        seed=rng.next_u64() >> 1,
+        window_us=rng.choice((1000, 5000, 20_000)),
+        points=tuple(sorted(rng.below(STEPS) for _ in range(rng.choice((0, 1, 2, 4))))),
     )
 
 
@@ -325,6 +347,22 @@ def _faults(
         count=swarm.fault_count,
         targets=targets,
     )
+
+
+def _with_moments(subject: Subject, plan: Plan, draw: Draw) -> Plan:
+    """In a share of the runs of the simulation some faults wait for a moment."""
+    system = SYSTEMS.find(subject.system).make(plan)
+    if subject.cluster != SIM or draw.stream("triggered").random() >= subject.swarm.triggered:
+        return plan
+    names = system if isinstance(system, NamesMessages) else None
+    faults = draw_triggers(
+        draw.seed,
+        plan.faults,
+        messages=() if names is None else names.message_names,
+        files=() if names is None else names.data_files,
+        changes=not any(action.settle for action in plan.faults),
+    )
+    return msgspec.structs.replace(plan, faults=faults)
 
 
 def _hits_all(kind: str) -> bool:

@@ -35,6 +35,7 @@ def measure(plan: Plan) -> tuple[float, ...]:
         len(faults),
         sum(strength(action) for action in faults),
         sum(_extent(action, len(plan.cluster.nodes)) for action in faults),
+        sum(each.count + bool(each.files) for action in faults for each in action.triggers),
         len(plan.cluster.nodes),
         round(workload.rate_hz * plan.time_limit_ms),
         workload.concurrency,
@@ -139,7 +140,7 @@ def fewer_nodes(plan: Plan) -> Iterator[Plan]:
 
 def _without(action: FaultAction, gone: str) -> FaultAction | None:
     """The action with one node less; None if nothing of it is left."""
-    if any(trigger.node == gone for trigger in action.triggers):
+    if any(gone in (trigger.node, trigger.sender) for trigger in action.triggers):
         return None
     names = action.target.split("+")
     target = "+".join(name for name in names if name != gone)
@@ -249,6 +250,8 @@ def _noise(plan: Plan) -> list[str]:
         found.append("clocks")
     if sim.callback_cost_ns:
         found.append("cost")
+    if sim.schedule is not msgspec.UNSET:
+        found += ["schedule", *(f"point.{each}" for each in sim.schedule.points)]
     found += [f"network.{name}" for name in _differing(sim.network, CALM_NETWORK)]
     return found + [f"disk.{name}" for name in _differing(sim.disk, CALM_DISK)]
 
@@ -271,6 +274,14 @@ def _differing(struct: msgspec.Struct, calm: msgspec.Struct) -> list[str]:
     ]
 
 
+def _without_point(sim: SimPlan, gone: int) -> SimPlan:
+    own = sim.schedule
+    if own is msgspec.UNSET:
+        return sim
+    points = tuple(each for each in own.points if each != gone)
+    return replace(sim, schedule=replace(own, points=points))
+
+
 def _calmed(plan: Plan, knob: str) -> Plan:
     part, _, name = knob.partition(".")
     if part == "system":
@@ -282,6 +293,10 @@ def _calmed(plan: Plan, knob: str) -> Plan:
     assert plan.sim is not None
     if knob == "clocks":
         return replace(plan, sim=replace(plan.sim, clocks=()))
+    if knob == "schedule":
+        return replace(plan, sim=replace(plan.sim, schedule=msgspec.UNSET))
+    if part == "point":
+        return replace(plan, sim=_without_point(plan.sim, int(name)))
     if knob == "cost":
         return replace(plan, sim=replace(plan.sim, callback_cost_ns=0))
     if part == "network":

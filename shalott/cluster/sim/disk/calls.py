@@ -3,6 +3,9 @@
 One timer of the loop a call, in the process of the caller: a paused program's calls wait for it, a
 dead one's never end. What a call does, it does when its timer fires, also when its caller was
 cancelled meanwhile: as with an operating system's disk behind one thread.
+
+A watch sees each call twice, before it is done and after, and may have its caller stand still
+there: then it is under way, and a kill decides what becomes of it.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ class Call:
     """A call under way. ``cut_off`` is what a kill may leave half done of it; ``what`` and
     ``content`` tell the trace what is called and what it writes."""
 
-    __slots__ = ("content", "cut_off", "effect", "future", "timer", "what")
+    __slots__ = ("content", "cut_off", "effect", "future", "timer", "was_stopped", "what")
 
     def __init__(
         self,
@@ -56,6 +59,11 @@ class Call:
         self.what = what
         self.content = content
         self.timer: Timer | None = None
+        self.was_stopped = False
+
+
+# (what is called, whether it is done): whether its caller stands still from now on
+Watch = Callable[[str, bool], bool]
 
 
 class CallLine:
@@ -68,6 +76,7 @@ class CallLine:
         self._trace = trace
         self._line: list[Call] = []
         self._busy_until_ns = 0
+        self.watches: list[Watch] = []
 
     def run(
         self,
@@ -88,6 +97,10 @@ class CallLine:
         return future
 
     def _finish(self, call: Call) -> None:
+        if self.watches and not call.was_stopped and self._stops(call, is_done=False):
+            loop, call.was_stopped = self._loop, True
+            call.timer = loop.call_at_ns(loop.now_ns, self._finish, call, process=loop.process)
+            return
         # Not always the first in the line: a paused program's calls wait there for it.
         self._line.remove(call)
         call.timer = None  # its arguments hold the call: a cycle less for the collector
@@ -102,6 +115,12 @@ class CallLine:
             self._tell(call, result)
             if not future.done():
                 future.set_result(result)
+        if self.watches:
+            self._stops(call, is_done=True)
+
+    def _stops(self, call: Call, *, is_done: bool) -> bool:
+        """Every watch is asked, also behind one that says so."""
+        return sum(watch(call.what, is_done) for watch in tuple(self.watches)) > 0
 
     def _tell(self, call: Call, outcome: object) -> None:
         if self._trace is not None:

@@ -74,7 +74,7 @@ class SimDisk:
         self.outside = Outside(self._tree, self._space, self._create)
         self.survival = Survival(self._tree)
         self._name_draws = self.stream("names")
-        self._calls = CallLine(loop, node, trace)
+        self.calls = CallLine(loop, node, trace)
         self._loop = loop
         self.life = 0  # grows when the programs die; their handles are void then
         self._kills = 0
@@ -136,7 +136,7 @@ class SimDisk:
         """The programs that use the disk died. Their calls under way may have happened or not."""
         fate = self.stream("kill", self._kills)
         self._kills += 1
-        self._calls.kill(fate)
+        self.calls.kill(fate)
         self.life += 1
         self.handles.close_all()
 
@@ -215,7 +215,7 @@ class SimDisk:
     ) -> asyncio.Future[T]:
         bounds_us = self.knobs.sync_us if syncs else self.knobs.call_us
         latency_ns = self._latency_ns(self._name_draws if draws is None else draws, bounds_us)
-        return self._calls.run(effect, latency_ns, cut_off, what=what, content=content)
+        return self.calls.run(effect, latency_ns, cut_off, what=what, content=content)
 
     def _latency_ns(self, draws: Stream, bounds_us: tuple[int, int]) -> int:
         word = draws.next_u64()

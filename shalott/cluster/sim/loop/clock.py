@@ -59,6 +59,10 @@ class NodeClock:
         self._drift_ppb = drift_ppb
         self._offset_ns = round(offset_ms * NS_PER_MS)
 
+    def skip(self, lasted_ns: int) -> None:
+        """The monotonic clock has stood still for so long; the wall clock has been set right."""
+        self._base_local_ns -= lasted_ns + lasted_ns * self._drift_ppb // BILLION
+
     @property
     def drift_ppm(self) -> float:
         return self._drift_ppb / PPB_PER_PPM

@@ -26,6 +26,7 @@ from typing import Any, Protocol, TypeVar
 
 from shalott.cluster.sim.loop.fences import Fenced, SimDeadlock, SimLivelock, SimTimeLimit, watching
 from shalott.cluster.sim.loop.processes import PROCESS, SimHandle, SimProcess
+from shalott.cluster.sim.loop.schedule import Priorities
 from shalott.cluster.sim.loop.tasks import SimFuture, SimTask, pinned
 from shalott.cluster.sim.loop.trace import CHUNK_WORDS, Trace, describe_callback
 
@@ -92,6 +93,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         self.deadline_ns = deadline_ns
         self.interrupted: Callable[[], None] | None = None
         self.callbacks = 0
+        self.priorities: Priorities | None = None  # who goes first; None: who is due first
         self._cost_ns = callback_cost_ns
         self._ready: deque[SimHandle] = deque()
         self._timers: list[tuple[int, int, SimHandle]] = []
@@ -172,7 +174,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
             process = context.get(PROCESS)
         seq = self._seq
         self._seq = seq + 1
-        handle = SimHandle(when_ns, seq, process, callback, args, context, self)
+        handle = SimHandle(when_ns, seq, process, callback, args, context, self, False, True)
         if when_ns <= self.now_ns:
             self._ready.append(handle)
         else:
@@ -260,7 +262,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
 
     def resume(self, process: SimProcess) -> None:
         """SIGCONT: what waited runs, in the order in which it was due."""
-        if process.state == "paused":
+        if process.state != "dead":
             process.state = "running"
             parked, process.parked = process.parked, []
             self._ready.extend(parked)
@@ -301,7 +303,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
                     continue
                 process = handle.process
                 if process is not None and process.state != "running":
-                    if process.state == "paused":
+                    if process.state != "dead":
                         process.parked.append(handle)
                     continue
                 self.process = process
@@ -324,20 +326,22 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
             self._advance()
 
     def _advance(self) -> None:
-        """Move time to the next timer, and make all that are due then ready."""
+        """Move time to the next timer, and make all that are due then ready; with priorities, to
+        who goes next."""
         timers, ready = self._timers, self._ready
         if self._timers_cancelled > CANCELLED_TIMERS_MIN:
             self._sweep_timers()
             timers = self._timers
         while timers and timers[0][2]._cancelled:
             heappop(timers)
-        if not timers:
+        chosen = None if self.priorities is None else self.priorities.next_of(timers)
+        if chosen is None and not timers:
             raise SimDeadlock(
                 f"at t={self.now_ns / 1e9:.3f}s nothing is ready to run and no timer is set"
             )
         if len(self.trace.words) >= CHUNK_WORDS:
             self.trace.end_chunk()
-        now_ns = timers[0][0]
+        now_ns = timers[0][0] if chosen is None else chosen.when_ns
         if now_ns < self.now_ns:  # callbacks that cost time have passed it
             now_ns = self.now_ns
         if self.deadline_ns is not None and now_ns > self.deadline_ns:
@@ -345,6 +349,9 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         self.now_ns = now_ns
         if self.interrupted is not None:
             self.interrupted()
+        if chosen is not None:
+            ready.append(chosen)
+            return
         while timers and timers[0][0] <= now_ns:
             ready.append(heappop(timers)[2])
 
@@ -392,6 +399,24 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         self._processes.clear()
         self.close()
         gc.collect(0)  # all that the run made is in the youngest generation: nothing was collected
+
+
+def stood_still(loop: SimLoop, process: SimProcess, since_ns: int) -> None:
+    """For a paused process no time has passed since then: what timers it had set come so much
+    later."""
+    lasted_ns = loop.now_ns - since_ns
+    moved = [h for _, _, h in loop._timers if h.is_timer and h.process is process]
+    parked = process.parked
+    moved += [h for h in parked if h.is_timer and h.when_ns > since_ns]
+    process.parked = [h for h in parked if not (h.is_timer and h.when_ns > since_ns)]
+    kept = [
+        entry for entry in loop._timers if not (entry[2].is_timer and entry[2].process is process)
+    ]
+    for handle in moved:
+        handle.when_ns += lasted_ns
+        kept.append((handle.when_ns, handle.seq, handle))
+    heapify(kept)
+    loop._timers = kept
 
 
 def _livelock(last: SimHandle, now_ns: int) -> SimLivelock:

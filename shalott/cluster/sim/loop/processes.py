@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 PROCESS: ContextVar[SimProcess | None] = ContextVar("process", default=None)
 
-State = Literal["running", "paused", "dead"]
+# "held": it stands still in the middle of what it does, until a fault is made (Machine.hold)
+State = Literal["running", "paused", "held", "dead"]
 PRUNE_MIN = 256
 
 
@@ -49,6 +50,7 @@ class SimHandle(msgspec.Struct, eq=False):
     _context: Context
     _loop: _Timers
     _cancelled: bool = False
+    is_timer: bool = False  # that a program has set, by its clock
 
     def __repr__(self) -> str:
         what = "cancelled" if self._cancelled else describe_callback(self._callback)

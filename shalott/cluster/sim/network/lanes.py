@@ -148,6 +148,7 @@ class Lane:
         "_fresh",
         "_fresh_ns",
         "_held_since_ns",
+        "_kept",
         "_last_arrival_ns",
         "_loop",
         "_release_timer",
@@ -172,6 +173,7 @@ class Lane:
         self.acks = Acks(loop, self)
         self.retries = Retries(loop, self)
         self._release_timer: SimHandle | None = None
+        self._kept = False  # held back, while others of the link pass
 
     @property
     def is_finished(self) -> bool:
@@ -197,7 +199,7 @@ class Lane:
             return
         self._fresh = fresh = Segment(DATA, [data], len(data), now_ns, now_ns)
         self._fresh_ns = now_ns
-        if self.link.blocks or self.held:
+        if self.link.blocks or self.held or self._kept:
             self._hold(fresh)
         else:
             self._transmit(fresh)
@@ -208,7 +210,7 @@ class Lane:
         self._submit(Segment(kind, [], 0, now_ns, now_ns))
 
     def _submit(self, segment: Segment) -> None:
-        if self.link.blocks or self.held:
+        if self.link.blocks or self.held or self._kept:
             self._hold(segment)
         else:
             self._transmit(segment)
@@ -235,6 +237,14 @@ class Lane:
         """Try again at the next timeout."""
         self.schedule_release()
         self.acks.unblocked()
+
+    def hold_back(self, is_so: bool) -> None:
+        """What is sent while it is so goes when it is so no more, at once if the link is whole."""
+        was_kept, self._kept = self._kept, is_so
+        if is_so:
+            self._release_timer = _cancelled(self._release_timer)
+        elif was_kept and self.held and not self.link.blocks:
+            self._release()
 
     def reshaped(self) -> None:
         """What has not yet left for the last time is sent over the link as it is now."""
@@ -281,7 +291,7 @@ class Lane:
         self.held.append(segment)
 
     def schedule_release(self) -> None:
-        if self.held and self._release_timer is None:
+        if self.held and self._release_timer is None and not self._kept:
             at_ns = next_backoff(self._held_since_ns, self._loop.now_ns, self.link.rto_ns)
             self._release_timer = self._loop.call_at_ns(at_ns, self._release)
 

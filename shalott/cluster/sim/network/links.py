@@ -11,7 +11,7 @@ down; then nothing arrives at all, and what was under way is its sender's again 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -103,6 +103,28 @@ class Segment(msgspec.Struct, eq=False):
     arrival_ns: int = 0
     lost: int = 0  # times
     handle: SimHandle | None = None  # None: it has arrived
+    was_stopped: bool = False  # by a watch, before its delivery
+
+
+class End(Protocol):
+    """What a watch may know of the end of a connection that sends or receives (tcp.py)."""
+
+    number: int
+    local: tuple[str, int]
+    remote: tuple[str, int]
+
+    @property
+    def listener(self) -> object | None: ...
+
+
+# (which end, its bytes, which of SENT, BEFORE and AFTER their delivery): whether both ends stand
+# still from now on
+Watch = Callable[["End", bytes, str], bool]
+
+
+def stops(watches: list[Watch], end: End, data: bytes, moment: str) -> bool:
+    """Whether who sends and who receives stand still now."""
+    return sum(watch(end, data, moment) for watch in tuple(watches)) > 0
 
 
 class Vanishes(Protocol):
@@ -123,6 +145,8 @@ class Crossing(Protocol):
     def unblocked(self) -> None: ...
 
     def reshaped(self) -> None: ...
+
+    def hold_back(self, is_so: bool) -> None: ...
 
 
 class Link:
@@ -151,11 +175,13 @@ class Link:
         "blocks",
         "cuts",
         "destination",
+        "held_back",
         "lanes",
         "latency_ns",
         "rto_ns",
         "shape",
         "source",
+        "watches",
     )
 
     def __init__(self, seed: int, source: Host, destination: Host, knobs: NetworkKnobs) -> None:
@@ -185,6 +211,8 @@ class Link:
         self.blocks = (not source.up) + (not destination.up and not loopback)
         self.lanes: dict[int, Crossing] = {}
         self._prune_at = PRUNE_MIN
+        self.watches: list[Watch] = []
+        self.held_back: int | None = None  # the seed of which connections are
         self.set_shape(LinkShape())
 
     def __repr__(self) -> str:
@@ -290,6 +318,8 @@ class Link:
 
     def add(self, lane: Crossing, number: int) -> None:
         self.lanes[number] = lane
+        if self.held_back is not None:
+            lane.hold_back(is_held_back(self, number))
         if len(self.lanes) >= self._prune_at:
             self.live()
             self._prune_at = max(PRUNE_MIN, 2 * len(self.lanes))
@@ -314,6 +344,14 @@ class Link:
             for lane in self.live():
                 lane.unblocked()
 
+    def hold_back(self, seed: int | None) -> None:
+        """Of half of the connections nothing passes from now on, whichever the seed says; None: of
+        all everything does. Those that are made later are drawn as well."""
+        self.held_back = seed
+        self.live()
+        for number, lane in list(self.lanes.items()):
+            lane.hold_back(is_held_back(self, number))
+
     def cut(self) -> None:
         self.cuts += 1
         self.block()
@@ -332,6 +370,15 @@ class Link:
 
     def heal(self) -> None:
         self._clogged_until_ns = 0
+        if self.held_back is not None:
+            self.hold_back(None)
         self.reshape(LinkShape())
         while self.cuts:
             self.mend()
+
+
+def is_held_back(link: Link, number: int) -> bool:
+    """Whether that connection of the link is: about half of them are."""
+    if link.held_back is None:
+        return False
+    return draw_u64(stream_key(link.held_back, "held back", str(link)), number) & 1 == 1

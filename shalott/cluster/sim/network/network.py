@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from shalott.cluster.nodes import LinkShape
 from shalott.cluster.sim.network.addresses import ANY, LOOPBACK, Hosts, stream_info
 from shalott.cluster.sim.network.connecting import Dial
-from shalott.cluster.sim.network.links import MS, Host, Link, NetworkKnobs
+from shalott.cluster.sim.network.links import MS, Host, Link, NetworkKnobs, Watch
 from shalott.cluster.sim.network.listening import Listener, Ports, SimServer
 from shalott.cluster.sim.network.tcp import Sockets
 from shalott.cluster.sim.network.transport import ProtocolFactory, SimTransport
@@ -46,6 +46,9 @@ class SimNetwork:
         self.sockets = Sockets()
         self._hosts = Hosts()
         self._links: dict[tuple[str, str], Link] = {}
+        # By link, what sees all that goes over it. To watch makes no link: faults find links in the
+        # order in which they were made.
+        self.watches: dict[tuple[str, str], list[Watch]] = {}
 
     # -- hosts -------------------------------------------------------------------------------------
 
@@ -96,14 +99,14 @@ class SimNetwork:
         """Nothing passes any more, from source to destination. Counted."""
         for source, destination in links:
             assert source != destination, f"{source} can't be cut from itself"
-            self._between(source, destination).cut()
+            self.between(source, destination).cut()
 
     def mend(self, links: Iterable[tuple[str, str]]) -> None:
         for source, destination in links:
-            self._between(source, destination).mend()
+            self.between(source, destination).mend()
 
     def is_cut(self, source: str, destination: str) -> bool:
-        return self._between(source, destination).cuts > 0
+        return self.between(source, destination).cuts > 0
 
     def heal(self) -> None:
         """Undo all cuts, shapes and clogs."""
@@ -111,20 +114,20 @@ class SimNetwork:
             link.heal()
 
     def shape(self, source: str, destination: str, shape: LinkShape) -> None:
-        self._between(source, destination).reshape(shape)
+        self.between(source, destination).reshape(shape)
 
     def shape_of(self, source: str, destination: str) -> LinkShape:
-        return self._between(source, destination).shape
+        return self.between(source, destination).shape
 
     def clog(self, source: str, destination: str, duration_ms: int) -> None:
         """Let nothing depart for so long; it is late, not dropped."""
-        self._between(source, destination).clog(self.loop.now_ns + duration_ms * MS)
+        self.between(source, destination).clog(self.loop.now_ns + duration_ms * MS)
 
     def reachable(self, source: str, destination: str) -> bool:
         """Whether what ``source`` sends arrives, this direction only."""
-        return self._between(source, destination).blocks == 0
+        return self.between(source, destination).blocks == 0
 
-    def _between(self, source: str, destination: str) -> Link:
+    def between(self, source: str, destination: str) -> Link:
         return self.link(self._hosts[source], self._hosts[destination])
 
     # -- what programs ask for ---------------------------------------------------------------------
@@ -209,6 +212,7 @@ class SimNetwork:
         link = self._links.get(key)
         if link is None:
             link = self._links[key] = Link(self._seed, source, destination, self.knobs)
+            link.watches = self.watches.setdefault(key, [])
         return link
 
     def close(self) -> None:

@@ -28,6 +28,7 @@ from shalott.cluster.sim.network.links import (
     Link,
     NetworkKnobs,
     Segment,
+    stops,
 )
 
 if TYPE_CHECKING:
@@ -150,7 +151,10 @@ class Socket:
         if size < len(data):
             data = data[:size]
         self._unacked += size
-        self.lane.send(data)
+        lane = self.lane
+        lane.send(data)
+        if lane.link.watches:
+            stops(lane.link.watches, self, data, "sent")
         return size
 
     def shutdown(self) -> None:
@@ -170,6 +174,13 @@ class Socket:
     def arrive(self, segment: Segment) -> None:
         """A segment is here; runs in the process that has this end, if one has."""
         network, loop = self._network, self._network.loop
+        is_watched = bool(self.back.watches) and segment.kind == DATA
+        if is_watched and not segment.was_stopped and self._stops(segment, "before"):
+            # It has not arrived yet: should its sender lose power or the link, it is not here.
+            segment.arrival_ns, segment.was_stopped = loop.now_ns + 1, True
+            now_ns, process = loop.now_ns, loop.process
+            segment.handle = loop.call_at_ns(now_ns, self.arrive, segment, process=process)
+            return
         first = self.peer.lane.wire.popleft()
         assert first is segment, "segments overtook each other"
         segment.handle = None  # its arguments hold the segment: a cycle less for the collector
@@ -194,6 +205,11 @@ class Socket:
             self.transport.receive(payload)  # type: ignore[union-attr]
         else:
             self.inbox.append(payload)
+        if is_watched:
+            self._stops(segment, "after")
+
+    def _stops(self, segment: Segment, moment: str) -> bool:
+        return stops(self.back.watches, self, b"".join(segment.chunks), moment)
 
     def _receive_sign(self, kind: int) -> None:
         if kind == OPEN:

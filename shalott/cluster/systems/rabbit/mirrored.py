@@ -36,6 +36,7 @@ from shalott.cluster.systems.management import (
     set_up,
 )
 from shalott.cluster.systems.own_broker import event_row, in_order, read_event_file
+from shalott.cluster.systems.rabbit.message_names import message_reader
 from shalott.cluster.systems.rabbit.parameters import MirroredParameters
 from shalott.cluster.systems.settling import await_nodes
 from shalott.core.errors import Definite, UsageError
@@ -50,6 +51,15 @@ log = logging.getLogger("shalott.cluster.systems")
 
 KNOWN_AFTER_S = 10  # and two net ticks: then every node has noticed what became of the others
 RESTART_TIMEOUT_MS = 60000
+# What nodes say to each other (NamesMessages); ticks, monitors and what tools ask are left out.
+MESSAGES = (
+    *("Activity", "Publish", "Confirmed", "PushRequest", "PushResponse", "Get", "Got", "Settle"),
+    *("HeartbeatRequest", "HeartbeatResponse", "GroupStatus", "GotEmpty", "Applied", "Commit"),
+    *("Committed", "Conflicted", "CheckNeighbours", "Catchup", "JoinRing", "RingJoined", "Done"),
+    *("StartMirror", "AutoSync", "SyncAnswer", "SyncBatch", "SyncNext", "SyncComplete", "Down"),
+    *("SyncAborted", "UpdateMirroring", "LookAgain", "JoinGroup", "VoteRequest", "VoteResponse"),
+    "TakeLeadership",
+)
 MEMBERS_TIMEOUT_MS = 10000  # the node that is asked may wait for a leader
 
 
@@ -69,6 +79,11 @@ class MirroredSystem:
         self._seed = seed
         self._durable = durable  # the queues
         self.left_out: tuple[str, ...] = ()
+
+    message_names = MESSAGES
+    data_files = ("queues/*/journal", "queues/*/journal.new", "metadata/*", "pages/*")
+
+    message_reader = staticmethod(message_reader)
 
     def node_specs(self, topology: Topology) -> Sequence[NodeSpec]:
         return [

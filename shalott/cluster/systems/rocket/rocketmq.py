@@ -28,6 +28,7 @@ from shalott.cluster.cluster import Cluster
 from shalott.cluster.nodes import NodeSpec, Topology
 from shalott.cluster.system import EventRow, Observation, members_of
 from shalott.cluster.systems.management import CONFIGURE_WITHIN_S, RETRY_S, management
+from shalott.cluster.systems.message_names import NamingReader
 from shalott.cluster.systems.own_broker import event_row, in_order, read_event_file
 from shalott.cluster.systems.rocket import replicas, settling
 from shalott.cluster.systems.rocket.config import (
@@ -36,6 +37,7 @@ from shalott.cluster.systems.rocket.config import (
     node_config,
     to_toml,
 )
+from shalott.cluster.systems.rocket.message_names import cut_of
 from shalott.cluster.systems.settling import Observe
 from shalott.cluster.waiting import ask_until
 from shalott.core.errors import (
@@ -58,6 +60,31 @@ log = logging.getLogger("shalott.cluster.systems")
 QUOTED_LINES = 8
 ASK_TIMEOUT_MS = 3000
 OBSERVE_TIMEOUT_S = 2.0
+# What nodes say to each other and write (NamesMessages); heartbeats of name servers are left out.
+_TABLES = (
+    *("GET_ALL_TOPIC_CONFIG", "GET_ALL_CONSUMER_OFFSET", "GET_ALL_DELAY_OFFSET"),
+    "GET_ALL_SUBSCRIPTIONGROUP_CONFIG",
+)
+_RAFT = ("DLEDGER_PUSH", "DLEDGER_HEART_BEAT")
+_CONTROLLERS = (
+    *("CONTROLLER_GET_REPLICA_INFO", "CONTROLLER_GET_SYNC_STATE_DATA"),
+    *("CONTROLLER_ALTER_SYNC_STATE_SET", "CONTROLLER_ELECT_MASTER", "NOTIFY_BROKER_ROLE_CHANGED"),
+    *("CONTROLLER_GET_NEXT_BROKER_ID", "CONTROLLER_APPLY_BROKER_ID", "CONTROLLER_REGISTER_BROKER"),
+)
+MESSAGES: Mapping[str, tuple[str, ...]] = {
+    "master-slave": ("piece", "report", "answer", *_TABLES, "heartbeat"),
+    "dledger": (*_RAFT, "answer", *_TABLES, "DLEDGER_VOTE", "DLEDGER_LEADERSHIP_TRANSFER"),
+    "controller": (
+        *("piece", "report", "answer", "BROKER_HEARTBEAT", *_RAFT, *_TABLES, "heartbeat"),
+        *("handshake", "DLEDGER_VOTE", *_CONTROLLERS, "DLEDGER_INSTALL_SNAPSHOT"),
+    ),
+}
+_FILES = ("consumequeue/**", "config/*", "checkpoint*")
+FILES: Mapping[str, tuple[str, ...]] = {
+    "master-slave": ("commitlog/*", *_FILES),
+    "dledger": ("dledger/data/*", "dledger/index/*", "dledger/*.json*", *_FILES),
+    "controller": ("commitlog/*", "controller/*", "epochFile*", "brokerIdentity*", *_FILES),
+}
 SERVICE_VIEWS = ("registered", "controller")  # of nodes that host the service
 
 
@@ -89,6 +116,19 @@ class RocketmqSystem:
             )
             for node, listen in topology.listen.items()
         ]
+
+    @property
+    def message_names(self) -> Sequence[str]:
+        return MESSAGES[self.name]
+
+    @property
+    def data_files(self) -> Sequence[str]:
+        return FILES[self.name]
+
+    def message_reader(self, port: int, from_dialler: bool) -> NamingReader | None:
+        names = [name for name, number in self.ports.items() if number == port]
+        cut = cut_of(self.name, names[0], from_dialler) if names else None
+        return NamingReader(cut) if cut is not None else None
 
     def hosted_ports(self, node: str) -> Sequence[str]:
         return hosted_ports(self._plan, node)

@@ -1,0 +1,109 @@
+"""Drawing what faults wait for: in a share of a search's plans some faults come in a moment of a
+node, a disk or a message, not at a time. Pure.
+
+A time is drawn from seconds, and what a broker does between an append and its sync takes less than
+a millisecond; the n-th of such moments is hit by counting. Every draw is keyed by the seed and the
+fault's number, and replaces only what an action waits for: the schedule stays what it was.
+
+Under a promise that takes one node at a time, a fault waits for the cluster to have synchronised
+first, as ever. There no node changes a role or a set, so only what is always going on is waited
+for; what brings a fault to its end may be anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from shalott.core.plan import FaultAction, Trigger
+from shalott.core.rng import Stream
+from shalott.nemesis.record import FAULTS
+from shalott.nemesis.targets import THERE
+from shalott.nemesis.trigger_words import CALLS, MOMENTS
+from shalott.nemesis.triggers import CHANGES
+
+SHARE = 0.7  # of the faults of such a plan
+END_SHARE = 0.25  # of them: something brings them to their end
+COUNTS = (1, 1, 1, 1, 2, 2, 3, 5, 8, 13, 30)
+WITHIN_MS = 5000
+# They take hold of a node at once, so that it can be held until they have.
+_AT_ONCE = ("kill", "power", "pause", "suspend")
+# What only the simulation can do, in place of what takes as much away.
+_INSTEAD = {
+    "pause": "suspend",
+    "partition-one": "hold-back",
+    "partition-one-way": "hold-back",
+}
+INSTEAD_SHARE = 0.5
+
+
+def draw_triggers(
+    seed: int,
+    actions: Sequence[FaultAction],
+    *,
+    messages: Sequence[str],
+    files: Sequence[str],
+    changes: bool,
+) -> tuple[FaultAction, ...]:
+    """``messages`` and ``files``: what the system names (NamesMessages). ``changes``: whether
+    faults may come when roles, epochs and sets change."""
+    return tuple(
+        _drawn(seed, action, messages=messages, files=files, changes=changes) for action in actions
+    )
+
+
+def _drawn(
+    seed: int,
+    action: FaultAction,
+    *,
+    messages: Sequence[str],
+    files: Sequence[str],
+    changes: bool,
+) -> FaultAction:
+    rng = Stream(seed, "triggers", action.id)
+    other = _INSTEAD.get(action.kind)
+    if other is not None and rng.random() < INSTEAD_SHARE:
+        action = msgspec.structs.replace(action, kind=other, amount=0, parameters={})
+    if not action.triggers and FAULTS.find(action.kind).takes != "nothing":
+        if rng.random() < END_SHARE:
+            until = Trigger(kind="observed", what=rng.choice(CHANGES), within_ms=WITHIN_MS)
+            action = msgspec.structs.replace(action, until=until)
+        if action.kind in _AT_ONCE and rng.random() < SHARE:
+            kinds = ["disk", *(["message"] if messages else []), *(["change"] if changes else [])]
+            return _when(action, rng.choice(kinds), messages, files, rng)
+    return action
+
+
+def _when(
+    action: FaultAction,
+    kind: str,
+    messages: Sequence[str],
+    files: Sequence[str],
+    rng: Stream,
+) -> FaultAction:
+    """Who is hit is who the moment is of, unless the plan names a node."""
+    hit = action.nodes or ()
+    own = hit[0] if len(hit) == 1 else ""
+    count, moment = rng.choice(COUNTS), rng.choice(MOMENTS.get(kind, ("after",)))
+    if kind == "disk":
+        what = rng.choice(CALLS)
+        of_files = _early(("", *files), rng) if what != "rename" else ""
+        when = Trigger(kind="disk", what=what, node=own, files=of_files)
+    elif kind == "message":
+        when = Trigger(kind="message", what=_early(messages, rng))
+        at_sender = moment == "sent" or rng.random() < 0.25
+        ends = {"sender": own} if at_sender else {"node": own}
+        when = msgspec.structs.replace(when, **ends)
+    else:
+        when = Trigger(kind="observed", what=rng.choice(CHANGES), node=own)
+        count = min(count, 3)
+    when = msgspec.structs.replace(when, count=count, moment=moment, within_ms=WITHIN_MS)
+    if len(hit) > 1 or own:
+        return msgspec.structs.replace(action, when=when)
+    return msgspec.structs.replace(action, when=when, target=THERE, nodes=None)
+
+
+def _early(names: Sequence[str], rng: Stream) -> str:
+    """Rather one of the first, which come all the time."""
+    return names[min(rng.below(len(names)), rng.below(len(names)))]

@@ -1,0 +1,68 @@
+"""What a search has faults wait for: drawn beside the schedule, which stays what it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from shalott.core.plan import FaultAction
+from shalott.harness.scenarios.swarm import draw_plan, plain_subject
+from shalott.nemesis.drawing import draw_faults
+from shalott.nemesis.drawn_triggers import draw_triggers
+
+pytestmark = pytest.mark.unit
+
+NODES = ("n1", "n2", "n3")
+
+
+def drawn(seed: int, *, changes: bool) -> tuple[tuple[FaultAction, ...], tuple[FaultAction, ...]]:
+    bare = draw_faults(
+        seed,
+        nodes=NODES,
+        time_limit_ms=60_000,
+        kinds={"kill": 1, "power": 1, "pause": 1, "partition-one": 1, "delay": 1},
+        promise="anything" if changes else "one-at-a-time",
+    )
+    return bare, draw_triggers(
+        seed, bare, messages=("Often", "Seldom"), files=("a", "b"), changes=changes
+    )
+
+
+def test_a_schedule_keeps_its_times_and_its_promise() -> None:
+    for seed in range(40):
+        bare, waiting = drawn(seed, changes=False)
+        assert waiting == drawn(seed, changes=False)[1]
+        for before, after in zip(bare, waiting, strict=True):
+            assert (before.id, before.at_ms, before.settle) == (after.id, after.at_ms, after.settle)
+            if after.when is not msgspec.UNSET:
+                assert after.when.kind in ("disk", "message")
+                assert after.when.moment and (after.nodes or after.target == "there")
+
+
+def test_everything_is_drawn() -> None:
+    actions = [each for seed in range(60) for each in drawn(seed, changes=True)[1]]
+    whens = [each.when for each in actions if each.when is not msgspec.UNSET]
+    assert {each.kind for each in whens} == {"disk", "message", "observed"}
+    assert {each.moment for each in whens} == {"sent", "before", "after"}
+    assert {each.what for each in whens if each.kind == "disk"} == {"write", "sync", "rename"}
+    named = [each.what for each in whens if each.kind == "message"]
+    assert named.count("Often") > named.count("Seldom") > 0
+    assert {each.kind for each in actions} >= {"suspend", "hold-back"}
+    assert any(each.until is not msgspec.UNSET for each in actions)
+
+
+@pytest.mark.parametrize("system", ["mirrored", "master-slave", "dledger", "controller"])
+def test_a_run_without_moments_is_what_it_was(system: str) -> None:
+    subject = plain_subject(system, "safe")
+    plain = replace(subject, swarm=subject.swarm.but(triggered=0.0, scheduled=0.0))
+    differing = 0
+    for seed in range(1, 13):
+        own, bare = draw_plan(subject, seed), draw_plan(plain, seed)
+        differing += own != bare
+        assert own.sim is not None and bare.sim is not None
+        assert [each.at_ms for each in own.faults] == [each.at_ms for each in bare.faults]
+        still = msgspec.structs.replace(own.sim, schedule=msgspec.UNSET)
+        assert (still, own.system, own.workload) == (bare.sim, bare.system, bare.workload)
+    assert 0 < differing < 12

@@ -31,7 +31,7 @@ from shalott.harness.search.search import Search, SearchRequest, parse_seeds
 from shalott.harness.search.summary import Summary
 from shalott.workloads.record import WORKLOADS
 
-RUN_LIMIT_S = 60.0  # of real time: a mutant may have a broker turn in a circle
+RUN_LIMIT_S = 240.0  # of real time: a mutant may have a broker turn in a circle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +181,7 @@ def _search(
 
 
 def _run(asked: Measurement, search: MutantSearch) -> tuple[Summary, Path]:
-    request = SearchRequest(jobs=asked.jobs, keep=1, store=asked.store / PLACE)
+    request = SearchRequest(jobs=asked.jobs, keep=asked.jobs, store=asked.store / PLACE)
     runs = SimulatedRuns(asked.simulate, limit_s=RUN_LIMIT_S)
     command = f"shalott mutants --measure --only {search.subject.name}"
     return run_search(search, request, runs, Quiet(), command=command)

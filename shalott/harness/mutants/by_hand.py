@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shalott.harness.mutants.mutant import Mutant, Splice, StaleMutant, bodies_of, unplaced
+from shalott.harness.mutants.mutant import Mutant, Splice, StaleMutant, statements_of, unplaced
 
 BY_HAND = "by-hand"  # in place of an operator's name
 
@@ -35,9 +35,7 @@ class CodeChange:
         return Splice(body, place, 1, (changed,))
 
 
-def _expressions(
-    old: list[ast.stmt], new: list[ast.stmt]
-) -> tuple[ast.expr, ast.expr] | None:
+def _expressions(old: list[ast.stmt], new: list[ast.stmt]) -> tuple[ast.expr, ast.expr] | None:
     """If both are one expression each."""
     both = [each.value for each in (*old, *new) if isinstance(each, ast.Expr)]
     return (both[0], both[1]) if len(old) == len(new) == 1 and len(both) == 2 else None
@@ -49,23 +47,21 @@ _Found = tuple[list[ast.stmt], int, ast.stmt | None]
 def _runs_of(scope: ast.AST, wanted: list[ast.stmt]) -> Iterator[_Found]:
     """Where these statements follow one another."""
     told = [ast.dump(each) for each in wanted]
-    for body in bodies_of(scope):
-        dumps = [ast.dump(each) for each in body]
-        for place in range(len(body) - len(told) + 1):
-            if dumps[place : place + len(told)] == told:
-                yield body, place, None
+    for body, place, _ in statements_of(scope):
+        if [ast.dump(each) for each in body[place : place + len(told)]] == told:
+            yield body, place, None
 
 
 def _statements_with(scope: ast.AST, old: ast.expr, new: ast.expr) -> Iterator[_Found]:
     """Statements in which ``old`` stands, with ``new`` put in its place, once for each place."""
     told = ast.dump(old)
-    for body in bodies_of(scope):
-        for place, statement in enumerate(body):
+    for body, place, statement in statements_of(scope):
+        if any(ast.dump(each) == told for each in _own(statement)):
             exchange = _Exchange(told, new)
-            if any(ast.dump(each) == told for each in _own(statement)):
-                changed = exchange.visit(statement)
-                for _ in range(exchange.count):
-                    yield body, place, changed
+            changed = exchange.visit(statement)
+            assert isinstance(changed, ast.stmt)
+            for _ in range(exchange.count):
+                yield body, place, changed
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:

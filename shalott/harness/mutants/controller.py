@@ -47,7 +47,7 @@ CONTROLLER: tuple[Mutant, ...] = (
         "end = min(end, connection.ack_offset)",
         "end = max(min(end, connection.ack_offset), before)",
         "the confirm offset passes over a member that has acknowledged less",
-        equivalent="a member that has less than is confirmed is in no set: it could not have joined",
+        equivalent="the confirm offset never goes back in a tenure anyhow",
     ),
     _of(
         "rocket.autoswitch.copies",

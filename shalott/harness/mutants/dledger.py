@@ -143,8 +143,7 @@ DLEDGER: tuple[Mutant, ...] = (
         "raft.leader",
         "handle_push_response",
         "answers-of-older-terms",
-        "heartbeats.step_down_before(s, response.term, response.code)"
-        " or response.term != s.term",
+        "heartbeats.step_down_before(s, response.term, response.code) or response.term != s.term",
         "heartbeats.step_down_before(s, response.term, response.code)",
         "a leader counts acknowledgements that were given in an older term",
     ),

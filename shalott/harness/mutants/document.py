@@ -124,7 +124,7 @@ def _extent(measured: Sequence[Outcome]) -> Iterator[str]:
         budgets = ", ".join(f"{each:g} s" for each in sorted({one.budget_s for one in measured}))
         codes = len({each.code for each in measured})
         yield (
-            f"Seeds {seeds}, each mutant from the first one on; CPU time for each mutant: {budgets}."
+            f"Seeds {seeds}, each mutant from the first one on; CPU time for each: {budgets}."
             + (f" They were measured on {codes} states of the code." if codes > 1 else "")
         )
 
@@ -133,7 +133,8 @@ def _score_table(outcomes: Mapping[str, Outcome]) -> Iterator[str]:
     yield "| system | found of | within 30 s | median s | seeds (median) | harness failed |"
     yield "| --- | --- | --- | --- | --- | --- |"
     rows = by_system(outcomes)
-    for system, own in [*rows.items(), ("all", [one for own in rows.values() for one in own])]:
+    everything = [one for each in rows.values() for one in each]
+    for system, own in [*rows.items(), ("all", everything)]:
         counted = [each for each in own if each.counts]
         found = [each for each in counted if each.is_found]
         most_s = min((each.budget_s for each in counted if not each.is_found), default=0.0)
@@ -156,7 +157,7 @@ def _median(values: Sequence[float]) -> str:
 
 
 def _curve_table(measured: Sequence[Outcome]) -> Iterator[str]:
-    yield "Of those that were searched for so long, or found before; the interval is Wilson's (95 %)."
+    yield "Of those that were searched for so long, or found before; with Wilson's interval (95 %)."
     yield ""
     yield "| CPU s | found of |"
     yield "| --- | --- |"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,63 +119,54 @@ class Quiet:
 
 def measure(asked: Measurement, mutant: Mutant) -> Outcome | None:
     """None: it was interrupted."""
-    outcome = _outcome(asked, mutant.system, mutant)
-    seeds, summary = parse_seeds(asked.seeds), None
-    while seeds and outcome.cpu_s < asked.budget_s:
-        search = _search(asked, mutant.system, mutant, seeds, asked.budget_s - outcome.cpu_s)
+    void: tuple[int, ...] = ()
+    while True:
+        seeds = [seed for seed in parse_seeds(asked.seeds) if seed not in void]
+        search = _search(asked, mutant.system, mutant, seeds)
         summary, place = _run(asked, search)
         if summary.interrupted:
             return None
-        outcome = _with(outcome, summary)
+        outcome = _with(_outcome(asked, mutant.system, mutant), summary, void)
         seed = summary.found_seed
         if seed is None:
-            break
+            return outcome
         sound = _is_sound(asked, mutant.system, seed)
         if sound is None:
             return None
         if sound:
             return _found(outcome, search, seed, place)
-        outcome = msgspec.structs.replace(outcome, void=(*outcome.void, seed))
-        seeds = range(seed + 1, seeds.stop)
-    return outcome
+        void = (*void, seed)
 
 
 def measure_control(asked: Measurement, system: str) -> Outcome | None:
     """The code as it is, with one mutant's budget: all that it finds is void."""
-    whole = parse_seeds(asked.seeds)
-    search = dataclasses.replace(_search(asked, system, None, whole, asked.budget_s), ends=False)
+    search = _search(asked, system, None, parse_seeds(asked.seeds))
     summary, _ = _run(asked, search)
     if summary.interrupted:
         return None
     found = {seed: None for each in summary.classes.values() for seed in each.seeds}
-    outcome = _with(_outcome(asked, system, None), summary)
-    return msgspec.structs.replace(
-        outcome, void=tuple(sorted(found)), classes=tuple(sorted(summary.classes))
-    )
+    outcome = _with(_outcome(asked, system, None), summary, tuple(sorted(found)))
+    return msgspec.structs.replace(outcome, classes=tuple(sorted(summary.classes)))
 
 
 def _is_sound(asked: Measurement, system: str, seed: int) -> bool | None:
     """Whether the code as it is passes the seed; None: interrupted."""
-    alone = range(seed, seed + 1)
-    search = dataclasses.replace(_search(asked, system, None, alone, None), ends=False)
-    summary, _ = _run(asked, search)
+    summary, _ = _run(asked, _search(asked, system, None, (seed,)))
     return None if summary.interrupted else summary.valid == 1
 
 
 def _search(
-    asked: Measurement, system: str, mutant: Mutant | None, seeds: range, left_s: float | None
+    asked: Measurement, system: str, mutant: Mutant | None, seeds: Sequence[int]
 ) -> MutantSearch:
-    subjects = tuple(
-        plain_subject(system, asked.profile, name) for name in asked.workloads(system)
-    )
+    subjects = tuple(plain_subject(system, asked.profile, name) for name in asked.workloads(system))
     name = f"{system}/{CONTROL}" if mutant is None else mutant.name
     return MutantSearch(
         subject=dataclasses.replace(subjects[0], name=name),
         in_turn=PlansInTurn(subjects),
         seeds=seeds,
-        seeds_text=f"{seeds.start}-{seeds.stop - 1}",
-        ends=True,
-        cpu_limit_s=left_s,
+        seeds_text=asked.seeds,
+        ends=mutant is not None,
+        cpu_limit_s=asked.budget_s,
         changes=() if mutant is None else (mutant.changed(),),
         fingerprint="" if mutant is None else mutant.fingerprint(),
     )
@@ -202,15 +194,16 @@ def _outcome(asked: Measurement, system: str, mutant: Mutant | None) -> Outcome:
     )
 
 
-def _with(outcome: Outcome, summary: Summary) -> Outcome:
+def _with(outcome: Outcome, summary: Summary, void: tuple[int, ...]) -> Outcome:
     entered = summary.sometimes.get(CHANGE_ENTERED)
     return msgspec.structs.replace(
         outcome,
-        ran=outcome.ran + summary.ran,
-        cpu_s=round(outcome.cpu_s + summary.cpu_s, 2),
-        entered=outcome.entered + (entered.runs if entered is not None else 0),
-        failed=outcome.failed + len(summary.errors),
-        failure=outcome.failure or next(iter(summary.errors.values()), "") or "",
+        ran=summary.ran,
+        cpu_s=round(summary.cpu_s, 2),
+        entered=0 if entered is None else entered.runs,
+        failed=len(summary.errors),
+        failure=next(iter(summary.errors.values()), "") or "",
+        void=void,
     )
 
 

@@ -212,7 +212,6 @@ MIRRORED: tuple[Mutant, ...] = (
         "self._requeue(ids)",
         "self._requeue(ids, redelivered=False)",
         "a message that a consumer gave back comes again without its flag",
-        equivalent="a delivery has set the flag already, and requeueing takes none away",
     ),
     _of(
         "rabbit.replica.master",

@@ -49,7 +49,9 @@ class Splice:
         """Change the tree. ``mark``: and have it call what counts that it is entered."""
         old = self.body[self.place]
         called = ast.Expr(ast.Call(ast.Name(ENTERED, ast.Load()), [], []))
-        new = [*([called] if mark else []), *self.new] or [ast.Pass()]
+        new = [*([called] if mark else []), *self.new]
+        if not new and len(self.body) == self.count:
+            new = [ast.Pass()]
         for each in new:
             if not hasattr(each, "lineno"):
                 ast.copy_location(each, old)
@@ -151,13 +153,16 @@ def _functions_in(scope: ast.Module | ast.ClassDef, prefix: str) -> Iterator[tup
             yield from _functions_in(node, f"{prefix}{node.name}.")
 
 
-def bodies_of(scope: ast.AST) -> Iterator[list[ast.stmt]]:
-    """Every list of statements within, in the order of the sources."""
+_Statement = tuple[list[ast.stmt], int, ast.stmt]
+
+
+def statements_of(scope: ast.AST) -> Iterator[_Statement]:
+    """Every statement within, in the order of the sources: its body, its place there, itself."""
     for _, value in ast.iter_fields(scope):
         if not isinstance(value, list):
             continue
-        if value and isinstance(value[0], ast.stmt):
-            yield value
-        for each in value:
+        for place, each in enumerate(value):
+            if isinstance(each, ast.stmt):
+                yield value, place, each
             if isinstance(each, ast.stmt | ast.excepthandler | ast.match_case):
-                yield from bodies_of(each)
+                yield from statements_of(each)

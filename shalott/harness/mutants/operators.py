@@ -12,7 +12,13 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from shalott.harness.mutants.mutant import Function, Splice, StaleMutant, bodies_of, unplaced
+from shalott.harness.mutants.mutant import (
+    Function,
+    Splice,
+    StaleMutant,
+    statements_of,
+    unplaced,
+)
 
 SHOWN = 60  # characters of code in a sentence
 SYNCS = ("sync", "sync_dir", "flush", "persist", "save", "wait_durable", "wait_flushed")
@@ -51,7 +57,7 @@ def drop_await(function: Function) -> Iterator[Splice]:
 
 def boundary(function: Function) -> Iterator[Splice]:
     """A comparison includes its boundary where it excluded it, or the other way round."""
-    for body, place, statement in _statements(function):
+    for body, place, statement in statements_of(function):
         for number, old in enumerate(_comparisons(statement)):
             changed = copy.deepcopy(statement)
             node, index = _comparisons(changed)[number]
@@ -62,7 +68,7 @@ def boundary(function: Function) -> Iterator[Splice]:
 
 def drop_branch(function: Function) -> Iterator[Splice]:
     """What is done under a condition is never done; or what is done otherwise."""
-    for body, place, statement in _statements(function):
+    for body, place, statement in statements_of(function):
         if isinstance(statement, ast.If):
             test = _shown(statement.test)
             yield Splice(body, place, 1, statement.orelse, f"does nothing if `{test}`")
@@ -74,21 +80,21 @@ def drop_branch(function: Function) -> Iterator[Splice]:
 
 def swap(function: Function) -> Iterator[Splice]:
     """Two statements that follow one another are done the other way round."""
-    for body in bodies_of(function):
-        for place, (first, second) in enumerate(zip(body, body[1:], strict=False)):
-            if not (isinstance(first, Simple) and isinstance(second, Simple)):
-                continue
-            if _is_docstring(first) or _names(first, ast.Store) & _names(second, ast.Load):
-                continue
-            told = f"does `{_shown(second)}` before `{_shown(first)}`"
-            yield Splice(body, place, 2, (second, first), told)
+    for body, place, first in statements_of(function):
+        second = body[place + 1] if place + 1 < len(body) else None
+        if not (isinstance(first, Simple) and isinstance(second, Simple)):
+            continue
+        if _is_docstring(first) or _names(first, ast.Store) & _names(second, ast.Load):
+            continue
+        told = f"does `{_shown(second)}` before `{_shown(first)}`"
+        yield Splice(body, place, 2, (second, first), told)
 
 
 def forget(function: Function) -> Iterator[Splice]:
     """What is to be remembered beyond the call is not: an attribute keeps its old value."""
     if function.name in ("__init__", "__post_init__"):
         return
-    for body, place, statement in _statements(function):
+    for body, place, statement in statements_of(function):
         targets = statement.targets if isinstance(statement, ast.Assign) else []
         targets = [statement.target] if isinstance(statement, ast.AugAssign) else targets
         if targets and all(isinstance(each, ast.Attribute | ast.Subscript) for each in targets):
@@ -121,15 +127,9 @@ class OperatorChange:
         return offered[self.number]
 
 
-def _statements(function: Function) -> Iterator[tuple[list[ast.stmt], int, ast.stmt]]:
-    for body in bodies_of(function):
-        for place, statement in enumerate(body):
-            yield body, place, statement
-
-
 def _calls(function: Function) -> Iterator[tuple[list[ast.stmt], int, ast.Call]]:
     """Statements that are a call, awaited or not."""
-    for body, place, statement in _statements(function):
+    for body, place, statement in statements_of(function):
         value = statement.value if isinstance(statement, ast.Expr) else None
         value = value.value if isinstance(value, ast.Await) else value
         if isinstance(value, ast.Call):

@@ -135,9 +135,7 @@ CURVE_S = (1, 2, 5, 10, 30, 60, 120, 300, 600)
 
 def score(outcomes: Iterable[Outcome], cpu_s: float) -> Score:
     """Of those that were searched for so long, or found before."""
-    known = [
-        each for each in outcomes if each.counts and (each.is_found or each.budget_s >= cpu_s)
-    ]
+    known = [each for each in outcomes if each.counts and (each.is_found or each.budget_s >= cpu_s)]
     found = [each for each in known if each.is_found and each.cpu_s <= cpu_s]
     return Score(cpu_s, len(found), len(known))
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec, spec_from_loader
+from importlib.util import find_spec
 from types import CodeType, ModuleType
 
 ENTERED = "__changed_code_is_entered__"  # what a changed tree calls
@@ -58,7 +58,9 @@ class ChangedModules(InspectLoader, MetaPathFinder):
         change = self._changes.get(fullname)
         if change is None:
             return None
-        return spec_from_loader(fullname, self, origin=change.path, is_package=False)
+        spec = ModuleSpec(fullname, self, origin=change.path)
+        spec.has_location = True  # so that it says where its source is
+        return spec
 
     def get_code(self, fullname: str) -> CodeType:
         change = self._changes[fullname]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -86,7 +86,7 @@ class Search:
     ``cpu_limit_s``: no new seed when its runs have taken so much; None: no matter."""
 
     subject: Subject
-    seeds: range
+    seeds: Sequence[int]
     seeds_text: str
     title: str = ""  # of the scenario or the bug
     anomaly: str = ""

@@ -48,14 +48,14 @@ class MutantsOptions:
     """Which mutants, and what is done with them."""
 
     name: Annotated[str | None, Argument("Tell all about this one.")] = None
-    measure: Annotated[bool, Option("Search each; go on with what the store has.")] = False
+    measure: Annotated[bool, Option("Search each, or go on.")] = False
     document: Annotated[
         bool, Option("Write docs/evidence/detection.md from what was measured.")
     ] = False
     system: Annotated[str, Option("Of this system only.")] = ""
-    only: Annotated[str, Option("Whose name has this in it, or matches: */raft.*.")] = ""
-    operator: Annotated[str, Option("by-hand, one of the operators, or all.")] = BY_HAND
-    count: Annotated[int, Option("So many at most, drawn by their names; 0: all.")] = 0
+    only: Annotated[str, Option("Whose name has this in it: */raft.*.")] = ""
+    operator: Annotated[str, Option("by-hand, an operator, or all.")] = BY_HAND
+    count: Annotated[int, Option("So many, drawn; 0: all.")] = 0
     budget: Annotated[str, Option("CPU time for each mutant.")] = "300s"
     seeds: Annotated[str, Option("How many, or a range.")] = "1-100000"
     jobs: Annotated[int, Option("Processes for each mutant.", ("--jobs", "-j"))] = 1

@@ -1,4 +1,4 @@
-"""`shalott mutants`: is a fault that nobody planted found by the plain search, and how soon?
+"""`shalott mutants`: does the plain search find faults for which it was not prepared, and how soon?
 
 Mutants are listed, told, and measured (harness/mutants); the same command goes on with what the
 store has. ``--document`` writes docs/evidence/detection.md of it.
@@ -156,7 +156,7 @@ def control_result(outcome: Outcome) -> str:
 def _close(measured: Sequence[Outcome], console: Console) -> None:
     rows = by_system({each.name: each for each in measured})
     for system, own in [*rows.items(), ("all", list(measured))]:
-        for each in curve(own)[-1:]:
-            console.print(Text(f"{system}: within {each.cpu_s:g} CPU s {each}"))
+        for last in curve(own)[-1:]:
+            console.print(Text(f"{system}: within {last.cpu_s:g} CPU s {last}"))
     for each in survivors(measured):
         console.print(Text(f"{each.name}: {sentence(each)}"))

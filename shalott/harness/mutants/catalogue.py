@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 
 from shalott.core.errors import UsageError
 from shalott.harness.mutants.by_hand import BY_HAND
@@ -16,7 +17,13 @@ from shalott.harness.mutants.controller import CONTROLLER
 from shalott.harness.mutants.dledger import DLEDGER
 from shalott.harness.mutants.master_slave import MASTER_SLAVE
 from shalott.harness.mutants.mirrored import MIRRORED
-from shalott.harness.mutants.mutant import Mutant, functions_of, parse_module, source_path
+from shalott.harness.mutants.mutant import (
+    Function,
+    Mutant,
+    functions_of,
+    parse_module,
+    source_path,
+)
 from shalott.harness.mutants.operators import OPERATORS, OperatorChange
 
 # Modules and packages below shalott.broker.
@@ -80,8 +87,14 @@ def core_modules(system: str) -> Iterator[str]:
                 yield ".".join((name, *inner))
 
 
+@cache
+def _functions(module: str) -> Mapping[str, Function]:
+    """To look at only: what is changed is parsed anew."""
+    return functions_of(parse_module(module))
+
+
 def _made(system: str, module: str, operator: str) -> Iterator[Mutant]:
-    for function, node in functions_of(parse_module(module)).items():
+    for function, node in _functions(module).items():
         for number, splice in enumerate(OPERATORS[operator](node)):
             yield Mutant(
                 system=system,

@@ -1,4 +1,4 @@
-"""docs/evidence/detection.md: how much of what nobody planted a search finds, and how soon.
+"""docs/evidence/detection.md: how much a search finds of what was not planted, and how soon.
 
 Written from the outcomes of `shalott mutants --measure`, which stand beside it
 (``detection.json``); `shalott mutants --document` takes those of a store over, and writes both.
@@ -183,7 +183,7 @@ def _by_whom(measured: Sequence[Outcome]) -> Iterator[str]:
         whom = f"{', '.join(each.checkers)} ({', '.join(each.classes)}), {each.workload}"
         cells = [
             f"`{each.name}`",
-            each.breaks,
+            each.breaks.replace("|", "\\|"),
             whom,
             str(each.seed),
             str(each.ran),

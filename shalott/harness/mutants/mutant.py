@@ -67,7 +67,7 @@ class Change(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
     """``module``: below shalott.broker. ``function``: qualified; "": the module itself.
-    ``which``: of the operator's in that function. ``equivalent``: why nobody can notice it."""
+    ``which``: of the operator's in that function. ``equivalent``: why it can't be noticed."""
 
     system: str
     module: str

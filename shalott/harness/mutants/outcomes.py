@@ -3,8 +3,8 @@
 Kept as a line a mutant in the store. A measurement holds for one state of the code, one range of
 seeds and at least one budget, so the same command measures what it lacks, and nothing twice.
 
-The score is the share of mutants that a search finds within so much CPU time. Equivalent ones, which
-can't be noticed, count for nothing, nor do those whose runs all failed in the harness.
+The score is the share of mutants that a search finds within so much CPU time. Equivalent ones,
+which can't be noticed, count for nothing, nor do those whose runs all failed in the harness.
 """
 
 from __future__ import annotations

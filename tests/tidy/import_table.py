@@ -153,6 +153,14 @@ ROOMS: tuple[Room, ...] = (
         FLOW_LIBRARIES,
     ),
     Room(
+        "harness.mutants",
+        (
+            *("core", "cluster.systems.record", "workloads", "harness.report", "harness.store"),
+            *("harness.run", "harness.scenarios", "harness.search"),
+        ),
+        ("msgspec",),
+    ),
+    Room(
         "harness.originals",
         (
             *("core", "checkers", "cluster.systems", "harness.report", "harness.run"),
@@ -202,7 +210,7 @@ ROOMS: tuple[Room, ...] = (
             *("harness.scenarios", "harness.shrinking", "broker", "broker.base", "nemesis"),
             *("cluster", "cluster.ssh.inventory", "harness.originals", "harness.published"),
             *("harness.report", "spark_analysis", "broker.rabbit.ctl", "broker.rabbit.config"),
-            *("broker.rocket.config", "harness.conformance"),
+            *("broker.rocket.config", "harness.conformance", "harness.mutants"),
         ),
         FLOW_LIBRARIES,
         lazily=(

@@ -54,6 +54,10 @@ COMMANDS: Mapping[str, Command] = {
         "shalott.harness.cli.bugs",
         "List the historical bugs that `--bug` switches on, or tell all about one.",
     ),
+    "mutants": Command(
+        "shalott.harness.cli.mutants",
+        "Change the brokers' code on purpose, and measure whether the plain search finds it.",
+    ),
     **{
         kind: Command("shalott.harness.cli.catalogue", text)
         for kind, text in {

@@ -19,6 +19,7 @@ from shalott.core.errors import StoreError, UsageError
 from shalott.core.plan import FaultAction, Plan, canonical, dump_plan
 
 SIMULATION = "simulation.json"
+NEVER_RUN = "mutants"  # the folder of what changes the sources, which a change is told apart by
 PACKAGES = ("broker", "checkers", "clients", "cluster", "core", "harness", "nemesis", "workloads")
 
 
@@ -102,6 +103,8 @@ def code_fingerprint(root: Path | None = None) -> str:
     mixed = hashlib.blake2b(digest_size=8)
     for package in PACKAGES:
         for path in sorted((base / package).rglob("*.py")):
+            if path.parent.name == NEVER_RUN:
+                continue
             mixed.update(str(path.relative_to(base)).encode())
             mixed.update(path.read_bytes())
     return mixed.hexdigest()

@@ -11,9 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from shalott.core.plan import Plan
 from shalott.harness.run.store import RunDirectory
 from shalott.harness.scenarios.swarm import Subject, draw_plan
+from shalott.harness.search.changed_code import entered
 from shalott.harness.search.findings import SeedReport, evidence_of, report_of
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 
 SEED_LIMIT_S = 600.0
+CHANGE_ENTERED = "change_entered"  # a run came to code that was changed (changed_code.py)
 
 
 class Evidence(Protocol):
@@ -132,8 +136,12 @@ class SimulatedRunner:
     code: str
 
     def run(self, number: int, plan: Plan, *, again: bool) -> Ran:
+        before = entered.total
         outcome = self.simulate(plan)
         report = report_of(number, outcome)
+        if entered.total > before:
+            seen = {**report.sometimes, CHANGE_ENTERED: entered.total - before}
+            report = msgspec.structs.replace(report, sometimes=seen)
         if again or not report.violations:
             return Ran(report)
         return Ran(report, evidence_of(plan, outcome, code=self.code))

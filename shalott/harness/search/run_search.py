@@ -51,6 +51,7 @@ class Tally:
     wanted_events: tuple[str, ...] = ()
     seen: dict[str, None] = field(default_factory=dict)  # of these
     virtual_ns: int = 0
+    cpu_s: float = 0.0
 
     @property
     def seeds_a_second(self) -> float:
@@ -64,6 +65,7 @@ class Tally:
         self.unknown += verdict == "unknown"
         self.starved += verdict == "starved"
         self.virtual_ns += report.virtual_ns
+        self.cpu_s += report.wall_s
         for kind in report.violations if verdict == "invalid" else ():
             self.classes[kind] = self.classes.get(kind, 0) + 1
         self.seen |= {
@@ -92,7 +94,7 @@ def run_search(
         loop.resume()
         interrupted = False
         if not loop.over:
-            job = Job(search.plans, runs, header.code, loaded_modules())
+            job = Job(search.plans, runs, header.code, loaded_modules(), search.changes)
             interrupted = loop.run(job, request.jobs or search.jobs or os.cpu_count() or 1)
         summary = summarise(
             campaign,
@@ -157,6 +159,7 @@ class _SearchLoop:
         for seed in self._search.seeds if earlier else ():
             if seed in earlier:
                 self._count(earlier[seed], None)
+        self._keep_to_cpu_limit()
         shutil.rmtree(self._campaign.under_way, ignore_errors=True)  # of runs that were cut short
         if self._campaign.fresh_because:
             self._watch.say(f"A campaign begins anew: {self._campaign.fresh_because}.")
@@ -172,6 +175,7 @@ class _SearchLoop:
                 if asked:
                     self._spend()
                     return True
+                self._keep_to_cpu_limit()
                 if not is_late and self._limit_s is not None and self._passed_s > self._limit_s:
                     self._todo.clear()
                     is_late = self._search.keeps_to_time
@@ -189,6 +193,11 @@ class _SearchLoop:
     def _passed_s(self) -> float:
         before_s = self._campaign.spent_s if self._search.keeps_to_time else 0.0
         return before_s + time.monotonic() - self._tally.began_s
+
+    def _keep_to_cpu_limit(self) -> None:
+        limit_s = self._search.cpu_limit_s
+        if limit_s is not None and self._tally.cpu_s >= limit_s:
+            self._todo.clear()
 
     def _spend(self, *, over: bool = False) -> None:
         if self._search.keeps_to_time:

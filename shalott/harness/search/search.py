@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -35,6 +35,7 @@ from shalott.harness.scenarios.swarm import (
     wanted_events,
 )
 from shalott.harness.search.campaign import Campaign, Header
+from shalott.harness.search.changed_code import ChangedModule
 from shalott.harness.search.door import DrawnPlans, Plans
 from shalott.harness.search.findings import SeedReport
 from shalott.harness.search.repeats import DigestRepeats, Repeats
@@ -81,14 +82,17 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """A search, planned. ``anomaly``: the class that ends it; "": any class, if ``ends``."""
+    """A search, planned. ``anomaly``: the class that ends it; "": any class, if ``ends``.
+    ``cpu_limit_s``: no new seed when its runs have taken so much; None: no matter."""
 
     subject: Subject
-    seeds: range
+    seeds: Sequence[int]
     seeds_text: str
     title: str = ""  # of the scenario or the bug
     anomaly: str = ""
     ends: bool = False  # with the first finding
+    cpu_limit_s: float | None = None
+    changes: tuple[ChangedModule, ...] = ()  # code that is other than the sources
 
     cluster = SIM
     jobs = 0  # one for each CPU

@@ -14,6 +14,7 @@ import contextlib
 import gc
 import logging
 import multiprocessing
+import pickle
 import signal
 import time
 import traceback
@@ -26,6 +27,7 @@ from shalott.core.doors import load_module
 from shalott.core.errors import HarnessError
 from shalott.core.plan import Plan
 from shalott.harness.run.simulation_record import code_fingerprint
+from shalott.harness.search.changed_code import ChangedModule, call_changed
 from shalott.harness.search.door import Evidence, Lane, Plans, Ran, Runner, Runs
 from shalott.harness.search.findings import SeedReport
 
@@ -37,12 +39,13 @@ _spawn = multiprocessing.get_context("spawn")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What every worker does with a number."""
+    """What every worker does with a number. ``changes``: code that is other than the sources."""
 
     plans: Plans
     runs: Runs
     code: str  # what the sources must be
     modules: tuple[str, ...] = ()  # that were loaded by name: a worker loads them too
+    changes: tuple[ChangedModule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,10 @@ class _Worker:
         self._closes_within_s = job.runs.closes_within_s
         self.connection, theirs = _spawn.Pipe()
         self.process: SpawnProcess = _spawn.Process(
-            target=_work, args=(theirs, job, number), name=f"shalott-seeds-{number}", daemon=True
+            target=call_changed,
+            args=(job.changes, pickle.dumps((_work, (job, number))), theirs),
+            name=f"shalott-seeds-{number}",
+            daemon=True,
         )
         self.process.start()
         theirs.close()
@@ -192,7 +198,8 @@ class WorkerPool:
     def _failed(self, place: int, why: str) -> Answer:
         worker = self._workers[place]
         assert worker.task is not None
-        report = SeedReport(seed=worker.task.seed, valid="unknown", error=why)
+        took_s = round(time.monotonic() - worker.since_s, 4)  # at most: of real time
+        report = SeedReport(seed=worker.task.seed, valid="unknown", error=why, wall_s=took_s)
         answer = Answer(worker.task, worker.number, report)
         self._replace(place)
         return answer

@@ -12,6 +12,8 @@ import hashlib
 import os
 from dataclasses import replace
 
+from shalott.broker.rocket.autoswitch.epochs import without_suffix
+from shalott.broker.rocket.autoswitch.packets import EpochStart
 from shalott.checkers.checker import Anomaly, Result
 from shalott.cluster.sim.loop.trace import Trace
 from shalott.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
@@ -38,7 +40,22 @@ def simulate_toy(
     plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None
 ) -> SimOutcome:
     """One run."""
-    bad = loses(plan)
+    return _outcome(plan, loses(plan), label_chunk)
+
+
+def simulate_epochs(
+    plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None
+) -> SimOutcome:
+    """A function of the broker is asked, so it makes a difference if that is changed. What it says
+    matters in each fourth seed; the harness has a bug in seed 2, and seed 3 loses anyhow."""
+    kept = without_suffix((EpochStart(1, 0), EpochStart(2, 10)), 10)
+    if plan.seed == 2:
+        raise KeyError("no such thing")
+    loses_it = plan.seed == 3 or (plan.seed % 4 == 0 and len(kept) != 1)
+    return _outcome(plan, loses_it, label_chunk)
+
+
+def _outcome(plan: Plan, bad: bool, label_chunk: int | None) -> SimOutcome:
     anomalies = (Anomaly(kind="lost", summary="1 message was lost"),) if bad else ()
     remark = Anomaly(kind="dual-master-claimed", summary="two said master")
     results = (

@@ -314,7 +314,7 @@ class ContainerProcesses:
 
 
 def signal_all(api: docker.APIClient, name: str, number: signal.Signals) -> None:
-    """Signal each process of a container from outside, those too that it forks meanwhile. Blocks."""
+    """Signal each process of a container, from outside, and what it forks meanwhile. Blocks."""
     told: dict[int, None] = {}
     while new := [pid for pid in _pids(api, name) if pid not in told]:
         for pid in new:

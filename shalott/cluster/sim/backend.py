@@ -76,6 +76,8 @@ class SimCluster(Cluster):
         for node in self.nodes:
             self.machines[node] = self._machine(node, knobs, atlas, processes.exited)
         self.oracles = Oracles(loop, self.machines, promised)
+        for machine in self.machines.values():
+            machine.witness = self.oracles.heard
 
     def _machine(
         self, node: str, knobs: SimPlan, atlas: FaultAtlas, on_exit: Callable[[Machine], None]

@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from shalott.cluster.sim.loop.loop import SimLoop
-from shalott.cluster.sim.machine import Machine
 from shalott.cluster.sim.oracles.clients import Clients
 from shalott.cluster.sim.oracles.epochs import Epochs
 from shalott.cluster.sim.oracles.logs import Logs
 from shalott.cluster.sim.oracles.queues import Queues
 from shalott.cluster.sim.oracles.raft import Raft
-from shalott.cluster.sim.oracles.watch import Promised, Watch
+from shalott.cluster.sim.oracles.watch import Promised, Watch, Watched
 
 
 class Oracles:
-    def __init__(self, loop: SimLoop, machines: Mapping[str, Machine], promised: Promised) -> None:
+    def __init__(self, loop: SimLoop, machines: Mapping[str, Watched], promised: Promised) -> None:
         watch = Watch(loop, machines, promised)
         epochs, raft, queues = Epochs(watch), Raft(watch), Queues(watch)
         logs = Logs(watch, epochs)
@@ -44,8 +43,6 @@ class Oracles:
             "counted": queues.counted,
             "promoted": queues.promoted,
         }
-        for machine in machines.values():
-            machine.witness = self.heard
 
     def heard(self, node: str, life: int, what: str, /, *details: object) -> None:
         if self._is_running():  # what coroutines do while all is dismantled never was

@@ -6,13 +6,16 @@ and changes nothing, so a run has the same digest with it and without.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from shalott.broker.base.events import Event
+from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.disk.survival import Survival
+from shalott.cluster.sim.loop.clock import NodeClock
 from shalott.cluster.sim.loop.loop import SimLoop
-from shalott.cluster.sim.machine import Machine
+from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.core.oracles import ASKED, VIOLATED, Oracle
 
 VIOLATIONS_MAX = 20  # of one oracle at one node: who breaks a promise once breaks it often
@@ -39,9 +42,21 @@ class Promised:
 NOTHING = Promised()
 
 
+class Watched(Protocol):
+    """A machine (cluster/sim/machine.py), as far as oracles look at it."""
+
+    disk: SimDisk
+    clock: NodeClock
+    process: SimProcess | None
+    events: list[Event]
+
+    @property
+    def wall_ns(self) -> Callable[[], int]: ...
+
+
 class Watch:
     def __init__(
-        self, loop: SimLoop, machines: Mapping[str, Machine], promised: Promised = NOTHING
+        self, loop: SimLoop, machines: Mapping[str, Watched], promised: Promised = NOTHING
     ) -> None:
         self.loop = loop
         self.machines = machines

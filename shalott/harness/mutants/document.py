@@ -28,7 +28,7 @@ from shalott.harness.mutants.outcomes import (
 DOCUMENT, DATA = "evidence/detection.md", "evidence/detection.json"
 
 _HEAD = """\
-# Detection: what a search finds that nobody planted
+# Detection: what a search finds that was not planted
 
 For readers who ask what a clean search is worth.
 

@@ -64,6 +64,7 @@ from shalott.harness.run.store import PLAN, RunDirectory
 from shalott.harness.run.verdict import judge
 from shalott.harness.run.world import World, nemesis_maker
 from shalott.nemesis.requirements import check_system, required_capabilities
+from shalott.workloads.queue import AMQP
 from shalott.workloads.record import WORKLOADS
 
 log = logging.getLogger("shalott.simulate")
@@ -350,8 +351,8 @@ def promised_of(plan: Plan) -> Promised:
     confirmed, and logs what their profile keeps."""
     given, promises = plan.workload.parameters, promises_of(plan)
     body_bytes = int(given.get("body_bytes", 0))
-    if given.keys() >= {"durable", "persistent", "confirms"}:
-        kept = all(given[name] for name in ("durable", "persistent", "confirms"))
+    if AMQP in SYSTEMS.find(plan.system.name).speaks:
+        kept = all(given.get(name) for name in ("durable", "persistent", "confirms"))
         return Promised(disks=int(kept), f="enqueue", body_bytes=body_bytes)
     if not promises.keeps_acknowledged:
         return NOTHING

@@ -43,7 +43,7 @@ def test_names_are_taken_as_they_are() -> None:
 
 
 def test_unknown_target_names_what_there_is() -> None:
-    with pytest.raises(UsageError, match="n9: one, minority, .* controller, or nodes"):
+    with pytest.raises(UsageError, match="n9: one, minority, .* controller, there, or nodes"):
         check_target("n9", NODES)
     check_target("n1+n5", NODES)
     check_target("mirrors", NODES)

@@ -18,7 +18,7 @@ from shalott.cluster.docker.clocks import ContainerClocks
 from shalott.cluster.docker.nodes import ContainerNodes
 from shalott.cluster.faketime import check_program, file_text
 from shalott.core.errors import MissingCapability, UsageError
-from shalott.nemesis.clocks import FAULTS
+from shalott.nemesis.clocks import JUMP, SKEW, STROBE
 from shalott.nemesis.runner import NemesisRunner
 from tests.nemesis.test_settings import of_kind
 from tests.world.cluster.backends import READY_MS, fresh_run_id
@@ -107,7 +107,7 @@ def test_clock_faults_are_proved_inside_the_nodes_environment() -> None:
     amounts = {"clock-skew": 20_000, "clock-jump": -5000, "clock-strobe": 5000}
     actions = [
         of_kind(record.name, amounts[record.name], number=n, at_ms=100, duration_ms=3000, node=node)
-        for n, (record, node) in enumerate(zip(FAULTS, NODES, strict=True), start=1)
+        for n, (record, node) in enumerate(zip((SKEW, JUMP, STROBE), NODES, strict=True), start=1)
     ]
     asyncio.run(run_faults(cluster, recorder, *actions))
     probes = [row["extra"] for row in recorder.of("probe")]

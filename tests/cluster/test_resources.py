@@ -9,13 +9,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from tenacity import wait_fixed
 
 from shalott.cluster import forking
 from shalott.cluster.cgroups import Hierarchy, groups_of, read_hierarchies
 from shalott.cluster.docker.backend import DockerCluster, DockerOptions
 from shalott.cluster.kernel_limits import FileLimits
 from shalott.cluster.nodes import PLENTY, NodeExit, NodeSpec, Shortage, Topology
-from shalott.cluster.waiting import wait_until
+from shalott.cluster.waiting import ask_until, wait_until
 from shalott.core.errors import ClientError, HarnessError
 from tests.cluster.test_clocks import run_faults
 from tests.nemesis.test_settings import of_kind
@@ -188,8 +189,12 @@ def test_a_node_that_the_engine_starts_again_lacks_the_same() -> None:
 @pytest.mark.docker
 def test_a_process_that_stands_still_leaves_the_others_running() -> None:
     async def scene(cluster: DockerCluster) -> None:
+        async def is_stopped() -> bool:
+            """A signal takes hold when its process is next due."""
+            return await cluster.resources.seen("n1") == Shortage(is_stopped=True)
+
         await cluster.resources.set("n1", Shortage(is_stopped=True))
-        assert await cluster.resources.seen("n1") == Shortage(is_stopped=True)
+        assert await ask_until(is_stopped, 10, wait_fixed(0.05))
         assert not await answers(cluster, "n1")
         assert (await cluster.processes.run_command("n1", ["true"])).exit_code == 0
         # It can be stopped in order all the same, and its next life does not run either.

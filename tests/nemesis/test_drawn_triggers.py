@@ -49,7 +49,7 @@ def test_everything_is_drawn() -> None:
     assert {each.what for each in whens if each.kind == "disk"} == {"write", "sync", "rename"}
     named = [each.what for each in whens if each.kind == "message"]
     assert named.count("Often") > named.count("Seldom") > 0
-    assert {each.kind for each in actions} >= {"suspend", "hold-back"}
+    assert {each.kind for each in actions} >= {"pause", "hold-back"}
     assert any(each.until is not msgspec.UNSET for each in actions)
 
 

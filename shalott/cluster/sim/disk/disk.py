@@ -165,6 +165,7 @@ class SimDisk:
         self.transfers.faults = wanted
         if rot_bytes > 0:
             self.rot.spread(rot_bytes)
+            self.survival.rotted = True
 
     def wipe(self) -> None:
         """Remove everything, durably. No program may be using the disk."""

@@ -20,6 +20,7 @@ class Survival:
         self._parts: dict[str, list[str]] = {}  # of paths that were asked for
         self.lost_ns = -1  # when the power went last
         self.emptied = False
+        self.rotted = False  # at any time: what a fault has damaged may be set aside by now
 
     def keeps(self, path: str, begin: int, end: int) -> bool:
         """Whether these bytes of the file, as programs see them, would be there."""

@@ -39,7 +39,7 @@ class Raft:
     def began(self, node: str, life: int, log: str, term: int, voted_for: str) -> None:
         """A life begins with what the disk says."""
         watch, told = self._watch, self._terms.get((node, log), 0)
-        if watch.disk(node).emptied:
+        if watch.disk(node).emptied or watch.disk(node).rotted:
             self.left(node, life)
             return
         watch.asked(VOTES_KEPT, node)

@@ -74,7 +74,7 @@ def test_every_knob_is_drawn() -> None:
          "gates.must_not_crash",
         "gates.must_stay_up", "gates.orderly_exits",
         "gates.must_converge", "gates.one_master", "gates.crash_text", "sim.buggify_off",
-        "sim.buggify_on", "sim.callback_cost_ns",
+        "sim.buggify_on", "sim.callback_cost_ns", "sim.schedule",
     }  # fmt: skip
 
 

@@ -94,7 +94,7 @@ def done(
 
     async def scenario() -> Any:
         server = await asyncio.start_server(accept, HOST, 0)
-        made = kind(HOST, server.sockets[0].getsockname()[1], timeout_ms=200)
+        made = kind(HOST, server.sockets[0].getsockname()[1], timeout_ms=1000)
         try:
             await made.open()
             return await act(made)
@@ -132,7 +132,7 @@ def test_a_write_that_may_have_been_proposed_is_unknown(answer: Answer, outcome:
 def test_a_member_that_is_not_there_was_sent_nothing() -> None:
     async def scenario() -> None:
         with pytest.raises(Unreachable):
-            await client.RegisterClient(HOST, 1, timeout_ms=200).write("r", 3)
+            await client.RegisterClient(HOST, 1, timeout_ms=1000).write("r", 3)
 
     asyncio.run(scenario())
 

@@ -41,9 +41,11 @@ NONE_ACKED, NOT_LEADER, TIMED_OUT, TOO_FEW, TOO_FEW_AFTER = -1, 6, 7, 19, 20
 
 def send(produced: object, asked: KafkaParameters = PLAIN) -> tuple[object, Broker]:
     broker = Broker(produced)
+    # Only silence is waited for. A client that has not begun to send by then says that it did not.
+    timeout_ms = 2000 if produced == SILENT else 30_000
 
     async def do(port: int) -> object:
-        client = KafkaClient("127.0.0.1", port, timeout_ms=400, asked=asked)
+        client = KafkaClient("127.0.0.1", port, timeout_ms=timeout_ms, asked=asked)
         try:
             return await client.transact(SEND, {})
         finally:
@@ -120,7 +122,7 @@ def test_a_transaction_is_known_to_fail_once_its_producer_is_fenced(
     broker = Paused(spoken=SPOKEN | {FIND: 1, BEGIN: 0, ADD: 0, END: 0})
 
     async def do(port: int) -> object:
-        client = KafkaClient("127.0.0.1", port, timeout_ms=400, asked=KafkaParameters())
+        client = KafkaClient("127.0.0.1", port, timeout_ms=2000, asked=KafkaParameters())
         try:
             return await client.transact(SEND, {})
         finally:

@@ -117,7 +117,7 @@ def done(
 
     async def scenario() -> Any:
         server = await asyncio.start_server(fake.accept, HOST, 0)
-        made = kind(HOST, server.sockets[0].getsockname()[1], timeout_ms=200)
+        made = kind(HOST, server.sockets[0].getsockname()[1], timeout_ms=1000)
         try:
             await made.open()
             return await act(made)
@@ -153,7 +153,7 @@ def test_a_message_is_sent_once_whatever_is_answered(answer: Answer, outcome: ty
 
 def test_a_server_that_is_not_there_was_sent_nothing() -> None:
     async def scenario() -> None:
-        made = client.QueueClient(HOST, 1, timeout_ms=200)
+        made = client.QueueClient(HOST, 1, timeout_ms=1000)
         with pytest.raises(Unreachable):
             await made.send(QUEUE, b"x")
 

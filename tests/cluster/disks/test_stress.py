@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,9 @@ def test_a_write_killed_at_a_page_border_is_legal_and_half_a_page_is_not() -> No
     assert {size for size, legal in seen.items() if legal} == {10, 4096, 5000}
 
 
-def after_a_kill(root: Path, models: Sequence[Model], seed: int) -> dict[str, bytes | None]:
+def after_a_kill(
+    root: Path, models: Sequence[Model], seed: int, done: int
+) -> dict[str, bytes | None]:
     """What is found once the call in which the process died has ended: the kernel may not have
     waited for it, and it may rename a file between our looks at two paths."""
     found: dict[str, bytes | None] = {}
@@ -58,8 +61,21 @@ def after_a_kill(root: Path, models: Sequence[Model], seed: int) -> dict[str, by
         found.update({path: content(root, path) for path in PATHS})
         return any(is_seen(model, found) for model in models)
 
-    until(is_legal_now, f"a legal disk after a kill, seed {seed}")
+    try:
+        until(is_legal_now, f"a legal disk after a kill, seed {seed}")
+    except AssertionError:
+        known = {path: models[0].at(path) for path in PATHS}
+        last = {path: None if file is None else file.content for path, file in known.items()}
+        pytest.fail(f"seed {seed}: found {runs_in(found)} after {done}, not {runs_in(last)}")
     return found
+
+
+def runs_in(contents: Mapping[str, bytes | None]) -> dict[str, list[tuple[int, int]] | None]:
+    """Of each file the byte values and how often each stands in a row: short enough to be read."""
+    return {
+        path: None if found is None else [(byte, len(list(run))) for byte, run in groupby(found)]
+        for path, found in contents.items()
+    }
 
 
 def counts_room(mount: MountWorld, disk: FaultDisk) -> bool:
@@ -91,7 +107,7 @@ def test_whatever_a_process_did_a_power_loss_leaves_a_legal_disk(names: NamesRul
             actions = draw(seed)
             done = act_and_die(root, actions, 1 + Stream(seed, "die").below(len(actions)))
             models = models_of(actions, done, journal=names == "journal")
-            before = after_a_kill(root, models, seed)
+            before = after_a_kill(root, models, seed, done)
             assert counts_room(mount, disk), f"seed {seed}: room"
             mount.run(disk.power())
             found = {path: content(root, path) for path in PATHS}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from shalott.broker.base.events import Event
 from shalott.cluster.cluster import Cluster, Parts, Software
 from shalott.cluster.corruption import FaultAtlas
 from shalott.cluster.nodes import CLIENTS, Endpoint, NodeSpec, Topology
@@ -77,7 +78,8 @@ class SimCluster(Cluster):
             self.machines[node] = self._machine(node, knobs, atlas, processes.exited)
         self.oracles = Oracles(loop, self.machines, promised)
         for machine in self.machines.values():
-            machine.witness = self.oracles.heard
+            machine.witness = self._heard
+            machine.event_watchers.append(self._happened)
 
     def _machine(
         self, node: str, knobs: SimPlan, atlas: FaultAtlas, on_exit: Callable[[Machine], None]
@@ -95,6 +97,15 @@ class SimCluster(Cluster):
         if node in clocks:
             set_clock(machine, clocks[node].offset_ms, clocks[node].drift_ppm)
         return machine
+
+    def _heard(self, node: str, life: int, what: str, /, *details: object) -> None:
+        """What brokers tell of themselves, while the simulation runs."""
+        if self.loop.is_running():  # what coroutines do while all is dismantled never was
+            self.network.order.happened(node, what)
+            self.oracles.heard(node, life, what, *details)
+
+    def _happened(self, event: Event) -> None:
+        self.network.order.happened(event.node, f"{event.kind} {event.role}".rstrip())
 
     def _make_programs(
         self, knobs: SimPlan, make_program: MakeProgram

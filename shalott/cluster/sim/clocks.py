@@ -19,12 +19,12 @@ class SimClocks(SimPart):
         set_clock(self._sim.machines[node], offset_ms, drift_ppm)
 
     async def suspend(self, node: str) -> None:
-        self._sim.tell(f"suspend {node}")
+        self._sim.tell_of(node, "suspend")
         machine = self._sim.machines[node]
         machine.suspended = (machine.process, self._sim.loop.now_ns)
 
     async def go_on(self, node: str) -> float:
-        self._sim.tell(f"go on {node}")
+        self._sim.tell_of(node, "go on")
         machine, loop = self._sim.machines[node], self._sim.loop
         process, since_ns = machine.suspended
         machine.suspended = (None, 0)

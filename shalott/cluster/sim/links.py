@@ -30,6 +30,8 @@ class SimLinks(SimPart):
     async def cut(self, links: Sequence[Link]) -> None:
         self._sim.tell(f"cut {' '.join(map('->'.join, links))}")
         self._sim.network.cut(links)
+        for _, destination in links:
+            self._sim.network.order.happened(destination, "cut")
 
     async def mend(self, links: Sequence[Link]) -> None:
         self._sim.tell(f"mend {' '.join(map('->'.join, links))}")

@@ -31,6 +31,11 @@ class Simulation:
         """Note in the trace what is done to the cluster."""
         self.loop.trace.event(self.loop.now_ns, what)
 
+    def tell_of(self, node: str, what: str) -> None:
+        """The same of one node; what happens there later may come of it."""
+        self.tell(f"{what} {node}")
+        self.network.order.happened(node, what)
+
 
 class SimPart(StatelessPart):
     """A part that acts on the machines; nothing of it outlives the loop."""

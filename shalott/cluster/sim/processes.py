@@ -27,7 +27,7 @@ class SimProcesses(SimPart):
             return
         if machine.program is None:
             raise HarnessError(f"{node} is not booted")
-        self._sim.tell(f"power on {node}")
+        self._sim.tell_of(node, "power on")
         self._sim.network.host_up(node)
         machine.start()
 
@@ -35,7 +35,7 @@ class SimProcesses(SimPart):
         machine = self._sim.machines[node]
         if not machine.is_alive:
             return
-        self._sim.tell(f"stop {node}")
+        self._sim.tell_of(node, "stop")
         machine.stop_asked.set()
         await self.resume(node)  # a stopped process can't act on its SIGTERM
         try:
@@ -49,7 +49,7 @@ class SimProcesses(SimPart):
         process = machine.process
         if process is None or process.state == "dead":
             return
-        self._sim.tell(f"kill {node}")
+        self._sim.tell_of(node, "kill")
         machine.end(EXIT_KILLED)
         machine.disk.kill()
         self._sim.network.process_died(process, reset=True)
@@ -58,7 +58,7 @@ class SimProcesses(SimPart):
         machine = self._sim.machines[node]
         process = machine.process
         alive = machine.is_alive
-        self._sim.tell(f"power off {node}")
+        self._sim.tell_of(node, "power off")
         if alive:
             machine.end(EXIT_KILLED)
         machine.disk.power_loss()
@@ -78,12 +78,12 @@ class SimProcesses(SimPart):
         machine = self._sim.machines[node]
         if machine.process is not None and machine.process.state in ("running", "held"):
             machine.process.state = "paused"
-            self._sim.tell(f"pause {node}")
+            self._sim.tell_of(node, "pause")
 
     async def resume(self, node: str) -> None:
         machine = self._sim.machines[node]
         if machine.process is not None:
-            self._sim.tell(f"resume {node}")
+            self._sim.tell_of(node, "resume")
             self._sim.loop.resume(machine.process)
 
     def hold(self, node: str) -> None:

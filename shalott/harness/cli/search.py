@@ -217,6 +217,11 @@ def _of_simulated(summary: Summary, directory: Path) -> Iterator[str]:
         yield f"Never seen: {', '.join(summary.never)}."
     elif summary.sometimes:
         yield "Every event that a campaign wants to see was seen."
+    if summary.corpus:
+        yield (
+            f"{summary.corpus:,} plans show all that was shown; {len(summary.unentered):,}"
+            " functions of the broker were never entered: see summary.json."
+        )
     kept = [name for found in summary.classes.values() for name in found.kept]
     if kept:
         plan = str(directory / kept[0] / PLAN)

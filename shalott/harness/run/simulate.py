@@ -78,7 +78,8 @@ class SimOutcome:
     """What is known after a simulated run.
 
     ``anomalies``: the distinct classes, sorted. ``sometimes``: how often what a campaign wants to
-    see happened. ``error``: what kept the run from its end, if anything did.
+    see happened. ``error``: what kept the run from its end, if anything did. ``order``: which
+    kinds of events came after which (cluster/sim/order.py).
     ``callbacks``: how much work the loop had; it depends on the version of Python.
     """
 
@@ -98,6 +99,7 @@ class SimOutcome:
     output: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     trace: Trace | None = None
     start_wall_ns: int | None = None  # what the simulated clocks showed at the start
+    order: Sequence[tuple[str, str]] = ()
 
 
 def simulate(
@@ -145,6 +147,7 @@ def simulate(
         output={name: tuple(machine.output) for name, machine in cluster.machines.items()},
         trace=trace,
         start_wall_ns=stage.record.start_wall_ns,
+        order=tuple(cluster.network.order.pairs()),
     )
 
 

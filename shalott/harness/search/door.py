@@ -18,6 +18,7 @@ from shalott.harness.run.store import RunDirectory
 from shalott.harness.scenarios.swarm import Subject, draw_plan
 from shalott.harness.search.changed_code import entered
 from shalott.harness.search.findings import SeedReport, evidence_of, report_of
+from shalott.harness.search.probes import feature, packed, probes
 
 if TYPE_CHECKING:
     from shalott.harness.run.simulate import SimOutcome
@@ -137,8 +138,12 @@ class SimulatedRunner:
 
     def run(self, number: int, plan: Plan, *, again: bool) -> Ran:
         before = entered.total
+        probes.clear()
         outcome = self.simulate(plan)
         report = report_of(number, outcome)
+        if probes.are_in_force:
+            pairs = (feature(">".join(pair)) for pair in outcome.order)
+            report = msgspec.structs.replace(report, features=packed({*probes.features(), *pairs}))
         if entered.total > before:
             seen = {**report.sometimes, CHANGE_ENTERED: entered.total - before}
             report = msgspec.structs.replace(report, sometimes=seen)

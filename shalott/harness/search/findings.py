@@ -67,6 +67,7 @@ class SeedReport(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()  # why the verdict is unknown
     error: str | None = None
     real: RealFacts | None = None
+    features: str = ""  # what it showed, if that is learned from (corpus.py)
 
 
 @dataclass(frozen=True, slots=True)

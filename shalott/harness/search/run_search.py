@@ -26,11 +26,19 @@ from shalott.core.parameters import parse_duration_ms
 from shalott.harness.run.session import note_in_table
 from shalott.harness.run.store import PLAN, RunDirectory
 from shalott.harness.search.campaign import Campaign, open_campaign
+from shalott.harness.search.corpus import Guide, write_corpus
 from shalott.harness.search.door import Runs
 from shalott.harness.search.findings import SeedReport, Shelf
 from shalott.harness.search.repeats import Repeats
 from shalott.harness.search.search import Search, SearchRequest
-from shalott.harness.search.summary import Searched, Summary, render_summary, summarise, verdict_of
+from shalott.harness.search.summary import (
+    Searched,
+    Summary,
+    render_summary,
+    summarise,
+    unentered,
+    verdict_of,
+)
 from shalott.harness.search.workers import Answer, Job, Task, WorkerPool
 
 LOOK_S = 0.25
@@ -94,7 +102,8 @@ def run_search(
         loop.resume()
         interrupted = False
         if not loop.over:
-            job = Job(search.plans, runs, header.code, loaded_modules(), search.changes)
+            probed = loop.guide is not None
+            job = Job(search.plans, runs, header.code, loaded_modules(), search.changes, probed)
             interrupted = loop.run(job, request.jobs or search.jobs or os.cpu_count() or 1)
         summary = summarise(
             campaign,
@@ -119,11 +128,25 @@ def run_search(
             cluster=search.cluster,
             real=search.facts(campaign),
         )
+        if loop.guide is not None and not interrupted:
+            summary = _keep_corpus(search, loop.guide, summary)
         campaign.save_summary(render_summary(summary))
         _note_in_table(request.store, campaign)
         return summary, campaign.directory
     finally:
         campaign.close()
+
+
+def _keep_corpus(search: Search, guide: Guide, summary: Summary) -> Summary:
+    """What was learned, for the next search."""
+    assert search.corpus is not None
+    corpus, before = guide.finish()
+    if not corpus.entries:  # all was run by an earlier command
+        return summary
+    count = write_corpus(search.corpus, corpus.minimal(), before)
+    return msgspec.structs.replace(
+        summary, features=len(corpus.runs), corpus=count, unentered=unentered(corpus.runs)
+    )
 
 
 def _note_in_table(store: Path, campaign: Campaign) -> None:
@@ -144,6 +167,7 @@ class _SearchLoop:
         limit = request.time_limit
         self._limit_s = parse_duration_ms("--time-limit", limit) / 1000 if limit else None
         self._todo = deque(search.seeds)
+        self.guide = search.guide()
         self._repeats: Repeats = search.repeats(campaign)
         self._shelf = Shelf(request.keep)
         self._tally = Tally(wanted=len(search.seeds), wanted_events=search.wanted_events)
@@ -206,8 +230,14 @@ class _SearchLoop:
     def _choose(self, worker: int) -> Task | None:
         seed = self._repeats.take(worker)
         if seed is not None:
-            return Task(seed, again=True)
-        return Task(self._todo.popleft()) if self._todo else None
+            plan = None if self.guide is None else self.guide.plan(seed)
+            return Task(seed, again=True, plan=plan)
+        if not self._todo:
+            return None
+        if self.guide is None:
+            return Task(self._todo.popleft())
+        plan = self.guide.plan(self._todo[0])
+        return None if plan is None else Task(self._todo.popleft(), plan=plan)
 
     def _take(self, answer: Answer) -> None:
         report = answer.report
@@ -238,6 +268,8 @@ class _SearchLoop:
     def _count(self, report: SeedReport, worker: int | None) -> None:
         seed = report.seed
         self._tally.count(report)
+        if self.guide is not None:
+            self.guide.add(report)
         is_kept = (self._campaign.finding(seed).path / PLAN).exists()
         if is_kept:
             self._shelf.put(report)

@@ -23,6 +23,7 @@ from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.command_options import Option
 from shalott.core.errors import UsageError
 from shalott.core.parameters import parse_duration_ms
+from shalott.core.plan import Plan
 from shalott.harness.run.request import parse_nemeses
 from shalott.harness.run.simulation_record import code_fingerprint
 from shalott.harness.scenarios.catalogue import scenario_of, scenario_of_bug
@@ -36,6 +37,7 @@ from shalott.harness.scenarios.swarm import (
 )
 from shalott.harness.search.campaign import Campaign, Header
 from shalott.harness.search.changed_code import ChangedModule
+from shalott.harness.search.corpus import Guide, read_corpus
 from shalott.harness.search.door import DrawnPlans, Plans
 from shalott.harness.search.findings import SeedReport
 from shalott.harness.search.repeats import DigestRepeats, Repeats
@@ -64,6 +66,9 @@ class SearchRequest:
     time_limit: Annotated[str, Option("No new seed after so long: 90s, 30m.")] = ""
     keep: Annotated[int, Option("Findings kept of each class.")] = 3
     fresh: Annotated[bool, Option("Begin anew; what there is is set aside.")] = False
+    corpus: Annotated[
+        str, Option("Learn from runs, and keep the plans that showed something new there.")
+    ] = ""
     store: Annotated[Path, Option("Where runs are kept.", after="load")] = Path("store")
     # Of searches on real nodes (real_search.py).
     cluster: Annotated[
@@ -93,6 +98,8 @@ class Search:
     ends: bool = False  # with the first finding
     cpu_limit_s: float | None = None
     changes: tuple[ChangedModule, ...] = ()  # code that is other than the sources
+    corpus: Path | None = None  # a directory of plans, if it learns from its runs
+    kept: tuple[Plan, ...] = ()  # that are there
 
     cluster = SIM
     jobs = 0  # one for each CPU
@@ -101,6 +108,10 @@ class Search:
     @property
     def plans(self) -> Plans:
         return DrawnPlans(self.subject)
+
+    def guide(self) -> Guide | None:
+        """What chooses the plans of a search that learns."""
+        return None if self.corpus is None else Guide(self.plans, self.seeds, self.kept)
 
     def repeats(self, campaign: Campaign) -> Repeats:
         """What is run again of the campaign."""
@@ -113,6 +124,8 @@ class Search:
     @property
     def header(self) -> Header:
         drawn_from = repr(self.subject) if self.cluster == SIM else repr((self.subject, self.plans))
+        if self.corpus is not None:
+            drawn_from = repr((drawn_from, self.kept))
         digest = hashlib.blake2b(drawn_from.encode(), digest_size=8).hexdigest()
         return Header(subject=digest, code=code_fingerprint())
 
@@ -148,7 +161,16 @@ def plan_search(request: SearchRequest) -> Search:
             )
     search = _scenario_search(request) if request.bug or request.scenario else _plain(request)
     draw_plan(search.subject, search.seeds[0])
-    return search
+    return _learning(search, request.corpus) if request.corpus else search
+
+
+def _learning(search: Search, corpus: str) -> Search:
+    place, subject = Path(corpus), search.subject
+    if place.is_file():
+        raise UsageError(f"--corpus {corpus}: give a directory, which may be a new one")
+    kept = read_corpus(place, system=subject.system, profile=subject.profile)
+    named = dataclasses.replace(subject, name=f"{subject.name}-corpus")
+    return dataclasses.replace(search, subject=named, corpus=place, kept=tuple(kept))
 
 
 def _plain(request: SearchRequest) -> Search:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
+from shalott import broker
 from shalott.harness.run.store import PLAN
 from shalott.harness.search.campaign import CAMPAIGN_VERSION, Campaign, Header
 from shalott.harness.search.findings import SeedReport
+from shalott.harness.search.probes import feature, functions_in
 
 SEEDS_MAX = 50  # listed of a class
 
@@ -100,6 +103,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     started_wall_ns: int | None = None  # when this command began
     cluster: str = "sim"
     real: RealSummary | None = None
+    # Of a search that learns: features that were shown, plans that show them all, and functions of
+    # the broker's modules that no run came to.
+    features: int = 0
+    corpus: int = 0
+    unentered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +203,19 @@ def _sometimes(counts: Iterable[Mapping[str, int]]) -> dict[str, Sometimes]:
         times.update(one)
         runs.update(name for name, count in one.items() if count)
     return {name: Sometimes(runs=runs[name], times=times[name]) for name in sorted(runs)}
+
+
+def unentered(seen: Container[int]) -> tuple[str, ...]:
+    """Functions of the modules that were imported, as module:class:function."""
+    root = Path(broker.__path__[0])
+    names: list[str] = []
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        module = ".".join((broker.__name__, *parts))
+        if feature(module) in seen:
+            functions = functions_in(path.read_text(encoding="utf-8"), module)
+            names += [name for name in functions if feature(name) not in seen]
+    return tuple(names)
 
 
 def render_summary(summary: Summary) -> bytes:

@@ -30,6 +30,7 @@ from shalott.harness.run.simulation_record import code_fingerprint
 from shalott.harness.search.changed_code import ChangedModule, call_changed
 from shalott.harness.search.door import Evidence, Lane, Plans, Ran, Runner, Runs
 from shalott.harness.search.findings import SeedReport
+from shalott.harness.search.probes import call_probed
 
 SEEDS_A_WORKER = 200
 STOP_TIMEOUT_S = 5.0
@@ -46,6 +47,7 @@ class Job:
     code: str  # what the sources must be
     modules: tuple[str, ...] = ()  # that were loaded by name: a worker loads them too
     changes: tuple[ChangedModule, ...] = ()
+    is_probed: bool = False  # its runs say what they came to (probes.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class _Worker:
         self._closes_within_s = job.runs.closes_within_s
         self.connection, theirs = _spawn.Pipe()
         self.process: SpawnProcess = _spawn.Process(
-            target=call_changed,
+            target=call_probed if job.is_probed else call_changed,
             args=(job.changes, pickle.dumps((_work, (job, number))), theirs),
             name=f"shalott-seeds-{number}",
             daemon=True,

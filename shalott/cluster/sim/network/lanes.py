@@ -182,22 +182,23 @@ class Lane:
 
     # -- sending -----------------------------------------------------------------------------------
 
-    def send(self, data: bytes) -> None:
-        """Bytes written at one instant make one segment."""
+    def send(self, data: bytes, told: int) -> None:
+        """Bytes written at one instant make one segment. ``told``: see Segment."""
         now_ns = self._loop.now_ns
         fresh = self._fresh
         if fresh is not None and self._fresh_ns == now_ns:
             fresh.chunks.append(data)
             fresh.size += len(data)
+            fresh.told |= told
             return
         rate = self.link.shape.rate_bytes_s
         if rate:
             piece_bytes = max(PIECE_BYTES_MIN, rate // PIECES_PER_S)
             for start in range(0, len(data), piece_bytes):
                 piece = data[start : start + piece_bytes]
-                self._submit(Segment(DATA, [piece], len(piece), now_ns, now_ns))
+                self._submit(Segment(DATA, [piece], len(piece), now_ns, now_ns, told=told))
             return
-        self._fresh = fresh = Segment(DATA, [data], len(data), now_ns, now_ns)
+        self._fresh = fresh = Segment(DATA, [data], len(data), now_ns, now_ns, told=told)
         self._fresh_ns = now_ns
         if self.link.blocks or self.held or self._kept:
             self._hold(fresh)
@@ -286,6 +287,7 @@ class Lane:
         elif segment.kind == DATA and self.held[-1].kind == DATA:
             self.held[-1].chunks.extend(segment.chunks)
             self.held[-1].size += segment.size
+            self.held[-1].told |= segment.told
             self._fresh = None
             return
         self.held.append(segment)

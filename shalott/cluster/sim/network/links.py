@@ -104,6 +104,7 @@ class Segment(msgspec.Struct, eq=False):
     lost: int = 0  # times
     handle: SimHandle | None = None  # None: it has arrived
     was_stopped: bool = False  # by a watch, before its delivery
+    told: int = 0  # what had happened when it was sent (order.py)
 
 
 class End(Protocol):

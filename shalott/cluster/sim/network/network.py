@@ -19,6 +19,7 @@ from shalott.cluster.sim.network.links import MS, Host, Link, NetworkKnobs, Watc
 from shalott.cluster.sim.network.listening import Listener, Ports, SimServer
 from shalott.cluster.sim.network.tcp import Sockets
 from shalott.cluster.sim.network.transport import ProtocolFactory, SimTransport
+from shalott.cluster.sim.order import Order
 from shalott.core.rng import draw_float, stream_key
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class SimNetwork:
         self.knobs = NetworkKnobs() if knobs is None else knobs
         self.segments = 0
         self.bytes = 0
+        self.order = Order(lambda: loop.now_ns)
         self._seed = seed
         self._kill_key = stream_key(seed, "network", "kill")
         # Of connections from a host to a port: another host that they come from.

@@ -34,6 +34,7 @@ from shalott.cluster.sim.network.links import (
 if TYPE_CHECKING:
     from shalott.cluster.sim.loop.loop import SimLoop
     from shalott.cluster.sim.loop.processes import SimProcess
+    from shalott.cluster.sim.order import Order
 
 SIGNS = {FIN: "FIN", RESET: "reset", OPEN: "ACK of the handshake"}
 
@@ -45,6 +46,7 @@ class Network(Protocol):
     knobs: NetworkKnobs
     segments: int
     bytes: int
+    order: Order
 
     @property
     def sockets(self) -> Sockets: ...
@@ -152,7 +154,8 @@ class Socket:
             data = data[:size]
         self._unacked += size
         lane = self.lane
-        lane.send(data)
+        process = self.process
+        lane.send(data, 0 if process is None else self._network.order.told(process.name))
         if lane.link.watches:
             stops(lane.link.watches, self, data, "sent")
         return size
@@ -194,6 +197,8 @@ class Socket:
         payload = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         network.bytes += segment.size
         loop.trace.segment(loop.now_ns, self.way, payload)
+        if self.process is not None:
+            network.order.heard(self.process.name, segment.told)
         if self.closed:
             self.reset()
         elif self.reading and not self.inbox:

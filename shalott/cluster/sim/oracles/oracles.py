@@ -23,7 +23,6 @@ class Oracles:
         epochs, raft, queues = Epochs(watch), Raft(watch), Queues(watch)
         logs = Logs(watch, epochs)
         self.clients = Clients(watch, queues)
-        self._is_running = loop.is_running
         self._ask: dict[str, Callable[..., None]] = {
             "acked": logs.acked,
             "dispatched": logs.dispatched,
@@ -45,5 +44,4 @@ class Oracles:
         }
 
     def heard(self, node: str, life: int, what: str, /, *details: object) -> None:
-        if self._is_running():  # what coroutines do while all is dismantled never was
-            self._ask[what](node, life, *details)
+        self._ask[what](node, life, *details)

@@ -79,7 +79,7 @@ class SimOutcome:
 
     ``anomalies``: the distinct classes, sorted. ``sometimes``: how often what a campaign wants to
     see happened. ``error``: what kept the run from its end, if anything did. ``order``: which
-    kinds of events came after which (cluster/sim/order.py).
+    kinds of events came after which (cluster/sim/loop/order.py).
     ``callbacks``: how much work the loop had; it depends on the version of Python.
     """
 

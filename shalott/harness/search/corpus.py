@@ -2,8 +2,8 @@
 
 What a run showed is a set of features, each a number: functions and branches of the broker that it
 came to, with about how often (probes.py), and pairs of kinds of events in happens-before order
-(cluster/sim/order.py). A plan whose run has a feature that none had before is kept, and some of
-the next plans are mutations of kept ones (plan_mutation.py), preferably of those with what is rare;
+(cluster/sim/loop/order.py). A plan whose run has a feature that none had before is kept, and some
+of the next plans are mutations of kept ones (plan_mutation.py), preferably of those with what is rare;
 a share stays drawn at random. After AFL's corpus and Mallory's feedback, for plans, not inputs.
 
 The plan of a number depends on what the numbers ``LAG`` and more before it showed, and on nothing
@@ -30,7 +30,7 @@ from shalott.harness.search.findings import SeedReport
 from shalott.harness.search.plan_mutation import mutate
 from shalott.harness.search.probes import Features, unpacked
 
-DRAWN_SHARE = 0.3  # of a guided search's plans: at random, whatever was seen
+DRAWN_SHARE = 0.3  # of a guided search's plans: at random
 LAG = 32
 LOOKS = 12  # at features, of which the rarest is gone on from
 

@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from shalott.cluster.nodes import LinkShape
+from shalott.cluster.sim.loop.order import Order
 from shalott.cluster.sim.network.addresses import ANY, LOOPBACK, Hosts, stream_info
 from shalott.cluster.sim.network.connecting import Dial
 from shalott.cluster.sim.network.links import MS, Host, Link, NetworkKnobs, Watch
 from shalott.cluster.sim.network.listening import Listener, Ports, SimServer
 from shalott.cluster.sim.network.tcp import Sockets
 from shalott.cluster.sim.network.transport import ProtocolFactory, SimTransport
-from shalott.cluster.sim.order import Order
 from shalott.core.rng import draw_float, stream_key
 
 if TYPE_CHECKING:

@@ -33,8 +33,8 @@ from shalott.cluster.sim.network.links import (
 
 if TYPE_CHECKING:
     from shalott.cluster.sim.loop.loop import SimLoop
+    from shalott.cluster.sim.loop.order import Order
     from shalott.cluster.sim.loop.processes import SimProcess
-    from shalott.cluster.sim.order import Order
 
 SIGNS = {FIN: "FIN", RESET: "reset", OPEN: "ACK of the handshake"}
 

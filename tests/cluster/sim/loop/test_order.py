@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.cluster.sim.order import WINDOW_NS, Order
+from shalott.cluster.sim.loop.order import WINDOW_NS, Order
 from tests.world.network.hosts import World
 
 pytestmark = pytest.mark.unit

@@ -28,7 +28,7 @@ def weaker_actions(action: FaultAction) -> Iterator[FaultAction]:
         yield from _smaller_parameters(action, record)
     yield from _fewer_links_or_nodes(action)
     yield from _sooner(action)
-    yield from _without_trigger(action)
+    yield from without_trigger(action)
 
 
 def strength(action: FaultAction) -> float:
@@ -86,7 +86,7 @@ def _place(value: object, choices: tuple[object, ...]) -> int:
     return choices.index(value) if value in choices else len(choices)
 
 
-def _without_trigger(action: FaultAction) -> Iterator[FaultAction]:
+def without_trigger(action: FaultAction) -> Iterator[FaultAction]:
     """At the time when its trigger fired, where that is known, else at its own time; and as long as
     it was in force till that of its end fired."""
     when, until = action.when, action.until

@@ -33,6 +33,7 @@ from shalott.harness.run.backends import make_system
 from shalott.harness.run.plan_checks import check_plan, requirements_of
 from shalott.harness.run.request import profile_of
 from shalott.harness.run.simulation_record import load_record, plan_as_run
+from shalott.harness.search.stretching import stretched
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.requirements import check_system, required_capabilities
 from shalott.nemesis.targets import is_role
@@ -140,6 +141,8 @@ def carry_all(paths: Sequence[Path], target: Target) -> tuple[CarriedPlans, list
 def carry(plan: Plan, target: Target) -> tuple[Plan, list[str]]:
     """The plan for another world, and what of it could not come along. Raises UsageError."""
     record = SYSTEMS.find(target.system or plan.system.name)
+    began_ms = {action.id: action.at_ms for action in plan.faults}
+    plan = stretched(plan)
     there = replace(
         plan,
         cluster=replace(plan.cluster, backend=target.cluster),
@@ -147,7 +150,6 @@ def carry(plan: Plan, target: Target) -> tuple[Plan, list[str]]:
         gates=plan.gates if _was_real(plan, record) else _gates(plan.gates, record),
         faults=tuple(_anew(action) for action in plan.faults),
         observe_interval_ms=OBSERVE_INTERVAL_MS,
-        sim=None,
     )
     notes = []
     if plan.system.bugs and record.name != plan.system.name:
@@ -155,7 +157,7 @@ def carry(plan: Plan, target: Target) -> tuple[Plan, list[str]]:
         notes.append(f"{record.name} has no switches for known bugs; left out: {bugs}")
     there, gone = _possible(there, target)
     if gone:
-        names = ", ".join(f"{action.kind} at {action.at_ms / 1000:g} s" for action in gone)
+        names = ", ".join(f"{each.kind} at {began_ms[each.id] / 1000:g} s" for each in gone)
         notes.append(f"left out, for it can't be made on {target.cluster}: {names}")
     if plan.faults and not there.faults:
         raise UsageError("none of its faults can be made there")

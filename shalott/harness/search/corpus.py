@@ -3,8 +3,8 @@
 What a run showed is a set of features, each a number: functions and branches of the broker that it
 came to, with about how often (probes.py), and pairs of kinds of events in happens-before order
 (cluster/sim/loop/order.py). A plan whose run has a feature that none had before is kept, and some
-of the next plans are mutations of kept ones (plan_mutation.py), preferably of those with what is rare;
-a share stays drawn at random. After AFL's corpus and Mallory's feedback, for plans, not inputs.
+of the next plans are mutations of kept ones (plan_mutation.py), preferably of those with what is
+rare; a share stays drawn at random. After AFL and Mallory, for plans in place of inputs.
 
 The plan of a number depends on what the numbers ``LAG`` and more before it showed, and on nothing
 that comes later, so a search has the same plans with one worker as with many, and again when it

@@ -3,7 +3,7 @@
 In the simulation the run must be the same to the last byte: its digest is compared with the one
 that was kept beside the plan, and when they differ the first event that does is named. On other
 clusters the same faults are made as far as that world can make them; there the oracle is how often
-of several runs the plan fails.
+of several runs the plan fails, each at the pace of real nodes (stretching.py).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from shalott.harness.run.store import REPORT, Store
 from shalott.harness.run.terminal import tell_outcome, tell_verdict
 from shalott.harness.search.door import Simulate
 from shalott.harness.search.findings import evidence_of, save_evidence
+from shalott.harness.search.stretching import stretched, timed
 from shalott.nemesis.requirements import required_capabilities
 from shalott.nemesis.sequence import relinked
 
@@ -63,7 +64,7 @@ def replay(
     check_plan(plan)
     if backend == SIM:
         return _in_simulation(path, plan, store_root, simulate)
-    there = _on(plan, backend, drop_unsupported)
+    there = _on(timed(plan), backend, drop_unsupported)
     dropped = ["--drop-unsupported"] if drop_unsupported else []
     command = typed_command("replay", str(path), "--cluster", backend, *dropped)
     return run_trials(there, trials, store_root, command)
@@ -237,7 +238,7 @@ def refusal(backend: str, unsupported: Sequence[FaultAction], of: int) -> str:
 def run_trials(plan: Plan, trials: int, store_root: Path, command: str) -> int:
     """Up to ``trials`` runs; the gravest exit code, and how many were invalid."""
     context = RunContext(command=command)
-    codes = [run_once(plan, store_root, context) for _ in range(trials)]
+    codes = [run_once(stretched(plan, trial), store_root, context) for trial in range(trials)]
     if trials > 1:
         typer.echo(f"Invalid in {codes.count(1)} of {trials} runs.")
     return next((code for code in (255, 1, 2) if code in codes), 0)

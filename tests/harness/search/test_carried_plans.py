@@ -43,13 +43,10 @@ def test_a_plan_of_each_rebuild_becomes_one_of_the_original(
     assert after.system.name == "rocketmq"
     assert after.system.parameters["replication"] == system
     assert (after.cluster.backend, after.cluster.nodes) == ("docker", before.cluster.nodes)
-    assert after.workload == before.workload
-    assert after.sim is None
-    assert (after.seed, after.time_limit_ms) == (before.seed, before.time_limit_ms)
-    kept = [(a.id, a.kind, a.at_ms, a.duration_ms, a.amount, a.target) for a in after.faults]
-    assert kept == [
-        (a.id, a.kind, a.at_ms, a.duration_ms, a.amount, a.target) for a in before.faults
-    ]
+    assert after.workload.parameters == before.workload.parameters
+    assert after.sim is None and after.seed == before.seed
+    kept = [(a.id, a.kind, a.amount, a.target) for a in after.faults]
+    assert kept == [(a.id, a.kind, a.amount, a.target) for a in before.faults]
     assert not notes
     assert not after.gates.must_settle
     assert carry(after, replace_system(DOCKER, ""))[0] == after  # and stays what it is

@@ -3,8 +3,9 @@
 A kind came after another if the first may have been a cause of the second: both at one node, or
 with a message, or a chain of them, from one to the other (Lamport's happened-before). What lies
 further back than ``WINDOW_NS`` is forgotten, or soon all would have come after all. Nodes, epochs
-and groups are left out of the kinds, so two runs show the same pairs if masters change places. After
-Mallory's summaries of timelines (Meng et al., "Greybox fuzzing of distributed systems", CCS 2023).
+and groups are left out of the kinds, so two runs show the same pairs if masters change places.
+After Mallory's summaries of timelines (Meng et al., "Greybox fuzzing of distributed systems",
+CCS 2023).
 
 A set of kinds is a number with a bit for each, which is all that travels with a message.
 """

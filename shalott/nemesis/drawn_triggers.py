@@ -31,6 +31,7 @@ WITHIN_MS = 5000
 _AT_ONCE = ("kill", "power", "pause", "suspend")
 # What only the simulation can do, in place of what takes as much away.
 _INSTEAD = {
+    "pause": "suspend",
     "partition-one": "hold-back",
     "partition-one-way": "hold-back",
 }

@@ -144,9 +144,7 @@ def _acked(events: Sequence[NodeEvent]) -> list[_Span]:
     found = []
     for event in events:
         if event.kind == "acked":
-            offset_ns = event.run_ns - event.at_ns
-            begin_ns = int(event.detail.get("first_ns", event.at_ns)) + offset_ns
-            end_ns = int(event.detail.get("last_ns", event.at_ns)) + offset_ns
+            begin_ns, end_ns = event.bounds_ns("first_ns")[0], event.bounds_ns("last_ns")[1]
             found.append((event.group, event.node, begin_ns, end_ns))
     return found
 

@@ -20,9 +20,23 @@ from shalott.checkers.history.faults import Decoded, Fault, Observation, Surroun
 from shalott.core.history import History
 
 
+STOOD_MIN_NS = 50_000_000  # of a clock that falls behind: less is noise
+
+
+@dataclass(frozen=True, slots=True)
+class Standstill:
+    """A node's time stood still, somewhere between two of its lines, by its own clock: a machine
+    that is suspended has no time meanwhile."""
+
+    since_ns: int
+    until_ns: int
+    lasted_ns: int
+
+
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """One line of a node's event log. ``row`` is its position in the history's events."""
+    """One line of a node's event log. ``row`` is its position in the history's events.
+    ``standstills``: where in its life so far the node's time stood still."""
 
     row: int
     run_ns: int
@@ -34,6 +48,19 @@ class NodeEvent:
     role: str
     epoch: int
     detail: Decoded = field(default_factory=dict)
+    standstills: tuple[Standstill, ...] = ()
+
+    def bounds_ns(self, name: str) -> tuple[int, int]:
+        """When the node's clock showed what the detail calls so, on the run's clock: at the
+        earliest, for its time may have stood still since then, and at the latest."""
+        own_ns = int(self.detail.get(name, self.at_ns))
+        latest_ns = earliest_ns = own_ns + self.run_ns - self.at_ns
+        for each in self.standstills:
+            if own_ns < each.until_ns:
+                earliest_ns -= each.lasted_ns
+            if own_ns <= each.since_ns:
+                latest_ns -= each.lasted_ns
+        return earliest_ns, latest_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +118,24 @@ def read_events(history: History) -> list[NodeEvent]:
         for number, (row, is_placed) in enumerate(zip(events.to_pylist(), placed, strict=True))
         if is_placed
     ]
-    return sorted(found, key=lambda event: (event.run_ns, event.node, event.at_ns))
+    return _with_standstills(sorted(found, key=lambda e: (e.run_ns, e.node, e.at_ns)))
+
+
+def _with_standstills(events: Sequence[NodeEvent]) -> list[NodeEvent]:
+    """A clock that stands still falls behind the run's."""
+    before: dict[tuple[str, int], NodeEvent] = {}
+    told: list[NodeEvent] = []
+    for event in events:
+        last = before.get((event.node, event.incarnation), event)
+        known = last.standstills
+        lasted_ns = (event.run_ns - last.run_ns) - (event.at_ns - last.at_ns)
+        if lasted_ns > STOOD_MIN_NS:
+            known = (*known, Standstill(last.at_ns, event.at_ns, lasted_ns))
+        if known:
+            event = replace(event, standstills=known)
+        before[event.node, event.incarnation] = event
+        told.append(event)
+    return told
 
 
 def event_tenures(events: Sequence[NodeEvent], around: Surroundings) -> list[Tenure]:

@@ -265,8 +265,7 @@ def _acknowledgement(events: Sequence[NodeEvent], run: Run) -> _Ack | None:
     """The first word of the node that reaches to the run's end."""
     for event in events:
         if event.kind == "acked" and event.node == run.node:
-            last_ns = int(event.detail.get("last_ns", event.at_ns)) + event.run_ns - event.at_ns
-            first_ns = int(event.detail.get("first_ns", event.at_ns)) + event.run_ns - event.at_ns
+            first_ns, last_ns = event.bounds_ns("first_ns")[0], event.bounds_ns("last_ns")[1]
             if last_ns >= run.end_ns - SLACK_NS and first_ns <= run.end_ns + SLACK_NS:
                 return _Ack(event, int(event.detail.get("end") or 0))
     return None

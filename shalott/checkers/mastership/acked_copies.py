@@ -60,9 +60,8 @@ def acked_lines(events: Sequence[NodeEvent]) -> list[Acked]:
     found = []
     for event in events:
         if event.kind == "acked" and end_of(event):
-            # first_ns is the node's own clock; at_ns and run_ns tie it to the run's.
-            took_ns = event.at_ns - int(event.detail.get("first_ns", event.at_ns))
-            found.append(Acked(event, end_of(event), event.run_ns - took_ns, event.run_ns))
+            first_ns, _ = event.bounds_ns("first_ns")
+            found.append(Acked(event, end_of(event), first_ns, event.run_ns))
     return found
 
 
@@ -97,7 +96,7 @@ class Sets:
     def _believed(self, acked: Acked) -> Iterator[tuple[str, NodeEvent]]:
         """By the master's own set, if it was one all the time."""
         event = acked.event
-        first_ns = event.at_ns - (acked.told_ns - acked.first_ns)
+        first_ns = int(event.detail.get("first_ns", event.at_ns))
         told = self.own.get((event.group, event.node, event.incarnation), [])
         before = [one for one in told if one.at_ns <= first_ns]
         if before and not any(first_ns < one.at_ns <= event.at_ns for one in told):

@@ -224,10 +224,9 @@ def acting_tenures(events: Sequence[NodeEvent]) -> list[Tenure]:
     for event in ordered:
         key = (event.node, event.group, event.incarnation)
         if event.kind == "acked":
-            # first_ns and last_ns are the node's own clock; at_ns and run_ns tie it to the run's.
-            offset_ns = event.run_ns - event.at_ns
-            begin_ns = int(event.detail.get("first_ns", event.at_ns)) + offset_ns
-            end_ns = int(event.detail.get("last_ns", event.at_ns)) + offset_ns
+            # What is certain: it began by then, and went on at least until then.
+            end_ns = event.bounds_ns("last_ns")[0]
+            begin_ns = min(end_ns, event.bounds_ns("first_ns")[1])
             old = opened.get(key)
             if old is not None and event.epoch == old.epoch:
                 if end_ns > old.end_ns:

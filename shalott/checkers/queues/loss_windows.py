@@ -263,9 +263,7 @@ def _confirmed(look: Look, since_ns: int) -> Evidence | None:
     for event in acked:
         if event.node != look.point.node:
             continue
-        ahead_ns = event.at_ns - event.run_ns
-        first_ns = int(event.detail.get("first_ns", event.at_ns)) - ahead_ns
-        last_ns = int(event.detail.get("last_ns", event.at_ns)) - ahead_ns
+        first_ns, last_ns = event.bounds_ns("first_ns")[0], event.bounds_ns("last_ns")[1]
         if first_ns <= look.run.end_ns + CLOCK_SLACK_NS and last_ns >= since_ns - CLOCK_SLACK_NS:
             return {"event": event.row}
     return None

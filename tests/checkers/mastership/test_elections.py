@@ -87,3 +87,17 @@ def test_an_election_for_a_lower_epoch_is_a_regression() -> None:
 
 def test_acknowledgements_within_the_tolerance_are_no_news() -> None:
     assert check(good().acked("n1", 22, 22.05, 1)).valid is True
+
+
+def late_line(stood_s: float) -> Result:
+    """n1 answers what waits, at 19.95 s of its own time, and tells of it at 24 s of the run."""
+    told, boot = good(), 1000 - stood_s
+    told.event("n1", 23.9, "set_changed", "master", 1, boot=boot, set=[1, 2])
+    own_ns = round((22.95 + boot) * 1e9)
+    told.event("n1", 24, "acked", "master", 1, boot=boot, first_ns=own_ns, last_ns=own_ns, count=1)
+    return check(told)
+
+
+def test_a_node_whose_time_stood_still_may_have_answered_before() -> None:
+    assert kinds(late_line(0)) == ["acked-while-deposed"]
+    assert late_line(3).valid is True

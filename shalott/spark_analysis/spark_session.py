@@ -24,7 +24,7 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,6 +74,7 @@ class Session:
     cache: Path | None = None
     cores: int | None = None
     bytes_in_jvm: int = 0
+    rooms: tuple[str, ...] = ROOMS  # packages of ours that executors elsewhere are sent
 
     @property
     def is_local(self) -> bool:
@@ -140,7 +141,7 @@ def settings(
     if wanted.is_local:
         found |= _local_settings(wanted, scratch, cores, archive)
     else:
-        found |= shipped_code(scratch)
+        found |= shipped_code(scratch, wanted.rooms)
     return found | dict(wanted.conf)
 
 
@@ -227,23 +228,23 @@ def _end(session: SparkSession, archive: ClassArchive | None) -> None:
         SparkContext._jvm = None
 
 
-def shipped_code(scratch: Path) -> dict[str, str]:
+def shipped_code(scratch: Path, rooms: Sequence[str] = ROOMS) -> dict[str, str]:
     """Spark's settings for it; the archive is written into ``scratch``."""
-    archive = write_archive(scratch / f"{NAME}.zip")
+    archive = write_archive(scratch / f"{NAME}.zip", rooms)
     return {"spark.archives": f"{archive}#{NAME}", "spark.executorEnv.PYTHONPATH": f"./{NAME}"}
 
 
-def write_archive(path: Path) -> Path:
+def write_archive(path: Path, rooms: Sequence[str] = ROOMS) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, file in _files():
+        for name, file in _files(rooms):
             archive.write(file, name)
         archive.writestr("shalott/__init__.py", "")
     return path
 
 
-def _files() -> Iterator[tuple[str, Path]]:
+def _files(rooms: Sequence[str]) -> Iterator[tuple[str, Path]]:
     (package,) = map(Path, shalott.__path__)
-    for room in ROOMS:
+    for room in rooms:
         for file in sorted((package / room).rglob("*")):
             if file.suffix in _KEPT:
                 yield f"shalott/{file.relative_to(package)}", file

@@ -140,7 +140,7 @@ ROOMS: tuple[Room, ...] = (
         (
             *("core", "checkers", "cluster", "cluster.systems", "nemesis", "workloads", "broker"),
             *("harness.report", "harness.store", "harness.run", "harness.scenarios"),
-            *("broker.base", "cluster.sim"),
+            *("broker.base", "cluster.sim", "spark_analysis"),
         ),
         FLOW_LIBRARIES,
     ),

@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from shalott.checkers.history.faults import Decoded, Fault, Observation, Surroundings, decode_object
 from shalott.core.history import History
 
-
 STOOD_MIN_NS = 50_000_000  # of a clock that falls behind: less is noise
 
 

@@ -12,6 +12,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
@@ -32,12 +33,14 @@ from shalott.harness.run.request import STORE
 from shalott.harness.run.simulate import simulate
 from shalott.harness.run.store import PLAN, Store
 from shalott.harness.run.terminal import pasted
+from shalott.harness.search.campaign import SEARCH
 from shalott.harness.search.door import Runs, SimulatedRuns
 from shalott.harness.search.failure_rate import Rule
 from shalott.harness.search.real_search import plan_real, runs_of
 from shalott.harness.search.replay import replay as replay_plan
-from shalott.harness.search.run_search import Tally, Watch, run_search
+from shalott.harness.search.run_search import MakePool, Tally, Watch, run_search
 from shalott.harness.search.search import SIM, Search, SearchRequest, plan_search
+from shalott.harness.search.spark_pool import spark_pools
 from shalott.harness.search.summary import RateSummary, RealSummary, Summary, exit_code
 from shalott.harness.shrinking.real_shrink import BUDGET, ShrinkRequest, shrink_real
 from shalott.harness.shrinking.simulated_shrink import shrink_plan
@@ -74,13 +77,26 @@ def search(request: SearchRequest, loading: Loading) -> None:
         for note in real.notes:
             typer.echo(note, err=True)
         runs = runs_of(real, request)
-    with make_watch() as watch:
+    command = _command("search", request)
+    with make_watch() as watch, _pools(request) as make_pool:
         summary, place = run_search(
-            planned, request, runs, watch, command=_command("search", request)
+            planned, request, runs, watch, command=command, make_pool=make_pool
         )
     for line in closing_lines(summary, place):
         typer.echo(line)
     raise typer.Exit(exit_code(summary))
+
+
+@contextmanager
+def _pools(request: SearchRequest) -> Iterator[MakePool | None]:
+    """Where workers are, if not here."""
+    if not request.spark:
+        yield None
+        return
+    place = request.store / SEARCH
+    place.mkdir(parents=True, exist_ok=True)
+    with spark_pools(request.spark, place / "spark.log", request.jobs) as make_pool:
+        yield make_pool
 
 
 def replay(

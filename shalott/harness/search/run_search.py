@@ -12,7 +12,7 @@ import shutil
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,10 +89,37 @@ class Watch(Protocol):
     def say(self, line: str) -> None: ...
 
 
+class Pool(Protocol):
+    """See ``WorkerPool`` (workers.py), which has its processes here, and spark_pool.py."""
+
+    def __enter__(self) -> Pool: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    @property
+    def busy(self) -> int: ...
+
+    def hand_out(self, choose: Callable[[int], Task | None]) -> None: ...
+
+    def renew(self) -> None: ...
+
+    def answers(self, timeout_s: float) -> list[Answer]: ...
+
+
+MakePool = Callable[[Job, int], Pool]
+
+
 def run_search(
-    search: Search, request: SearchRequest, runs: Runs, watch: Watch, *, command: str
+    search: Search,
+    request: SearchRequest,
+    runs: Runs,
+    watch: Watch,
+    *,
+    command: str,
+    make_pool: MakePool | None = None,
 ) -> tuple[Summary, Path]:
-    """Search; the summary, which is stored too, and the campaign's directory."""
+    """Search; the summary, which is stored too, and the campaign's directory. ``make_pool``: where
+    its workers are; None: here."""
     header = search.header
     name = search.subject.name
     campaign = open_campaign(request.store, name, header, fresh=request.fresh)
@@ -104,7 +131,8 @@ def run_search(
         if not loop.over:
             probed = loop.guide is not None
             job = Job(search.plans, runs, header.code, loaded_modules(), search.changes, probed)
-            interrupted = loop.run(job, request.jobs or search.jobs or os.cpu_count() or 1)
+            jobs = request.jobs or search.jobs or os.cpu_count() or 1
+            interrupted = loop.run(job, jobs, make_pool or WorkerPool)
         summary = summarise(
             campaign,
             Searched(
@@ -190,11 +218,11 @@ class _SearchLoop:
         elif self._tally.done:
             self._watch.say(f"{self._tally.done:,} seeds were run before; going on.")
 
-    def run(self, job: Job, jobs: int) -> bool:
+    def run(self, job: Job, jobs: int, make_pool: MakePool) -> bool:
         """Until everything is done, found, out of time, or interrupted (then true)."""
         self._tally.began_s = time.monotonic()
         is_late = False
-        with _signals() as asked, WorkerPool(job, min(jobs, len(self._todo) + 1)) as pool:
+        with _signals() as asked, make_pool(job, min(jobs, len(self._todo) + 1)) as pool:
             while not (is_late or self.over) or pool.busy:
                 if asked:
                     self._spend()

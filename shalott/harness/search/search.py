@@ -70,6 +70,9 @@ class SearchRequest:
         str, Option("Learn from runs, and keep the plans that showed something new there.")
     ] = ""
     store: Annotated[Path, Option("Where runs are kept.", after="load")] = Path("store")
+    spark: Annotated[
+        str, Option("Runs are tasks of a Spark cluster: spark://HOST:7077, as --master.")
+    ] = ""
     # Of searches on real nodes (real_search.py).
     cluster: Annotated[
         str, Option("Where nodes run: sim; docker or local, on clusters kept warm.")

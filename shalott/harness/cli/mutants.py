@@ -19,6 +19,7 @@ from shalott.core.command_options import Argument, Option
 from shalott.core.errors import UsageError
 from shalott.core.parameters import parse_duration_ms
 from shalott.harness.cli.options import StoreField, with_options
+from shalott.harness.cli.search import pools
 from shalott.harness.mutants.by_hand import BY_HAND
 from shalott.harness.mutants.catalogue import drawn, find_mutants
 from shalott.harness.mutants.document import DOCUMENT, load_document, write_document
@@ -59,6 +60,8 @@ class MutantsOptions:
     budget: Annotated[str, Option("CPU time for each mutant.")] = "300s"
     seeds: Annotated[str, Option("How many, or a range.")] = "1-100000"
     jobs: Annotated[int, Option("Processes for each mutant.", ("--jobs", "-j"))] = 1
+    learn: Annotated[bool, Option("Plans are mutated too, as with search --corpus.")] = False
+    spark: Annotated[str, Option("Runs are tasks of a Spark cluster, as search --spark.")] = ""
     out: Annotated[Path, Option("The folder of the documents.")] = Path("docs")
     store: StoreField = Path("store")
 
@@ -79,7 +82,18 @@ def mutants(asked: MutantsOptions) -> None:
         tell(find_mutants("", asked.name, ""), outcomes.by_name, console)
     elif asked.measure:
         chosen = drawn([each for each in found if not each.equivalent])
-        raise typer.Exit(measure_all(asked, chosen[: asked.count or None], outcomes, console))
+        with pools(asked.spark, asked.store, asked.jobs) as make_pool:
+            measurement = Measurement(
+                store=asked.store,
+                simulate=simulate,
+                budget_s=parse_duration_ms("--budget", asked.budget) / 1000,
+                seeds=asked.seeds,
+                jobs=asked.jobs,
+                learns=asked.learn,
+                make_pool=make_pool,
+            )
+            code = measure_all(measurement, chosen[: asked.count or None], outcomes, console)
+        raise typer.Exit(code)
     else:
         for each in found:
             console.print(Text(f"{each.name}: {each.breaks}. {_state(each, outcomes.by_name)}"))
@@ -114,16 +128,9 @@ def result_of(outcome: Outcome) -> str:
 
 
 def measure_all(
-    asked: MutantsOptions, chosen: Sequence[Mutant], outcomes: Outcomes, console: Console
+    measurement: Measurement, chosen: Sequence[Mutant], outcomes: Outcomes, console: Console
 ) -> int:
     """What the store lacks; the exit code. Raises UsageError, StoreError."""
-    measurement = Measurement(
-        store=asked.store,
-        simulate=simulate,
-        budget_s=parse_duration_ms("--budget", asked.budget) / 1000,
-        seeds=asked.seeds,
-        jobs=asked.jobs,
-    )
     wanted: list[tuple[str, Mutant | None]] = [(each.system, each) for each in chosen]
     wanted += [(system, None) for system in dict.fromkeys(each.system for each in chosen)]
     code = code_fingerprint()
@@ -131,7 +138,11 @@ def measure_all(
         name = f"{system}/{CONTROL}" if mutant is None else mutant.name
         known = outcomes.by_name.get(name)
         if known is None or not known.holds_for(
-            mutant, code, measurement.seeds, measurement.budget_s
+            mutant,
+            code,
+            measurement.seeds,
+            measurement.budget_s,
+            learns=measurement.learns,
         ):
             known = (
                 measure_control(measurement, system)

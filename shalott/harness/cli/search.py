@@ -33,7 +33,6 @@ from shalott.harness.run.request import STORE
 from shalott.harness.run.simulate import simulate
 from shalott.harness.run.store import PLAN, Store
 from shalott.harness.run.terminal import pasted
-from shalott.harness.search.campaign import SEARCH
 from shalott.harness.search.door import Runs, SimulatedRuns
 from shalott.harness.search.failure_rate import Rule
 from shalott.harness.search.real_search import plan_real, runs_of
@@ -78,7 +77,7 @@ def search(request: SearchRequest, loading: Loading) -> None:
             typer.echo(note, err=True)
         runs = runs_of(real, request)
     command = _command("search", request)
-    with make_watch() as watch, _pools(request) as make_pool:
+    with make_watch() as watch, pools(request.spark, request.store, request.jobs) as make_pool:
         summary, place = run_search(
             planned, request, runs, watch, command=command, make_pool=make_pool
         )
@@ -88,14 +87,13 @@ def search(request: SearchRequest, loading: Loading) -> None:
 
 
 @contextmanager
-def _pools(request: SearchRequest) -> Iterator[MakePool | None]:
+def pools(spark: str, store: Path, jobs: int) -> Iterator[MakePool | None]:
     """Where workers are, if not here."""
-    if not request.spark:
+    if not spark:
         yield None
         return
-    place = request.store / SEARCH
-    place.mkdir(parents=True, exist_ok=True)
-    with spark_pools(request.spark, place / "spark.log", request.jobs) as make_pool:
+    store.mkdir(parents=True, exist_ok=True)
+    with spark_pools(spark, store / "spark.log", jobs) as make_pool:
         yield make_pool
 
 

@@ -17,17 +17,18 @@ from pathlib import Path
 import msgspec
 
 from shalott.cluster.systems.record import SYSTEMS
-from shalott.core.plan import Plan
+from shalott.core.plan import Plan, load_plan
 from shalott.harness.mutants.mutant import Mutant
 from shalott.harness.mutants.outcomes import CONTROL, PLACE, Outcome
 from shalott.harness.report.results import read_results
-from shalott.harness.run.simulation_record import code_fingerprint
-from shalott.harness.run.store import RESULTS, RunDirectory
+from shalott.harness.run.simulation_record import code_fingerprint, load_record, plan_as_run
+from shalott.harness.run.store import PLAN, RESULTS, RunDirectory
 from shalott.harness.scenarios.swarm import Subject, draw_plan, plain_subject
 from shalott.harness.search.campaign import FINDINGS, Campaign, Header
+from shalott.harness.search.corpus import Guide
 from shalott.harness.search.door import CHANGE_ENTERED, Plans, Simulate, SimulatedRuns
 from shalott.harness.search.findings import SeedReport
-from shalott.harness.search.run_search import Tally, run_search
+from shalott.harness.search.run_search import MakePool, Tally, run_search
 from shalott.harness.search.search import Search, SearchRequest, parse_seeds
 from shalott.harness.search.summary import Summary
 from shalott.workloads.record import WORKLOADS
@@ -37,7 +38,8 @@ RUN_LIMIT_S = 240.0  # of real time: a mutant may have a broker turn in a circle
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """How mutants are measured. ``profile``: what is promised, and so what may be done to it."""
+    """How mutants are measured. ``profile``: what is promised, and so what may be done to it.
+    ``learns``: plans are mutated too (search/corpus.py). ``make_pool``: where workers are."""
 
     store: Path
     simulate: Simulate
@@ -45,6 +47,8 @@ class Measurement:
     seeds: str
     jobs: int = 1
     profile: str = "safe"
+    learns: bool = False
+    make_pool: MakePool | None = None
 
     def workloads(self, system: str) -> tuple[str, ...]:
         speaks = SYSTEMS.find(system).speaks
@@ -62,6 +66,16 @@ class PlansInTurn:
 
     def plan(self, number: int) -> Plan:
         return draw_plan(self.subject(number), number)
+
+
+@dataclass(frozen=True, slots=True)
+class ThisPlan:
+    """The same for every number."""
+
+    only: Plan
+
+    def plan(self, number: int) -> Plan:
+        return self.only
 
 
 class NoRepeats:
@@ -88,17 +102,22 @@ class MutantSearch(Search):
 
     in_turn: PlansInTurn
     fingerprint: str = ""
+    learns: bool = False
+    only: Plan | None = None  # in place of all that would be drawn
 
     @property
     def plans(self) -> Plans:
-        return self.in_turn
+        return self.in_turn if self.only is None else ThisPlan(self.only)
+
+    def guide(self) -> Guide | None:
+        return Guide(self.plans, self.seeds) if self.learns else None
 
     def repeats(self, campaign: Campaign) -> NoRepeats:
         return NoRepeats()
 
     @property
     def header(self) -> Header:
-        drawn_from = repr((self.in_turn, self.fingerprint))
+        drawn_from = repr((self.in_turn, self.fingerprint, self.learns, self.only))
         digest = hashlib.blake2b(drawn_from.encode(), digest_size=8).hexdigest()
         return Header(subject=digest, code=code_fingerprint())
 
@@ -130,11 +149,11 @@ def measure(asked: Measurement, mutant: Mutant) -> Outcome | None:
         seed = summary.found_seed
         if seed is None:
             return outcome
-        sound = _is_sound(asked, mutant.system, seed)
+        sound = _is_sound(asked, mutant, seed, place)
         if sound is None:
             return None
         if sound:
-            return _found(outcome, search, seed, place)
+            return _found(outcome, seed, place)
         void = (*void, seed)
 
 
@@ -149,9 +168,16 @@ def measure_control(asked: Measurement, system: str) -> Outcome | None:
     return msgspec.structs.replace(outcome, classes=tuple(sorted(summary.classes)))
 
 
-def _is_sound(asked: Measurement, system: str, seed: int) -> bool | None:
-    """Whether the code as it is passes the seed; None: interrupted."""
-    summary, _ = _run(asked, _search(asked, system, None, (seed,)))
+def _is_sound(asked: Measurement, mutant: Mutant, seed: int, place: Path) -> bool | None:
+    """Whether the code as it is passes the same plan; None: interrupted."""
+    control = _search(asked, mutant.system, None, (seed,))
+    if asked.learns:  # the number says nothing of the plan
+        path = RunDirectory(place / FINDINGS / f"seed-{seed}").path / PLAN
+        stored, record = load_plan(path), load_record(path)
+        plan = stored if record is None else plan_as_run(stored, record)
+        named = dataclasses.replace(control.subject, name=f"{mutant.name}/as-it-is-{seed}")
+        control = dataclasses.replace(control, subject=named, learns=False, only=plan)
+    summary, _ = _run(asked, control)
     return None if summary.interrupted else summary.valid == 1
 
 
@@ -169,6 +195,7 @@ def _search(
         cpu_limit_s=asked.budget_s,
         changes=() if mutant is None else (mutant.changed(),),
         fingerprint="" if mutant is None else mutant.fingerprint(),
+        learns=asked.learns,
     )
 
 
@@ -176,7 +203,7 @@ def _run(asked: Measurement, search: MutantSearch) -> tuple[Summary, Path]:
     request = SearchRequest(jobs=asked.jobs, keep=asked.jobs, store=asked.store / PLACE)
     runs = SimulatedRuns(asked.simulate, limit_s=RUN_LIMIT_S)
     command = f"shalott mutants --measure --only {search.subject.name}"
-    return run_search(search, request, runs, Quiet(), command=command)
+    return run_search(search, request, runs, Quiet(), command=command, make_pool=asked.make_pool)
 
 
 def _outcome(asked: Measurement, system: str, mutant: Mutant | None) -> Outcome:
@@ -190,6 +217,7 @@ def _outcome(asked: Measurement, system: str, mutant: Mutant | None) -> Outcome:
         code=code_fingerprint(),
         seeds=asked.seeds,
         budget_s=asked.budget_s,
+        learns=asked.learns,
         workloads=asked.workloads(system),
     )
 
@@ -207,17 +235,17 @@ def _with(outcome: Outcome, summary: Summary, void: tuple[int, ...]) -> Outcome:
     )
 
 
-def _found(outcome: Outcome, search: MutantSearch, seed: int, place: Path) -> Outcome:
+def _found(outcome: Outcome, seed: int, place: Path) -> Outcome:
     """With what its evidence says."""
     kept = RunDirectory(place / FINDINGS / f"seed-{seed}")
-    results = read_results(kept.path / RESULTS).results
+    plan, results = kept.load_plan(), read_results(kept.path / RESULTS).results
     wrong = [each for each in results if each.valid is False]
     kinds = [anomaly.kind for each in wrong for anomaly in each.anomalies]
     return msgspec.structs.replace(
         outcome,
         seed=seed,
-        workload=search.in_turn.subject(seed).workload,
+        workload=plan.workload.name,
         classes=tuple(dict.fromkeys(kinds)),
         checkers=tuple(each.checker for each in wrong),
-        faults=tuple(sorted(dict.fromkeys(each.kind for each in kept.load_plan().faults))),
+        faults=tuple(sorted(dict.fromkeys(each.kind for each in plan.faults))),
     )

@@ -43,6 +43,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     seeds: str
     budget_s: float
+    learns: bool = False
     workloads: tuple[str, ...]
     seed: int | None = None
     workload: str = ""
@@ -65,9 +66,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it says something about the search."""
         return self.operator != CONTROL and not self.equivalent and self.failed < max(1, self.ran)
 
-    def holds_for(self, mutant: Mutant | None, code: str, seeds: str, budget_s: float) -> bool:
+    def holds_for(
+        self, mutant: Mutant | None, code: str, seeds: str, budget_s: float, *, learns: bool = False
+    ) -> bool:
         """Whether there is nothing to measure."""
-        same = (self.code, self.seeds) == (code, seeds)
+        same = (self.code, self.seeds, self.learns) == (code, seeds, learns)
         is_same_text = mutant is None or self.fingerprint == mutant.fingerprint()
         return same and is_same_text and (self.is_found or self.budget_s >= budget_s)
 

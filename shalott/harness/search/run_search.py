@@ -156,8 +156,8 @@ def run_search(
             cluster=search.cluster,
             real=search.facts(campaign),
         )
-        if loop.guide is not None and not interrupted:
-            summary = _keep_corpus(search, loop.guide, summary)
+        if loop.guide is not None and search.corpus is not None and not interrupted:
+            summary = _keep_corpus(search.corpus, loop.guide, summary)
         campaign.save_summary(render_summary(summary))
         _note_in_table(request.store, campaign)
         return summary, campaign.directory
@@ -165,13 +165,12 @@ def run_search(
         campaign.close()
 
 
-def _keep_corpus(search: Search, guide: Guide, summary: Summary) -> Summary:
+def _keep_corpus(place: Path, guide: Guide, summary: Summary) -> Summary:
     """What was learned, for the next search."""
-    assert search.corpus is not None
     corpus, before = guide.finish()
     if not corpus.entries:  # all was run by an earlier command
         return summary
-    count = write_corpus(search.corpus, corpus.minimal(), before)
+    count = write_corpus(place, corpus.minimal(), before)
     return msgspec.structs.replace(
         summary, features=len(corpus.runs), corpus=count, unentered=unentered(corpus.runs)
     )

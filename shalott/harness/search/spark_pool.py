@@ -95,7 +95,7 @@ class SparkPool:
     def _perform(self, slot: _Slot, batch: bytes) -> None:
         try:
             self._done.put((slot, self._run(batch)))
-        except BaseException as error:  # noqa: BLE001 - it is raised where answers are awaited
+        except Exception as error:  # it is raised where answers are awaited
             self._done.put((slot, error))
 
     def _with_plan(self, task: Task) -> Task:

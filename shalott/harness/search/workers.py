@@ -14,6 +14,7 @@ import contextlib
 import gc
 import logging
 import multiprocessing
+import os
 import pickle
 import signal
 import time
@@ -22,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 
 from shalott.core.doors import load_module
 from shalott.core.errors import HarnessError
@@ -83,13 +85,21 @@ class _Worker:
         self.process.start()
         theirs.close()
         self.task: Task | None = None
-        self.since_s = 0.0
+        self.since_s = self.cpu_before_s = 0.0
         self.done = 0
 
     def give(self, task: Task) -> None:
-        self.task, self.since_s = task, time.monotonic()
+        self.task, self.since_s, self.cpu_before_s = task, time.monotonic(), self.cpu_s()
         with contextlib.suppress(OSError):  # a dead worker is seen when its answer is awaited
             self.connection.send(task)
+
+    def cpu_s(self) -> float:
+        """What it has used so far; 0 if it is gone."""
+        try:
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def tell_to_end(self) -> None:
         """It hears of it at once, also while it runs a plan."""
@@ -200,7 +210,7 @@ class WorkerPool:
     def _failed(self, place: int, why: str) -> Answer:
         worker = self._workers[place]
         assert worker.task is not None
-        took_s = round(time.monotonic() - worker.since_s, 4)  # at most: of real time
+        took_s = round(max(0.0, worker.cpu_s() - worker.cpu_before_s), 4)
         report = SeedReport(seed=worker.task.seed, valid="unknown", error=why, wall_s=took_s)
         answer = Answer(worker.task, worker.number, report)
         self._replace(place)

@@ -10,9 +10,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from shalott.harness.cli import mutants as command
 from shalott.harness.cli.main import run_command
-from shalott.harness.cli.mutants import INTERRUPTED, MutantsOptions, measure_all
+from shalott.harness.cli.mutants import INTERRUPTED, measure_all
 from shalott.harness.mutants import measuring
 from shalott.harness.mutants.catalogue import find_mutants
 from shalott.harness.mutants.measuring import Measurement, measure, measure_control
@@ -69,8 +68,7 @@ def test_the_command_goes_on_where_it_was_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = [*find_mutants("", KEPT), *find_mutants("", ELSEWHERE)]
-    monkeypatch.setattr(command, "simulate", simulate_epochs)
-    asked = MutantsOptions(budget="1s", seeds="1-50", store=tmp_path)
+    asked = toy(tmp_path, 1)
 
     class Interrupts(measuring.Quiet):
         """In the midst of the second mutant."""
@@ -88,7 +86,6 @@ def test_the_command_goes_on_where_it_was_stopped(
     assert "the same command goes on" in console.export_text()
     assert list(Outcomes(tmp_path).by_name) == [KEPT]
     monkeypatch.undo()
-    monkeypatch.setattr(command, "simulate", simulate_epochs)
     campaign = tmp_path / PLACE / "search" / ELSEWHERE / "campaign.jsonl"
     before = campaign.read_bytes()
     assert before.count(b'"line":"seed"') >= 5

@@ -104,7 +104,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str = "sim"
     real: RealSummary | None = None
     # Of a search that learns: features that were shown, plans that show them all, and functions of
-    # the broker's modules that no run came to.
+    # the broker that no run came to, of packages that the system uses.
     features: int = 0
     corpus: int = 0
     unentered: tuple[str, ...] = ()
@@ -206,16 +206,22 @@ def _sometimes(counts: Iterable[Mapping[str, int]]) -> dict[str, Sometimes]:
 
 
 def unentered(seen: Container[int]) -> tuple[str, ...]:
-    """Functions of the modules that were imported, as module:class:function."""
+    """Functions of the broker's packages that the system uses, as module:class:function: of those
+    of which a function was entered."""
     root = Path(broker.__path__[0])
-    names: list[str] = []
+    used: set[Path] = set()
+    missed: dict[Path, list[str]] = {}
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
         module = ".".join((broker.__name__, *parts))
-        if feature(module) in seen:
-            functions = functions_in(path.read_text(encoding="utf-8"), module)
-            names += [name for name in functions if feature(name) not in seen]
-    return tuple(names)
+        if feature(module) not in seen:  # it was not even imported
+            continue
+        functions = functions_in(path.read_text(encoding="utf-8"), module)
+        never = [name for name in functions if feature(name) not in seen]
+        if len(never) < len(functions):
+            used.add(path.parent)
+        missed.setdefault(path.parent, []).extend(never)
+    return tuple(name for package, names in missed.items() if package in used for name in names)
 
 
 def render_summary(summary: Summary) -> bytes:

@@ -295,9 +295,10 @@ def check(plan: api.Plan) -> None:
 # before its backup, as there: what it does without a backup, it acknowledges alone.
 QUICK = {"ttl_ms": 6000, "session_ms": 3000}
 GAPS = (
-    "Under `safe` a run that pauses the primary may be Invalid for one cause that is known: it"
-    " acknowledges what waits as soon as its backup's connection ends, and has lost its lock"
-    " (`artemis-paused`). By votes it does so in every partition (`artemis-vote`).",
+    "Under `safe` a run in which the primary loses its backup, or is paused, may be Invalid for one"
+    " cause that is known: it acknowledges by itself as soon as its backup's connection ends, and"
+    " asks for its lock afterwards (`artemis-paused`). By votes it does so in every partition"
+    " (`artemis-vote`).",
     "No other release than 2.40.0 was run; what `artemis-paused` names in the source is the same in"
     " 2.56.0.",
     f"Not set up: shared stores, pings of the network ({MANUAL}/network-isolation.html), peers that"

@@ -3,7 +3,7 @@
 The client's own path, not the nodes': what is dropped is what runs between the harness and the
 ports that the workload's clients use. Other ports, such as the management's, go on answering,
 unless the workload's clients use that one. Proved by what the cluster says is cut, by a connection
-that a client would make and does not get, and by the nodes, which still reach each other.
+that a client asks for and that is not answered, and by the nodes, which still reach each other.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def _cut_check(ctx: FaultContext, node: str) -> Check:
 
 
 def _connect_check(ctx: FaultContext, node: str, port: str) -> Check:
-    """Whether a connection to a port that clients use is made, from where they are."""
+    """Whether a port that clients use answers where they are."""
 
     async def look() -> Seen:
         at = ctx.cluster.endpoint(node, port)
-        return await connects(at.host, at.port)
+        return await is_answered(at.host, at.port)
 
     def expected() -> Seen:
         return not any(node in link for link in ctx.client_cuts.in_force)
@@ -82,11 +82,14 @@ def _connect_check(ctx: FaultContext, node: str, port: str) -> Check:
     return Check(node, f"connect {node} {port}", look, expected, moot=is_moot)
 
 
-async def connects(host: str, port: int) -> bool:
-    """False as well if it is refused, or not made in time."""
+async def is_answered(host: str, port: int) -> bool:
+    """Whether a connection is made in time, or refused: that is an answer, too, of a node on which
+    no program listens now, as a backup's does not. What is cut off is dropped without one."""
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             _, writer = await asyncio.open_connection(host, port)
+    except ConnectionRefusedError:
+        return True
     except OSError:  # a timeout is one
         return False
     writer.close()

@@ -10,7 +10,7 @@ import pytest
 from shalott.cluster.nodes import CLIENTS
 from shalott.cluster.parts import CutsClients, ReadsDataFiles
 from shalott.cluster.sim.backend import SimCluster
-from shalott.nemesis.clients import connects
+from shalott.nemesis.clients import is_answered
 from tests.world.cluster.backends import World, booted_world
 from tests.world.cluster.fake_system import answers, echoes
 
@@ -42,7 +42,7 @@ def world(booted: World) -> World:
 
 async def reached(world: World, node: str, port: str) -> bool:
     at = world.cluster.endpoint(node, port)
-    return await connects(at.host, at.port)
+    return await is_answered(at.host, at.port)
 
 
 @pytest.mark.parametrize("links", [(REQUESTS,), (ANSWERS,), (REQUESTS, ANSWERS)])

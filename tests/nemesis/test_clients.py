@@ -20,6 +20,7 @@ from tests.world.harness.nemesis import FakeCluster, FakeSystem, MemoryRecorder,
 
 pytestmark = pytest.mark.unit
 
+IS_ANSWERED = clients.is_answered  # the tests but one replace it
 BOTH = "client-cut"
 ONE_WAY = "client-cut-one-way"
 
@@ -55,15 +56,15 @@ class Scene:
 
 @pytest.fixture(autouse=True)
 def fake_connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """A connection is made unless either direction is cut."""
+    """A node answers unless either direction is cut."""
     here: dict[str, Any] = {}
 
-    async def connects(host: str, port: int) -> bool:
+    async def is_answered(host: str, port: int) -> bool:
         cluster = here["cluster"]
         up = cluster.states[host] != "exited"
         return up and not any(host in link for link in cluster.clients_cut)
 
-    monkeypatch.setattr(clients, "connects", connects)
+    monkeypatch.setattr(clients, "is_answered", is_answered)
     yield here
 
 
@@ -181,3 +182,17 @@ def test_a_world_that_can_not_makes_no_such_fault(fake_connections: dict[str, An
 def test_the_weaker_one_is_the_one_way_cut() -> None:
     assert [other.kind for other in weaker_actions(cut(BOTH))] == [ONE_WAY]
     assert [*weaker_actions(cut(ONE_WAY))] == []
+
+
+def test_a_refusal_is_an_answer() -> None:
+    """As of a backup, which does not listen: its clients are not cut off."""
+
+    async def scene() -> None:
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        assert await IS_ANSWERED("127.0.0.1", port)
+        server.close()
+        await server.wait_closed()
+        assert await IS_ANSWERED("127.0.0.1", port)
+
+    asyncio.run(scene())

@@ -17,9 +17,10 @@ import pickle
 import queue
 import socket
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from shalott.core.errors import HarnessError
@@ -51,7 +52,7 @@ class SparkPool:
         self._run = run
         self._slots = [_Slot(-number) for number in range(1, slots + 1)]
         self._threads = ThreadPoolExecutor(slots, thread_name_prefix="shalott-spark")
-        self._done: queue.Queue[tuple[_Slot, bytes | BaseException]] = queue.Queue()
+        self._done: queue.Queue[tuple[_Slot, Future[bytes]]] = queue.Queue()
 
     def __enter__(self) -> SparkPool:
         return self
@@ -70,7 +71,8 @@ class SparkPool:
             chosen = [task for _ in range(BATCH) if (task := choose(slot.number)) is not None]
             if chosen:
                 slot.tasks = [self._with_plan(task) for task in chosen]
-                self._threads.submit(self._perform, slot, pickle.dumps((self._job, slot.tasks)))
+                batch = self._threads.submit(self._run, pickle.dumps((self._job, slot.tasks)))
+                batch.add_done_callback(partial(self._ended, slot))
 
     def renew(self) -> None:
         """What is run again is run in a new process anyhow."""
@@ -83,20 +85,19 @@ class SparkPool:
         wait_s = timeout_s if self.busy else 0.0
         while True:
             try:
-                slot, answer = self._done.get(timeout=wait_s) if wait_s else self._done.get_nowait()
+                slot, batch = self._done.get(timeout=wait_s) if wait_s else self._done.get_nowait()
             except queue.Empty:
                 return found
             slot.tasks, wait_s = [], 0.0
-            if isinstance(answer, BaseException):
-                reason = str(answer).strip().partition("\n")[0]
-                raise HarnessError(f"Spark could not run a batch: {reason}") from answer
-            found += pickle.loads(answer)
+            error = batch.exception()
+            if error is not None:
+                reason = str(error).strip().partition("\n")[0]
+                raise HarnessError(f"Spark could not run a batch: {reason}") from error
+            found += pickle.loads(batch.result())
 
-    def _perform(self, slot: _Slot, batch: bytes) -> None:
-        try:
-            self._done.put((slot, self._run(batch)))
-        except Exception as error:  # it is raised where answers are awaited
-            self._done.put((slot, error))
+    def _ended(self, slot: _Slot, batch: Future[bytes]) -> None:
+        if not batch.cancelled():
+            self._done.put((slot, batch))
 
     def _with_plan(self, task: Task) -> Task:
         """Plans are drawn here: an executor has no more than the code."""

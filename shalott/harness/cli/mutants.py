@@ -60,8 +60,8 @@ class MutantsOptions:
     budget: Annotated[str, Option("CPU time for each mutant.")] = "300s"
     seeds: Annotated[str, Option("How many, or a range.")] = "1-100000"
     jobs: Annotated[int, Option("Processes for each mutant.", ("--jobs", "-j"))] = 1
-    learn: Annotated[bool, Option("Plans are mutated too, as with search --corpus.")] = False
-    spark: Annotated[str, Option("Runs are tasks of a Spark cluster, as search --spark.")] = ""
+    learn: Annotated[bool, Option("Mutate plans, as search --corpus.")] = False
+    spark: Annotated[str, Option("On a Spark cluster, as search --spark.")] = ""
     out: Annotated[Path, Option("The folder of the documents.")] = Path("docs")
     store: StoreField = Path("store")
 

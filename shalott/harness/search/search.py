@@ -66,13 +66,9 @@ class SearchRequest:
     time_limit: Annotated[str, Option("No new seed after so long: 90s, 30m.")] = ""
     keep: Annotated[int, Option("Findings kept of each class.")] = 3
     fresh: Annotated[bool, Option("Begin anew; what there is is set aside.")] = False
-    corpus: Annotated[
-        str, Option("Learn from runs, and keep the plans that showed something new there.")
-    ] = ""
+    corpus: Annotated[str, Option("Learn: keep plans that showed something new there.")] = ""
     store: Annotated[Path, Option("Where runs are kept.", after="load")] = Path("store")
-    spark: Annotated[
-        str, Option("Runs are tasks of a Spark cluster: spark://HOST:7077, as --master.")
-    ] = ""
+    spark: Annotated[str, Option("A Spark cluster for the runs: spark://HOST:7077.")] = ""
     # Of searches on real nodes (real_search.py).
     cluster: Annotated[
         str, Option("Where nodes run: sim; docker or local, on clusters kept warm.")

@@ -246,7 +246,7 @@ def _files(rooms: Sequence[str]) -> Iterator[tuple[str, Path]]:
     (package,) = map(Path, shalott.__path__)
     for room in rooms:
         for file in sorted((package / room).rglob("*")):
-            if file.suffix in _KEPT:
+            if file.is_file() and file.suffix != ".pyc":
                 yield f"shalott/{file.relative_to(package)}", file
     for library in LIBRARIES:
         found = importlib.util.find_spec(library)

@@ -175,7 +175,10 @@ class _Loader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         setattr(module, COUNTS, probes.counts)
         setattr(module, ENTERED, entered)
+        before = list(probes.counts)
         super().exec_module(module)
+        more = len(probes.counts) - len(before)
+        probes.counts[:] = [*before, *([0] * more)]  # what an import calls is no part of a run
 
 
 def put_in_force(changes: Sequence[ChangedModule]) -> None:

@@ -54,8 +54,8 @@ class Corpus:
     holders: dict[int, int] = field(default_factory=dict)
     _known: list[int] = field(default_factory=list)  # features, in the order of their coming
 
-    def learn(self, plan: Plan, features: Features, cpu_s: float) -> int:
-        """How many of the features are new."""
+    def learn(self, plan: Plan, features: Features, cpu_s: float) -> None:
+        """Keep the plan if its run showed something new, or much more cheaply."""
         fresh = sorted(each for each in features if each not in self.runs)
         for each in features:
             self.runs[each] = self.runs.get(each, 0) + 1
@@ -69,7 +69,6 @@ class Corpus:
             place = len(self.entries) - 1
             self.holders |= dict.fromkeys((*fresh, *cheaper), place)
             self._known += fresh
-        return len(fresh)
 
     def choose(self, rng: Stream) -> Entry:
         """One that shows something rare. There must be an entry."""

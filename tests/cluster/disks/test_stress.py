@@ -15,6 +15,7 @@ from shalott.cluster.disks.control import FaultDisk
 from shalott.cluster.disks.mounting import DiskOptions, NamesRule
 from shalott.core.rng import Stream
 from tests.world.clock.turns import answered
+from tests.world.disk.disk_process import Action
 from tests.world.disk.legality import PATHS, Model, is_legal
 from tests.world.disk.mounted_disk import MountWorld
 from tests.world.disk.stressed import act_and_die, draw, models_of
@@ -38,36 +39,54 @@ def is_seen(model: Model, found: dict[str, bytes | None]) -> bool:
     return True
 
 
+def found_in_a(content: bytes) -> dict[str, bytes | None]:
+    return {path: content if path == "a" else None for path in PATHS}
+
+
+def is_legal_after(actions: Sequence[Action], found: dict[str, bytes | None]) -> bool:
+    models = models_of(actions, 1, found, journal=False)
+    return any(is_seen(model, found) for model in models)
+
+
 def test_a_write_killed_at_a_page_border_is_legal_and_half_a_page_is_not() -> None:
     actions = [("truncate", "a", "a", 10, 1), ("write", "a", "a", 4000, 1000)]
+    written = bytes(4000) + bytes([2]) * 1000
+    sizes = range(5001)
+    legal = {size for size in sizes if is_legal_after(actions, found_in_a(written[:size]))}
+    assert legal == {10, 4096, 5000}
 
-    def found(size: int) -> dict[str, bytes | None]:
-        content = (bytes(4000) + bytes([2]) * 1000)[:size]
-        return {path: content if path == "a" else None for path in PATHS}
 
-    models = models_of(actions, 1, journal=False)
-    seen = {size: any(is_seen(model, found(size)) for model in models) for size in range(5001)}
-    assert {size for size, legal in seen.items() if legal} == {10, 4096, 5000}
+def test_a_map_killed_anywhere_is_legal_and_a_byte_beside_it_is_not() -> None:
+    """glibc copies what is aligned first, and the first and the last vector at its end."""
+    actions = [("truncate", "a", "a", 5000, 1), ("map", "a", "a", 3437, 700)]
+    half = bytes(3456) + bytes([2]) * 640 + bytes(904)
+    assert is_legal_after(actions, found_in_a(half))
+    for at, byte in ((3436, 2), (4137, 2), (3500, 3)):
+        wrong = half[:at] + bytes([byte]) + half[at + 1 :]
+        assert not is_legal_after(actions, found_in_a(wrong)), at
+    assert not is_legal_after(actions, found_in_a(half[:-1]))
 
 
 def after_a_kill(
-    root: Path, models: Sequence[Model], seed: int, done: int
-) -> dict[str, bytes | None]:
-    """What is found once the call in which the process died has ended: the kernel may not have
-    waited for it, and it may rename a file between our looks at two paths."""
+    root: Path, actions: Sequence[Action], done: int, *, journal: bool
+) -> tuple[dict[str, bytes | None], list[Model]]:
+    """What is found once the call in which the process died has ended, and what it may be: the
+    kernel may not have waited for it, and it may rename a file between our looks at two paths."""
     found: dict[str, bytes | None] = {}
+    models: list[Model] = []
 
     def is_legal_now() -> bool:
         found.update({path: content(root, path) for path in PATHS})
+        models[:] = models_of(actions, done, found, journal=journal)
         return any(is_seen(model, found) for model in models)
 
     try:
-        until(is_legal_now, f"a legal disk after a kill, seed {seed}")
+        until(is_legal_now, "a legal disk after a kill")
     except AssertionError:
         known = {path: models[0].at(path) for path in PATHS}
         last = {path: None if file is None else file.content for path, file in known.items()}
-        pytest.fail(f"seed {seed}: found {runs_in(found)} after {done}, not {runs_in(last)}")
-    return found
+        pytest.fail(f"found {runs_in(found)} after {done} of {actions}, not {runs_in(last)}")
+    return found, models
 
 
 def runs_in(contents: Mapping[str, bytes | None]) -> dict[str, list[tuple[int, int]] | None]:
@@ -106,8 +125,7 @@ def test_whatever_a_process_did_a_power_loss_leaves_a_legal_disk(names: NamesRul
             (root / "d" / "made").touch()
             actions = draw(seed)
             done = act_and_die(root, actions, 1 + Stream(seed, "die").below(len(actions)))
-            models = models_of(actions, done, journal=names == "journal")
-            before = after_a_kill(root, models, seed, done)
+            before, models = after_a_kill(root, actions, done, journal=names == "journal")
             assert counts_room(mount, disk), f"seed {seed}: room"
             mount.run(disk.power())
             found = {path: content(root, path) for path in PATHS}

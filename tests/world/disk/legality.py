@@ -1,9 +1,9 @@
 """An oracle of what may be found on a disk after a power loss, made of the operations alone.
 
 Of a file: what was synced is there; every byte has a value that the file had at that place at some
-moment since the last sync; so has every sector as a whole, unless a truncation came between; the
-size is one that it passed through. Of a name: what it led to when its directory was last synced, or
-something that it led to since.
+moment since the last sync; so has every sector as a whole, unless a truncation or a half-written
+map came between; the size is one that it passed through. Of a name: what it led to when its
+directory was last synced, or something that it led to since.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ModelFile:
     """``images``: its content at the last sync and after each change since."""
 
     images: list[bytes] = field(default_factory=lambda: [b""])
-    truncated: bool = False
+    sectors_are_whole: bool = True
 
     @property
     def content(self) -> bytes:
@@ -32,11 +32,17 @@ class ModelFile:
 
     def truncate(self, size: int) -> None:
         self.images.append(self.content[:size].ljust(size, b"\0"))
-        self.truncated = True
+        self.sectors_are_whole = False
+
+    def begin_map(self, found: bytes) -> None:
+        """The process died while it copied into a map: ``found`` is how far it came, and what was
+        written back meanwhile may be any part of that."""
+        self.images.append(found)
+        self.sectors_are_whole = False
 
     def sync(self) -> None:
         del self.images[:-1]
-        self.truncated = False
+        self.sectors_are_whole = True
 
     def explains(self, found: bytes) -> bool:
         if len(self.images) == 1:
@@ -45,7 +51,7 @@ class ModelFile:
         if not min(sizes) <= len(found) <= max(sizes):
             return False
         padded = [image.ljust(len(found), b"\0")[: len(found)] for image in self.images]
-        step = 1 if self.truncated else SECTOR_BYTES
+        step = SECTOR_BYTES if self.sectors_are_whole else 1
         return all(
             any(found[at : at + step] == image[at : at + step] for image in padded)
             for at in range(0, len(found), step)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -64,10 +64,7 @@ def tell(model: Model, number: int, action: Action, *, journal: bool = False) ->
     elif verb == "remove":
         model.bind(path, None)
     else:
-        if known is None:
-            known = ModelFile()
-            model.bind(path, known)
-        synced = change(known, verb, offset, bytes([number % 255 + 1]) * length)
+        synced = change(_known(model, path), verb, offset, bytes([number % 255 + 1]) * length)
     if journal and synced:
         model.sync_directory("d")
         model.sync_directory("")
@@ -109,11 +106,14 @@ def act_and_die(root: Path, actions: Sequence[Action], die_after: int) -> int:
         return done + len(program.stdout.read())
 
 
-def models_of(actions: Sequence[Action], done: int, *, journal: bool) -> list[Model]:
-    """What may be there when ``done`` actions were done and the next one had perhaps begun."""
+def models_of(
+    actions: Sequence[Action], done: int, found: Mapping[str, bytes | None], *, journal: bool
+) -> list[Model]:
+    """What may be there when ``done`` actions were done and the next one had perhaps begun.
+    ``found``: what is there, which alone tells how far a process came that wrote to a map."""
     models = [_told(actions[:count], journal=journal) for count in (done, done + 1)]
     if done < len(actions):
-        for begun in _beginnings(done, actions[done], models[0].at(actions[done][1])):
+        for begun in _beginnings(done, actions[done], models[0].at(actions[done][1]), found):
             model = _told(actions[:done], journal=journal)
             begun(model)
             models.append(model)
@@ -128,30 +128,42 @@ def _told(actions: Sequence[Action], *, journal: bool) -> Model:
 
 
 def _beginnings(
-    number: int, action: Action, known: ModelFile | None
+    number: int, action: Action, known: ModelFile | None, found: Mapping[str, bytes | None]
 ) -> Iterator[Callable[[Model], None]]:
     """What an action may have done that was killed while it ran: it made its file; it wrote and
-    did not sync; or it wrote some of the pages, for Linux looks for a fatal signal before each
-    page of a write, on ext4 as well, and a fault of a map's page may be a process's last."""
+    did not sync; it wrote some of the pages, for Linux looks for a fatal signal before each page
+    of a write, on ext4 as well; or it copied any part to a map, for a process dies at any of its
+    own instructions and copies in whatever order its C library likes."""
     verb, path, _, offset, length = action
     if verb in ("sync_dir", "rename", "link", "remove"):
         return
     if known is None:
         yield lambda model: model.bind(path, ModelFile())
-    if not verb.startswith(("write", "append", "map")):
-        return
-    size = 0 if known is None else len(known.content)
-    start = size if verb == "append" else offset
-    end = min(start + length, size) if verb.startswith("map") else start + length
-    borders = range(start - start % PAGE_BYTES + PAGE_BYTES, end, PAGE_BYTES)
-    for cut in (*borders, end):
-        if cut > start:
-            yield partial(_write, path, start, bytes([number % 255 + 1]) * (cut - start))
+    new, old = number % 255 + 1, b"" if known is None else known.content
+    if verb.startswith("map"):
+        there = found[path]
+        if there is not None and _is_between(old, there, new, offset, offset + length):
+            yield lambda model: _known(model, path).begin_map(there)
+    elif verb.startswith(("write", "append")):
+        start = len(old) if verb == "append" else offset
+        borders = range(start - start % PAGE_BYTES + PAGE_BYTES, start + length, PAGE_BYTES)
+        for cut in (*borders, start + length):
+            yield partial(_write, path, start, bytes([new]) * (cut - start))
 
 
-def _write(path: str, offset: int, data: bytes, model: Model) -> None:
+def _is_between(old: bytes, found: bytes, new: int, start: int, end: int) -> bool:
+    """Whether some of the bytes from start to end have the new value, and nothing else is new."""
+    changed = (at for at, byte in enumerate(found) if byte != old[at])
+    return len(old) == len(found) and all(start <= at < end and found[at] == new for at in changed)
+
+
+def _known(model: Model, path: str) -> ModelFile:
     known = model.at(path)
     if known is None:
         known = ModelFile()
         model.bind(path, known)
-    known.write(offset, data)
+    return known
+
+
+def _write(path: str, offset: int, data: bytes, model: Model) -> None:
+    _known(model, path).write(offset, data)

@@ -11,7 +11,8 @@ delivered shortly before a crash is delivered again: at least once, as upstream.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from collections import deque
+from dataclasses import dataclass, replace
 
 from shalott.broker.rocket.commitlog.api import GetStatus, Message
 from shalott.broker.rocket.commitlog.codec import Stored
@@ -37,7 +38,7 @@ LEVELS_S: tuple[int, ...] = (
     *(1200, 1800, 3600, 7200),
 )
 TICK_S = 0.1
-STEP_MS = 50  # a clock that drifts does not go wrong by so much from look to look
+LOOKS = 100  # at the end of a queue that are remembered, for each delay
 AGAIN_S = 1.0  # after a put that failed, and where nothing was ever delayed
 BATCH_BYTES = 256 << 10
 
@@ -62,48 +63,71 @@ def delayed(broker: Broker, message: Message, level: int) -> Message:
     )
 
 
-class StoringClock:
-    """How far ahead of ours the clock was by which a level's messages were stored.
+@dataclass(slots=True)
+class Look:
+    """The end of a queue, and when it was first and last seen there."""
 
-    A clock that was set ahead for a minute must not delay what it stored then by a minute. Upstream
-    delivers such messages at once (correctDeliverTimestamp), hence too early; here the delay counts
-    from when the message was seen, and from as much later for those behind it. What was found while
-    our own clock was set otherwise is forgotten with it.
+    end: int
+    first_ms: int
+    last_ms: int
+
+
+class Arrivals:
+    """When the messages of a level came, by the clock that is never set.
+
+    A message bears the time of the clock that stored it: another master's, or ours when it was set
+    otherwise. But what lies before an end that was seen had come by then, and what lies beyond came
+    later; within these bounds the time that a message bears counts. So a delay is neither
+    lengthened by a clock that was ahead, as it would be, nor cut short, as by upstream
+    (correctDeliverTimestamp), which delivers at once what was stored in a future.
     """
 
-    def __init__(self) -> None:
-        self._ahead_ms = self._last_ms = self._since_ms = 0
+    def __init__(self, delay_ms: int) -> None:
+        self._apart_ms = delay_ms // LOOKS
+        self._looks: deque[Look] = deque()
 
-    def stored_ms(self, store_ms: int, now_ms: int, steady_ms: int) -> int:
-        """When the head of the queue was stored, by our clock, or later. ``steady_ms``: now, by a
-        clock that is never set."""
-        if store_ms < self._last_ms:  # by another clock, or one that was set right
-            self._ahead_ms = 0
-        if abs(now_ms - steady_ms - self._since_ms) > STEP_MS:  # ours was set
-            self._ahead_ms = 0
-        self._since_ms = now_ms - steady_ms
-        self._last_ms = store_ms
-        self._ahead_ms = max(self._ahead_ms, store_ms - now_ms)
-        return store_ms - self._ahead_ms
+    def looked(self, end: int, now_ms: int) -> None:
+        looks = self._looks
+        if looks and end < looks[-1].end:
+            looks.clear()
+        if looks and end == looks[-1].end:
+            looks[-1].last_ms = now_ms
+        elif not looks or now_ms - looks[-1].first_ms >= self._apart_ms:
+            looks.append(Look(end, now_ms, now_ms))
 
-    def drained(self) -> None:
-        """Nothing waits: who stores next may have another clock."""
-        self._ahead_ms = self._last_ms = 0
+    def stored_ms(self, offset: int, bears_ms: int, now_ms: int) -> int:
+        """When the head of the queue was stored; for heads in the order of their offsets."""
+        looks = self._looks
+        while len(looks) > 1 and looks[1].end <= offset:
+            looks.popleft()
+        soonest_ms, latest_ms = bears_ms, now_ms
+        for look in looks:
+            if look.end > offset:
+                latest_ms = look.first_ms
+                break
+            soonest_ms = look.last_ms
+        return min(max(bears_ms, soonest_ms), latest_ms)
+
+    def forget(self) -> None:
+        """Another broker is the master."""
+        self._looks.clear()
 
 
 async def deliver_delayed(broker: Broker) -> None:
     """Deliver what is due while this broker is the master, until cancelled."""
-    clocks = [StoringClock() for _ in LEVELS_S]
+    arrivals = [Arrivals(1000 * delay_s) for delay_s in LEVELS_S]
     timers = Timers(broker)
     while True:
         if not broker.is_master:
             timers.forget()
+            for each in arrivals:
+                each.forget()
         has_delays = broker.is_master and _has_delays(broker)
         has_timers = broker.is_master and timers.is_used()
         idle = True
         if has_delays:
             for level in range(1, len(LEVELS_S) + 1):
-                idle &= await _deliver_level(broker, level, clocks[level - 1])
+                idle &= await _deliver_level(broker, level, arrivals[level - 1])
         if has_timers:
             idle &= await timers.deliver()
         await asyncio.sleep(TICK_S if idle and (has_delays or has_timers) else AGAIN_S)
@@ -114,9 +138,10 @@ def _has_delays(broker: Broker) -> bool:
     return any(broker.store.reader.queue_range(SCHEDULE_TOPIC, queue)[1] for queue in queues)
 
 
-async def _deliver_level(broker: Broker, level: int, clock: StoringClock) -> bool:
+async def _deliver_level(broker: Broker, level: int, arrivals: Arrivals) -> bool:
     """Whether all that is due is delivered."""
     first, end = broker.store.reader.queue_range(SCHEDULE_TOPIC, level - 1)
+    arrivals.looked(end, broker.now_ms())
     offset = min(max(broker.tables.delayed.delays.get(level, 0), first), end)
     while offset < end:
         got = await broker.store.reader.get(
@@ -125,8 +150,9 @@ async def _deliver_level(broker: Broker, level: int, clock: StoringClock) -> boo
         if got.status is not GetStatus.FOUND or not got.messages:
             return True
         waiting = read_stored(got.messages[0])
-        now_ms = broker.wall_ms()
-        stored_ms = clock.stored_ms(waiting.store_ms, now_ms, broker.now_ms())
+        now_ms = broker.now_ms()
+        bears_ms = waiting.store_ms - broker.wall_ms() + now_ms
+        stored_ms = arrivals.stored_ms(offset, bears_ms, now_ms)
         if stored_ms + 1000 * LEVELS_S[level - 1] > now_ms:
             return True
         result = await put(broker, [_due(broker, waiting)])
@@ -134,7 +160,6 @@ async def _deliver_level(broker: Broker, level: int, clock: StoringClock) -> boo
             return False
         offset = got.next_offset
         broker.tables.delayed.put_delay(level, offset)
-    clock.drained()
     return True
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from shalott.broker.rocket.processor.client_requests import heart_beat
 from shalott.broker.rocket.processor.clients import LOCK_EXPIRES_MS, QueueLocks
-from shalott.broker.rocket.processor.delays import StoringClock, deliver_delayed
+from shalott.broker.rocket.processor.delays import Arrivals, deliver_delayed
 from shalott.broker.rocket.processor.tables import Tables
 from shalott.broker.rocket.processor.topics import SubscriptionGroup, system_topics
 from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
@@ -208,31 +208,35 @@ def test_a_heartbeat_that_comes_after_its_connections_end_makes_nobody_a_member(
     in_world(test)
 
 
-def test_a_clock_that_was_ahead_delays_what_was_stored_by_it_no_longer() -> None:
-    """Nor what lies behind that; and what was stored when it was right again is not early."""
-    clock = StoringClock()
-
-    def stored_ms(store_ms: int, now_ms: int) -> int:
-        return clock.stored_ms(store_ms, now_ms, now_ms - 60_000)
-
-    assert stored_ms(69_000, 70_000) == 69_000
-    assert stored_ms(130_000, 70_100) == 70_100  # a minute ahead; seen 100 ms later
-    assert stored_ms(130_000, 71_000) == 70_100
-    assert stored_ms(130_500, 71_100) == 70_600
-    assert stored_ms(70_900, 71_600) == 70_900
-    assert stored_ms(71_000, 70_950) == 70_950
-    clock.drained()
-    assert stored_ms(500_000, 500_100) == 500_000
+def test_what_another_master_stored_by_a_clock_ahead_counts_from_when_it_is_seen() -> None:
+    """And what this one stores behind it has its whole delay."""
+    arrivals = Arrivals(1000)
+    arrivals.looked(2, 70_000)  # two messages of a master whose clock was three seconds ahead
+    assert arrivals.stored_ms(0, 73_000, 70_000) == 70_000
+    arrivals.looked(2, 70_800)
+    arrivals.looked(3, 70_900)  # one of our own
+    assert arrivals.stored_ms(0, 73_000, 70_900) == 70_000
+    assert arrivals.stored_ms(1, 73_200, 71_000) == 70_000
+    assert arrivals.stored_ms(2, 70_850, 71_000) == 70_850
 
 
-def test_a_masters_own_clock_that_was_behind_for_a_while_makes_nothing_early() -> None:
-    """What it had stored before looked as if it came from the future, and what it stores later does
-    not: its delay is the whole one."""
-    clock = StoringClock()
-    assert clock.stored_ms(69_900, 70_000, 1000) == 69_900
-    assert clock.stored_ms(69_900, 65_100, 1100) == 65_100  # set back by five seconds
-    assert clock.stored_ms(69_950, 70_200, 1200) == 69_950  # and right again
-    assert clock.stored_ms(72_000, 72_100, 3100) == 72_000
+def test_a_masters_own_clock_that_is_set_changes_no_delay() -> None:
+    arrivals = Arrivals(1000)
+    arrivals.looked(0, 1000)
+    for end, now_ms in ((1, 1100), (2, 1200), (2, 1300)):
+        arrivals.looked(end, now_ms)
+    for wrong_ms in (-60_000, 0, 60_000):  # what the clock was set by since they were stored
+        assert 1000 <= arrivals.stored_ms(0, 1050 + wrong_ms, 1300) <= 1100
+    assert 1100 <= arrivals.stored_ms(1, 1150 - 60_000, 1300) <= 1200
+
+
+def test_looks_are_remembered_as_far_apart_as_a_hundredth_of_the_delay() -> None:
+    arrivals = Arrivals(60_000)
+    for number in range(3000):
+        arrivals.looked(number, number * 50)
+    assert len(arrivals._looks) == 250
+    assert arrivals.stored_ms(2500, 0, 150_000) == 2496 * 50
+    assert len(arrivals._looks) < 50
 
 
 @pytest.mark.parametrize("times", [2, 3])

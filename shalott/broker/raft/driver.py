@@ -28,6 +28,7 @@ from shalott.broker.raft.storage import RaftStorage
 log = logging.getLogger("shalott.broker.raft")
 
 DISK_FULL_PAUSE_MS = 500
+EARLY_SNAPSHOT = 5  # entries, where buggify makes it happen early
 
 
 class CoreDriver:
@@ -256,8 +257,12 @@ class CoreDriver:
             self._settling = False
 
     def _take_snapshot_if_due(self) -> None:
-        due = self.applier.snapshot_index + self._snapshot_threshold
-        if not self._snapshot_threshold or self.applier.applied_index < due:
+        grown = self.applier.applied_index - self.applier.snapshot_index
+        is_due = self._snapshot_threshold and (
+            grown >= self._snapshot_threshold
+            or (grown >= EARLY_SNAPSHOT and self._env.buggify("raft.snapshot_early"))
+        )
+        if not is_due:
             return
         if self.core.durable_index < self.applier.applied_index:
             return  # soon

@@ -118,6 +118,8 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     max_pending_requests: Positive = 10_000
     ack_timeout_ms: Positive = 2500  # maxWaitAckTimeMs
     push_timeout_ms: Positive = 1000
+    max_push_bytes: Positive = 1 << 20
+    max_inflight_pushes: Positive = 16  # to one follower
     flush_interval_ms: NotNegative = 10  # 0: an entry is acknowledged when it is on the disk
     commit_push_interval_ms: Positive = 1000
     snapshot_threshold: NotNegative = 0  # entries; 0: never

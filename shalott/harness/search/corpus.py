@@ -92,14 +92,23 @@ class Corpus:
 
 
 class Guide:
-    """The plans of a search that learns from its runs; see the module."""
+    """The plans of a search that learns from its runs; see the module. ``drawn_share``: of plans
+    that are drawn at random; with 1.0 it learns and makes no use of it."""
 
-    def __init__(self, drawn: Plans, seeds: Sequence[int], kept: Sequence[Plan] = ()) -> None:
+    def __init__(
+        self,
+        drawn: Plans,
+        seeds: Sequence[int],
+        kept: Sequence[Plan] = (),
+        *,
+        drawn_share: float = DRAWN_SHARE,
+    ) -> None:
         self.corpus = Corpus()
         self._drawn = drawn
         self._seeds = seeds
         self._places: Mapping[int, int] = {seed: place for place, seed in enumerate(seeds)}
         self._kept = kept
+        self._drawn_share = drawn_share
         self._plans: list[Plan] = []  # by place
         self._reports: dict[int, SeedReport] = {}  # by place, that are not learned from yet
         self._learned = 0
@@ -144,7 +153,7 @@ class Guide:
         seed = self._seeds[place]
         fresh = self._drawn.plan(seed)
         rng = Stream(seed, "guide")
-        if not self.corpus.entries or rng.random() < DRAWN_SHARE:
+        if not self.corpus.entries or rng.random() < self._drawn_share:
             return fresh
         parent, other = self.corpus.choose(rng), self.corpus.choose(rng)
         return mutate(parent.plan, fresh=fresh, other=other.plan, seed=seed)

@@ -165,6 +165,8 @@ def settings_of(config: RaftConfig) -> RaftSettings:
         vote_min_ms=config.vote_min_ms,
         vote_max_ms=config.vote_max_ms,
         push_timeout_ms=config.push_timeout_ms,
+        max_push_bytes=config.max_push_bytes,
+        max_inflight_pushes=config.max_inflight_pushes,
         commit_push_interval_ms=config.commit_push_interval_ms,
         max_pending_entries=config.max_pending_requests,
         no_op_on_election=config.fast_advance_commit or config.read_index,

@@ -54,6 +54,10 @@ _RAFT: Choices = {
     "raft.max_heartbeat_leak": (2, 3),
     "raft.ack_timeout_ms": (1000, 2500),
     "raft.push_timeout_ms": (500, 1000),
+    "raft.max_push_bytes": (200, 2000, 1 << 20),
+    "raft.max_inflight_pushes": (1, 16, 16),
+    "raft.max_pending_requests": (8, 10_000, 10_000),
+    "raft.commit_push_interval_ms": (200, 1000),
 }
 OF_SYSTEM: Mapping[str, Choices] = {
     "master-slave": _HA,
@@ -61,6 +65,7 @@ OF_SYSTEM: Mapping[str, Choices] = {
     "controller": {
         **_HA,
         **_RAFT,
+        "raft.snapshot_threshold": (0, 0, 3, 10),
         "ha.max_time_slave_not_catchup_ms": (2000, 5000, 15_000),
         "ha.check_sync_state_set_period_ms": (500, 1000, 5000),
         "broker.controller_heartbeat_interval_ms": (300, 1000),
@@ -101,7 +106,6 @@ SAFE_POLICIES: Mapping[str, tuple[Parameters, ...]] = {
     "dledger": ({}, {}, {"raft.fast_advance_commit": True}),
     "controller": (
         *({}, {}),
-        {"raft.snapshot_threshold": 10},
         {"ha.max_gap_not_in_sync_bytes": 4096},
         {"controller.notify_broker_role_changed": False},
     ),

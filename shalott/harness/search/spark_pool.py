@@ -2,9 +2,9 @@
 
 Seeds are independent, so a few of them are one task of Spark's, which knows how to place it, and to
 run it again elsewhere when an executor is lost: a run is a function of its plan, so it comes to the
-same. Executors hold nothing: plans come with the task, reports and evidence go back with its
-answer, and the campaign is written where the command runs. There each seed runs as it does on one
-machine, in a process of its own pool (workers.py), which is kept for the next task.
+same. Executors hold nothing: they draw a seed's plan, or it comes with the task; reports and
+evidence go back, and the campaign is written where the command runs. At an executor each seed runs
+as it does on one machine, in a process of its own pool (workers.py), kept for the next task.
 
 Executors need this project's libraries; its code is sent (spark_analysis/spark_session.py).
 """
@@ -70,8 +70,8 @@ class SparkPool:
                 continue
             chosen = [task for _ in range(BATCH) if (task := choose(slot.number)) is not None]
             if chosen:
-                slot.tasks = [self._with_plan(task) for task in chosen]
-                batch = self._threads.submit(self._run, pickle.dumps((self._job, slot.tasks)))
+                slot.tasks = chosen
+                batch = self._threads.submit(self._run, pickle.dumps((self._job, chosen)))
                 batch.add_done_callback(partial(self._ended, slot))
 
     def renew(self) -> None:
@@ -98,11 +98,6 @@ class SparkPool:
     def _ended(self, slot: _Slot, batch: Future[bytes]) -> None:
         if not batch.cancelled():
             self._done.put((slot, batch))
-
-    def _with_plan(self, task: Task) -> Task:
-        """Plans are drawn here: an executor has no more than the code."""
-        plan = self._job.plans.plan(task.seed) if task.plan is None else task.plan
-        return replace(task, plan=plan)
 
 
 @contextmanager

@@ -126,9 +126,7 @@ def test_a_protected_node_is_never_hit(stands: Stands, tmp_path: Path) -> None:
         path.write_text(f"{text}{nodes}".replace(head, f"{head}faults = []\n"))
     run = shalott(command, tmp_path)
     assert run.exit_code in (0, 2), run
-    told = [
-        json.loads(row["extra"]) for row in run.history.ops.to_pylist() if row["process"] == -1
-    ]
+    told = [json.loads(row["extra"]) for row in run.history.ops.to_pylist() if row["process"] == -1]
     made = [fault for fault in told if "effects" in fault and not fault.get("skipped")]
     hit = [
         name

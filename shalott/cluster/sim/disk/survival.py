@@ -78,17 +78,19 @@ class Survival:
             parts = self._parts[path] = split(path)
         found: Entry | None = self._tree.root
         for name in parts:
-            if not isinstance(found, Directory):
+            if type(found) is not Directory:
                 return None
-            found = (found.durable if durable else found.cached).get(name)
-        return found if isinstance(found, Inode) else None
+            found = found.durable.get(name) if durable else found.cached.get(name)
+        return found if type(found) is Inode else None
 
     def _outcomes(self, path: str) -> list[Inode]:
         """What the name may lead to: while a rename is not synced, to the old file or the new one.
         Nothing, if it may lead nowhere."""
-        durable, cached = self._file(path, durable=True), self._file(path)
+        durable = self._file(path, durable=True)
         if durable is None:
             return []
+        # Where all names are synced, the cache has the same.
+        cached = self._file(path) if self._tree.unsynced_count else durable
         return [durable] if cached is None or cached is durable else [durable, cached]
 
 

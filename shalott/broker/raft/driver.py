@@ -60,7 +60,7 @@ class CoreDriver:
         self.news = News(core, self.applier)
         self._settling = False
         self._submitting: api.Append | api.Refused | None = None
-        self._alarm = Alarm(self._time_is_up)
+        self._alarm = Alarm(self._time_is_up, self._now_ms)
 
     async def start(self) -> None:
         """Raises ConfigError if the port is taken."""
@@ -70,7 +70,7 @@ class CoreDriver:
         self.applier.apply_to(self.core.commit_index)
         self.is_running = True
         await self._transport.start(self._received)
-        self._alarm.set(self.core.next_tick_ms, self._now_ms())
+        self._alarm.set(self.core.next_tick_ms)
         self._tasks.start(self._writer.run(), "raft flush")
 
     async def stop(self) -> None:
@@ -105,11 +105,10 @@ class CoreDriver:
     def happened(self, event: api.Event, *, settle: bool = True) -> None:
         """An event of now. A node that was paused hears of it before its timers."""
         now_ms = self._now_ms()
-        tick = api.Tick(now_ms)
         if now_ms < self.core.next_tick_ms:
-            self.core.step(tick)
+            self.core.tell_time(now_ms)
         else:
-            self._step(tick)
+            self._step(api.Tick(now_ms))
         if isinstance(event, api.Propose):
             self._submitting = None
         self._step(event, settle=settle)
@@ -150,7 +149,7 @@ class CoreDriver:
         if settle:
             self.settle()
         if self.is_running:
-            self._alarm.set(self.core.next_tick_ms, self._now_ms())
+            self._alarm.set(self.core.next_tick_ms)
 
     # -- actions -----------------------------------------------------------------------------------
 
@@ -342,19 +341,20 @@ class Alarm:
     that costs less than a new timer each time.
     """
 
-    def __init__(self, ring: Callable[[], None]) -> None:
+    def __init__(self, ring: Callable[[], None], now_ms: Callable[[], int]) -> None:
         self._ring = ring
+        self._now_ms = now_ms
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0
 
-    def set(self, due_ms: int, now_ms: int) -> None:
-        """Ring at ``due_ms`` of a clock that shows ``now_ms``, or before."""
+    def set(self, due_ms: int) -> None:
+        """Ring at ``due_ms`` of the clock, or before."""
         if self._timer is not None:
             if self._due_ms <= due_ms:
                 return
             self._timer.cancel()
         self._due_ms = due_ms
-        delay_s = max(1, due_ms - now_ms) / 1000
+        delay_s = max(1, due_ms - self._now_ms()) / 1000
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._is_up)
 
     def stop(self) -> None:

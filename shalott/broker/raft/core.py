@@ -221,9 +221,9 @@ def due_ms(s: State) -> int:
     if s.role != "leader":
         return s.wake_ms
     due = s.heartbeat_ms + heartbeats.heartbeat_due_ms(s)
-    if s.quorum > 1:
-        heard = sorted((p.heard_ms for p in s.progress.values()), reverse=True)
-        due = min(due, heard[s.quorum - 2] + s.settings.leak_ms)
+    if (quorum := s.quorum) > 1:
+        heard = sorted([p.heard_ms for p in s.progress.values()], reverse=True)
+        due = min(due, heard[quorum - 2] + s.settings.leak_ms)
     if s.transfer_to:
         due = min(due, s.transfer_ends_ms)
     last_index = s.log.last_index

@@ -248,7 +248,8 @@ class CoreDriver:
         try:
             while self.is_running:
                 self.applier.apply_to(self.core.commit_index)
-                self._take_snapshot_if_due()
+                if self._snapshot_threshold:
+                    self._take_snapshot_if_due()
                 if not self.news.tell_one(self._watcher):
                     break
         finally:
@@ -256,7 +257,7 @@ class CoreDriver:
 
     def _take_snapshot_if_due(self) -> None:
         due = self.applier.snapshot_index + self._snapshot_threshold
-        if not self._snapshot_threshold or self.applier.applied_index < due:
+        if self.applier.applied_index < due:
             return
         if self.core.durable_index < self.applier.applied_index:
             return  # soon
@@ -322,7 +323,7 @@ class News:
         if applied > self.told_commit:
             self.told_commit = applied
             self._pending.append(lambda watcher: watcher.committed(applied))
-        if self.is_ready and self._ready_term != self._core.term:
+        if self._core.role == "leader" and self.is_ready and self._ready_term != self._core.term:
             self._ready_term = term = self._core.term
             self._pending.append(lambda watcher: watcher.leader_ready(term))
         if not self._pending:

@@ -31,7 +31,10 @@ class Survival:
         if self.emptied:
             return True
         outcomes = self._outcomes(path)
-        return bool(outcomes) and all(_keeps(one, begin, wanted) for one in outcomes)
+        for one in outcomes:
+            if not _keeps(one, begin, wanted):
+                return False
+        return bool(outcomes)
 
     def keeps_text(self, path: str, text: bytes) -> bool:
         """Whether a file with ``text`` in it would be there: near its end, most likely."""
@@ -100,7 +103,10 @@ def _keeps(inode: Inode, begin: int, wanted: bytes) -> bool:
     end = begin + len(wanted)
     if inode.durable[begin:end] != wanted:
         return False
-    return not any(_may_change(one, begin, end, wanted) for one in inode.unsynced)
+    for one in inode.unsynced:
+        if _may_change(one, begin, end, wanted):
+            return False
+    return True
 
 
 def _last(content: bytearray, text: bytes) -> int:

@@ -103,10 +103,8 @@ def _keeps(inode: Inode, begin: int, wanted: bytes) -> bool:
     end = begin + len(wanted)
     if inode.durable[begin:end] != wanted:
         return False
-    for one in inode.unsynced:
-        if _may_change(one, begin, end, wanted):
-            return False
-    return True
+    unsynced = inode.unsynced
+    return not unsynced or not any(_may_change(one, begin, end, wanted) for one in unsynced)
 
 
 def _last(content: bytearray, text: bytes) -> int:

@@ -44,14 +44,13 @@ def accept_leader(s: State, sender: str, term: int) -> RaftCode:
     """What to say to a message of the leader of ``term``, and follow it if that is SUCCESS."""
     if sender not in s.members or sender == s.name:
         return RaftCode.UNKNOWN_MEMBER
-    known = s.term
-    if term < known:
+    if term < s.term:
         return RaftCode.EXPIRED_TERM
-    if term == known and s.role == "leader":
+    if term == s.term and s.role == "leader":
         return RaftCode.INCONSISTENT_LEADER  # two leaders of one term: never, but with a bug
-    if term == known and s.leader not in ("", sender):
+    if term == s.term and s.leader not in ("", sender):
         return RaftCode.INCONSISTENT_LEADER
-    if term > known:
+    if term > s.term:
         adopt_term(s, term)
     s.follow(sender)
     return RaftCode.SUCCESS

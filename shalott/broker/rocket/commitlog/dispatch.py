@@ -106,8 +106,9 @@ class Dispatch:
                 self.position = scanned.next
                 self._index.dispatch(scanned)
             self._waiters.wake(scanned.next)
-            if self._bound() > scanned.next:
-                await asyncio.sleep(0)
+            if self._bound() <= scanned.next:
+                return
+            await asyncio.sleep(0)
 
     # -- while ``held`` is held --------------------------------------------------------------------
 

@@ -49,6 +49,7 @@ class Worker:
         self._record = record
         self._timeout_s = op_timeout_ms / 1000 * (1 + TIMEOUT_GRACE)
         self._client: Client | None = None
+        self._holding: Holding | None = None  # the client, if it says what it holds
         self._failed_opens = 0
         self._rng = Stream(seed, "backoff", thread)
 
@@ -86,8 +87,7 @@ class Worker:
     @property
     def holds(self) -> tuple[str, ...]:
         """What its client holds, if that is one that says so."""
-        client = self._client
-        return client.holds if isinstance(client, Holding) else ()
+        return () if self._holding is None else self._holding.holds
 
     @property
     def backoff_s(self) -> float:
@@ -99,7 +99,7 @@ class Worker:
 
     async def close(self) -> None:
         """Let go of the client; a client that can't close is not waited for."""
-        client, self._client = self._client, None
+        client, self._client, self._holding = self._client, None, None
         if client is None:
             return
         try:
@@ -112,6 +112,7 @@ class Worker:
         """A client that is open, or why there is none. Nothing was asked of the system yet."""
         client = self._make_client(self.node)
         self._client = client
+        self._holding = client if isinstance(client, Holding) else None
         if isinstance(client, Recording):
             client.record_in(self._record, self.process, self.node)
         try:

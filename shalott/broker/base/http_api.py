@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Generic, TypeVar
 
 import msgspec
@@ -104,6 +105,11 @@ class RouteOf(Generic[Backend]):
     path: str
     handler: HandlerOf[Backend]
 
+    @cached_property
+    def pattern(self) -> tuple[str, ...]:
+        """The segments of ``path``."""
+        return tuple(self.path.strip("/").split("/"))
+
 
 def find(
     routes: Sequence[RouteOf[Backend]], method: str, segments: tuple[str, ...]
@@ -115,7 +121,7 @@ def find(
     wanted = "GET" if method == "HEAD" else method
     allowed: list[str] = []
     for route in routes:
-        parameters = _match(tuple(route.path.strip("/").split("/")), segments)
+        parameters = _match(route.pattern, segments)
         if parameters is None:
             continue
         if route.method == wanted:

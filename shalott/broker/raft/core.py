@@ -122,6 +122,10 @@ class RaftCore:
         """Until then a tick does nothing but tell the time, unless something else happens."""
         return self._due_ms
 
+    def tell_time(self, now_ms: int) -> None:
+        """All that a tick before ``next_tick_ms`` does."""
+        self._state.now_ms = max(self._state.now_ms, now_ms)
+
     def step(self, event: Event) -> list[Action]:
         s = self._state
         match event:
@@ -184,8 +188,10 @@ class RaftCore:
     def _release(self) -> None:
         """Do what waited for writes that are durable now, also what that leads to."""
         s = self._state
-        while s.held and any(mark <= s.persisted_mark for mark, _ in s.held):
+        while s.held:
             ready = [what for mark, what in s.held if mark <= s.persisted_mark]
+            if not ready:
+                break
             s.held = [one for one in s.held if one[0] > s.persisted_mark]
             for what in ready:
                 self._carry_out(what)
@@ -215,17 +221,18 @@ def due_ms(s: State) -> int:
     if s.role != "leader":
         return s.wake_ms
     due = s.heartbeat_ms + heartbeats.heartbeat_due_ms(s)
-    if s.quorum > 1:
-        heard = sorted((p.heard_ms for p in s.progress.values()), reverse=True)
-        due = min(due, heard[s.quorum - 2] + s.settings.leak_ms)
+    if (quorum := s.quorum) > 1:
+        heard = sorted([p.heard_ms for p in s.progress.values()], reverse=True)
+        due = min(due, heard[quorum - 2] + s.settings.leak_ms)
     if s.transfer_to:
         due = min(due, s.transfer_ends_ms)
+    last_index = s.log.last_index
     for p in s.progress.values():
-        due = min(due, _dispatcher_due_ms(s, p))
+        due = min(due, _dispatcher_due_ms(s, p, last_index))
     return due
 
 
-def _dispatcher_due_ms(s: State, p: Progress) -> int:
+def _dispatcher_due_ms(s: State, p: Progress, last_index: int) -> int:
     """When ``leader.dispatch`` would do something."""
     settings = s.settings
     if p.state != PushType.APPEND:
@@ -234,7 +241,7 @@ def _dispatcher_due_ms(s: State, p: Progress) -> int:
         return p.asked_ms + leader.patience(p.state) * settings.push_timeout_ms
     due = p.inflight[0][1] + settings.push_timeout_ms if p.inflight else None
     has_room = len(p.inflight) < settings.max_inflight_pushes
-    if has_room and not p.loading and p.next_index <= s.log.last_index:
+    if has_room and not p.loading and p.next_index <= last_index:
         retry = s.now_ms + RETRY_MS
         return retry if due is None else min(due, retry)
     return p.commit_pushed_ms + settings.commit_push_interval_ms if due is None else due

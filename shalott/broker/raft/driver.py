@@ -61,7 +61,7 @@ class CoreDriver:
         self.news = News(core, self.applier)
         self._settling = False
         self._submitting: api.Append | api.Refused | None = None
-        self._alarm = Alarm(self._time_is_up)
+        self._alarm = Alarm(self._time_is_up, self._now_ms)
 
     async def start(self) -> None:
         """Raises ConfigError if the port is taken."""
@@ -71,7 +71,7 @@ class CoreDriver:
         self.applier.apply_to(self.core.commit_index)
         self.is_running = True
         await self._transport.start(self._received)
-        self._alarm.set(self.core.next_tick_ms, self._now_ms())
+        self._alarm.set(self.core.next_tick_ms)
         self._tasks.start(self._writer.run(), "raft flush")
 
     async def stop(self) -> None:
@@ -106,11 +106,10 @@ class CoreDriver:
     def happened(self, event: api.Event, *, settle: bool = True) -> None:
         """An event of now. A node that was paused hears of it before its timers."""
         now_ms = self._now_ms()
-        tick = api.Tick(now_ms)
         if now_ms < self.core.next_tick_ms:
-            self.core.step(tick)
+            self.core.tell_time(now_ms)
         else:
-            self._step(tick)
+            self._step(api.Tick(now_ms))
         if isinstance(event, api.Propose):
             self._submitting = None
         self._step(event, settle=settle)
@@ -151,7 +150,7 @@ class CoreDriver:
         if settle:
             self.settle()
         if self.is_running:
-            self._alarm.set(self.core.next_tick_ms, self._now_ms())
+            self._alarm.set(self.core.next_tick_ms)
 
     # -- actions -----------------------------------------------------------------------------------
 
@@ -250,7 +249,8 @@ class CoreDriver:
         try:
             while self.is_running:
                 self.applier.apply_to(self.core.commit_index)
-                self._take_snapshot_if_due()
+                if self._snapshot_threshold:
+                    self._take_snapshot_if_due()
                 if not self.news.tell_one(self._watcher):
                     break
         finally:
@@ -258,11 +258,9 @@ class CoreDriver:
 
     def _take_snapshot_if_due(self) -> None:
         grown = self.applier.applied_index - self.applier.snapshot_index
-        is_due = self._snapshot_threshold and (
-            grown >= self._snapshot_threshold
-            or (grown >= EARLY_SNAPSHOT and self._env.buggify("raft.snapshot_early"))
-        )
-        if not is_due:
+        if grown < self._snapshot_threshold and not (
+            grown >= EARLY_SNAPSHOT and self._env.buggify("raft.snapshot_early")
+        ):
             return
         if self.core.durable_index < self.applier.applied_index:
             return  # soon
@@ -328,7 +326,7 @@ class News:
         if applied > self.told_commit:
             self.told_commit = applied
             self._pending.append(lambda watcher: watcher.committed(applied))
-        if self.is_ready and self._ready_term != self._core.term:
+        if self._core.role == "leader" and self.is_ready and self._ready_term != self._core.term:
             self._ready_term = term = self._core.term
             self._pending.append(lambda watcher: watcher.leader_ready(term))
         if not self._pending:
@@ -347,19 +345,20 @@ class Alarm:
     that costs less than a new timer each time.
     """
 
-    def __init__(self, ring: Callable[[], None]) -> None:
+    def __init__(self, ring: Callable[[], None], now_ms: Callable[[], int]) -> None:
         self._ring = ring
+        self._now_ms = now_ms
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0
 
-    def set(self, due_ms: int, now_ms: int) -> None:
-        """Ring at ``due_ms`` of a clock that shows ``now_ms``, or before."""
+    def set(self, due_ms: int) -> None:
+        """Ring at ``due_ms`` of the clock, or before."""
         if self._timer is not None:
             if self._due_ms <= due_ms:
                 return
             self._timer.cancel()
         self._due_ms = due_ms
-        delay_s = max(1, due_ms - now_ms) / 1000
+        delay_s = max(1, due_ms - self._now_ms()) / 1000
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._is_up)
 
     def stop(self) -> None:

@@ -38,9 +38,9 @@ class Log:
 
     def term_at(self, index: int) -> int:
         """From ``first_index - 1`` to ``last_index``."""
-        assert self.first_index - 1 <= index <= self.last_index, index
         if index >= self._tail_first:
             return self._tail[index - self._tail_first].term
+        assert self.first_index - 1 <= index, index
         if self._base is not None:
             return self._base[1]
         return self._view.term_at(index)

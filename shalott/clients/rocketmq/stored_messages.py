@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 MAGIC, MAGIC_V2 = 0xDAA320A7, 0xDAA320AB  # a topic's length has 1 byte, 2 bytes
@@ -67,8 +67,8 @@ def _decode_message(data: bytes, start: int) -> tuple[PulledMessage, int]:
         at += 8 + (_HOST_V6_BYTES if sys_flag & _STORE_HOST_V6 else _HOST_BYTES)
         reconsumed, _, body_length = _TAIL.unpack_from(data, at)
         body, at = _take(data, at + _TAIL.size, body_length)
-        topic, at = _take_counted(data, at, ">H" if magic == MAGIC_V2 else ">B")
-        properties, at = _take_counted(data, at, ">H")
+        topic, at = _take_counted(data, at, 2 if magic == MAGIC_V2 else 1)
+        properties, at = _take_counted(data, at, 2)
         if at != start + total:
             raise Malformed(f"a message of {total} bytes has {at - start}")
         message = PulledMessage(
@@ -77,7 +77,7 @@ def _decode_message(data: bytes, start: int) -> tuple[PulledMessage, int]:
             offset=offset,
             topic=topic.decode(),
             body=body,
-            properties=dict(_pairs(properties.decode())),
+            properties=decode_properties(properties.decode()),
             stored_ms=stored_ms,
             is_sound=zlib.crc32(body) & 0x7FFFFFFF == crc & 0x7FFFFFFF,
             reconsumed=reconsumed,
@@ -93,9 +93,12 @@ def _take(data: bytes, at: int, length: int) -> tuple[bytes, int]:
     return data[at : at + length], at + length
 
 
-def _take_counted(data: bytes, at: int, count_format: str) -> tuple[bytes, int]:
-    (length,) = struct.unpack_from(count_format, data, at)
-    return _take(data, at + struct.calcsize(count_format), length)
+def _take_counted(data: bytes, at: int, width: int) -> tuple[bytes, int]:
+    begin = at + width
+    end = begin + int.from_bytes(data[at:begin], "big")
+    if end > len(data):
+        raise Malformed(f"{end - begin} bytes are wanted at {begin} of {len(data)}")
+    return data[begin:end], end
 
 
 def encode_properties(properties: Mapping[str, str]) -> str:
@@ -105,11 +108,9 @@ def encode_properties(properties: Mapping[str, str]) -> str:
 
 def decode_properties(text: str) -> dict[str, str]:
     """Of a message, as ``encode_properties`` wrote them."""
-    return dict(_pairs(text))
-
-
-def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    found = {}
     for pair in text.split(_VALUE_END):
         key, is_pair, value = pair.partition(_KEY_END)
         if is_pair:
-            yield key, value
+            found[key] = value
+    return found

@@ -316,8 +316,8 @@ CONTROLLER: tuple[Mutant, ...] = (
         "rocket.commitlog.dispatch",
         "Dispatch._bound",
         "dispatch-beyond-confirmed",
-        "bound = min(self.confirm_offset, self._log.written_offset)",
-        "bound = self._log.written_offset",
+        "bound = min(bound, self.confirm, self._log.max_offset)",
+        "",
         "consumers see messages that are not confirmed",
     ),
     _of(

@@ -60,7 +60,7 @@ MASTER_SLAVE: tuple[Mutant, ...] = (
         "rocket.ha.master_side",
         "MasterSide._confirm",
         "reads-ahead-of-slave",
-        "acknowledged = min(self.server.push_to_slave_max_offset(), self._store.log.max_offset)",
+        "acknowledged = min(furthest, self._store.log.max_offset)",
         "acknowledged = self._store.log.max_offset",
         "clients read what only the master has",
     ),

@@ -24,22 +24,19 @@ Work = Generator[Transact | AskToJoin, GroupRow | JoinAnswered, None]
 
 
 class Blocked:
-    """At most one at a time. ``emit`` gets the questions."""
+    """At most one at a time: ``work``. ``emit`` gets the questions."""
 
     def __init__(self, emit: Callable[[Output], None]) -> None:
         self._emit = emit
-        self._work: Work | None = None
-
-    def __bool__(self) -> bool:
-        return self._work is not None
+        self.work: Work | None = None
 
     def begin(self, work: Work) -> None:
         """Raises LostMembership, as ``resume`` does."""
-        self._work = work
+        self.work = work
         self._advance(lambda: next(work))
 
     def resume(self, answer: Transacted | MembershipLost | JoinAnswered) -> None:
-        work = self._work
+        work = self.work
         assert work is not None, "an answer to no question"
         match answer:
             case Transacted(row):
@@ -53,7 +50,7 @@ class Blocked:
         try:
             self._emit(go_on())
         except StopIteration:
-            self._work = None
+            self.work = None
         except LostMembership:
-            self._work = None
+            self.work = None
             raise

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from shalott.broker.rabbit.gm.activity import (
     Activity,
@@ -89,6 +90,7 @@ RING_SHUTDOWN = "normal"
 
 UNREAD = 1 << 62  # a version that is newer than what any node has read
 _ANSWERS = (Transacted, MembershipLost, JoinAnswered)
+T = TypeVar("T")
 
 
 class Member:
@@ -119,9 +121,9 @@ class Member:
         elif not self.is_stopped:
             if isinstance(given, Transacted):
                 self._membership.row = given.row
-            self._run(lambda: self._blocked.resume(given))
-        while self._kept_back and not self._blocked and not self.is_stopped:
-            self._run(lambda: self._start(self._kept_back.popleft()))
+            self._run(self._blocked.resume, given)
+        while self._kept_back and self._blocked.work is None and not self.is_stopped:
+            self._run(self._start, self._kept_back.popleft())
         outputs = self._outputs.copy()
         self._outputs.clear()
         return outputs
@@ -129,19 +131,19 @@ class Member:
     @property
     def has_unsent(self) -> bool:
         """Whether ``Idle`` would send something."""
-        return bool(self.broadcasts.pubs) and not self._blocked
+        return bool(self.broadcasts.pubs) and self._blocked.work is None
 
     def _start(self, given: Input) -> None:
         work = self._handle(given)
         if work is not None:
             self._blocked.begin(work)
 
-    def _run(self, advance: Callable[[], None]) -> None:
+    def _run(self, advance: Callable[[T], None], given: T) -> None:
         try:
-            advance()
+            advance(given)
         except LostMembership:
             self._end("shutdown")
-        if not self._blocked:
+        if self._blocked.work is None:
             self._after_input()
 
     def _after_input(self) -> None:

@@ -87,7 +87,7 @@ class MajorityServer(Process):
 
     @property
     def tables(self) -> Tables:
-        return self.group.tables
+        return self.group.state.tables
 
     @property
     def me(self) -> Member:

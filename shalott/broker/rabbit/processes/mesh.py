@@ -173,8 +173,9 @@ class Mesh:
         silence_s = self._config.net_tick_ms / 1000
         while True:
             await pause_ms(self._config.net_tick_ms / 8)
+            now_s = loop.time()
             for link in list(self._links.values()):
-                if loop.time() - link.received_at >= silence_s:
+                if now_s - link.received_at >= silence_s:
                     self._drop(link.peer, "net_tick_timeout")
                 elif link.is_quiet:
                     link.send(Tick())

@@ -91,11 +91,11 @@ class CommitLog:
 
     @property
     def written_offset(self) -> int:
-        return self._segments.written_offset
+        return self._segments.writer.written_end
 
     @property
     def flushed_offset(self) -> int:
-        return self._segments.flushed_offset
+        return self._segments.writer.flushed_end
 
     @property
     def segment_bytes(self) -> int:

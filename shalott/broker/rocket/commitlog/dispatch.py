@@ -64,14 +64,16 @@ class Dispatch:
         self._waiters.refuse(error)
 
     def _bound(self) -> int:
-        bound = min(self.confirm_offset, self._log.written_offset)
+        bound = self._log.written_offset
+        if self.confirm is not None:
+            bound = min(bound, self.confirm, self._log.max_offset)
         if self._read_flushed_only:
             bound = min(bound, self._log.flushed_offset)
         return bound
 
     def soon(self) -> None:
         """There may be more to dispatch."""
-        if self._bound() > self.position:
+        if not self._go.is_set() and self._bound() > self.position:
             self._go.set()
 
     def wake(self) -> None:
@@ -104,8 +106,9 @@ class Dispatch:
                 self.position = scanned.next
                 self._index.dispatch(scanned)
             self._waiters.wake(scanned.next)
-            if self._bound() > scanned.next:
-                await asyncio.sleep(0)
+            if self._bound() <= scanned.next:
+                return
+            await asyncio.sleep(0)
 
     # -- while ``held`` is held --------------------------------------------------------------------
 

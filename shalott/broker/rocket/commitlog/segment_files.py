@@ -64,6 +64,9 @@ class SegmentFiles:
         return files, end
 
     async def get(self, start: int) -> File:
+        found = self._open.get(start)
+        if found is not None:
+            return found
         async with self._opening:  # a reader and the writer may want the same one
             file = self._open.get(start)
             if file is None:

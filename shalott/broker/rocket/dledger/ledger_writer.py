@@ -63,11 +63,11 @@ class LedgerWriter:
         """Up to where the files hold this ledger's entries. Behind a cut that is in line they hold
         others, also if the core has committed there since.
         """
-        return min(self._data.written_offset, self.uncut)
+        return min(self._data.writer.written_end, self.uncut)
 
     @property
     def flushed_offset(self) -> int:
-        return min(self._data.flushed_offset, self.uncut)
+        return min(self._data.writer.flushed_end, self.uncut)
 
     def add(self, addition: Addition) -> None:
         if not self._line:

@@ -83,9 +83,10 @@ class MasterSide:
     def _confirm(self) -> None:
         if not self._is_master() or not self._guards_reads():
             return
-        if self.server.push_to_slave_max_offset() >= self._unconfirmed_end:
+        furthest = self.server.push_to_slave_max_offset()
+        if furthest >= self._unconfirmed_end:
             self._unconfirmed_end = 0
-        acknowledged = min(self.server.push_to_slave_max_offset(), self._store.log.max_offset)
+        acknowledged = min(furthest, self._store.log.max_offset)
         self._readable_from_start = max(self._readable_from_start, acknowledged)
         self._store.set_confirm_offset(self._readable_from_start)
 

@@ -144,7 +144,7 @@ class HaServer:
 
     def push_to_slave_max_offset(self) -> int:
         """The furthest that any connected slave has acknowledged; -1: nothing."""
-        return max((each.session.slave_ack_offset for each in self.connections), default=-1)
+        return max([each.session.slave_ack_offset for each in self.connections], default=-1)
 
     def status(self, max_gap_bytes: int) -> HaStatus:
         """The master's part of GET_BROKER_HA_STATUS."""

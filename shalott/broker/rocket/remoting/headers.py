@@ -32,10 +32,14 @@ def from_ext(ext: Mapping[str, str], header: type[T]) -> T:
 def to_ext(header: msgspec.Struct) -> dict[str, str]:
     """As Java writes it."""
     fields = msgspec.to_builtins(header)
-    return {name: _text(value) for name, value in fields.items() if value is not None}
+    return {
+        name: value if type(value) is str else _text(value)
+        for name, value in fields.items()
+        if value is not None
+    }
 
 
-def _text(value: str | int | bool) -> str:
+def _text(value: int | bool) -> str:
     return ("false", "true")[value] if isinstance(value, bool) else str(value)
 
 

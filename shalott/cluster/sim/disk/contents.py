@@ -88,7 +88,7 @@ class Transfers:
         self._shorts = shorts
 
     def write(self, inode: Inode, data: bytes, offset: int) -> int:
-        taken = self._shortened(len(data))
+        taken = self._shortened(len(data)) if self.faults.short else len(data)
         # What it overwrites needs no room.
         room = self._space.room_bytes + len(inode.cached) - offset
         if data and room <= 0:

@@ -225,7 +225,8 @@ class SimDisk:
         latency_ns = low_us * NS_PER_US + ((word >> 32) * span_ns >> 32)
         if word & 1023 < self.knobs.tail_per_1024:
             latency_ns *= self.knobs.tail_factor
-        return latency_ns + round(self.faults.slow_ms * NS_PER_MS)
+        slow_ms = self.transfers.faults.slow_ms
+        return latency_ns + round(slow_ms * NS_PER_MS) if slow_ms else latency_ns
 
     # -- names -------------------------------------------------------------------------------------
 

@@ -31,7 +31,10 @@ class Survival:
         if self.emptied:
             return True
         outcomes = self._outcomes(path)
-        return bool(outcomes) and all(_keeps(one, begin, wanted) for one in outcomes)
+        for one in outcomes:
+            if not _keeps(one, begin, wanted):
+                return False
+        return bool(outcomes)
 
     def keeps_text(self, path: str, text: bytes) -> bool:
         """Whether a file with ``text`` in it would be there: near its end, most likely."""
@@ -78,17 +81,19 @@ class Survival:
             parts = self._parts[path] = split(path)
         found: Entry | None = self._tree.root
         for name in parts:
-            if not isinstance(found, Directory):
+            if type(found) is not Directory:
                 return None
-            found = (found.durable if durable else found.cached).get(name)
-        return found if isinstance(found, Inode) else None
+            found = found.durable.get(name) if durable else found.cached.get(name)
+        return found if type(found) is Inode else None
 
     def _outcomes(self, path: str) -> list[Inode]:
         """What the name may lead to: while a rename is not synced, to the old file or the new one.
         Nothing, if it may lead nowhere."""
-        durable, cached = self._file(path, durable=True), self._file(path)
+        durable = self._file(path, durable=True)
         if durable is None:
             return []
+        # Where all names are synced, the cache has the same.
+        cached = self._file(path) if self._tree.unsynced_count else durable
         return [durable] if cached is None or cached is durable else [durable, cached]
 
 
@@ -98,7 +103,8 @@ def _keeps(inode: Inode, begin: int, wanted: bytes) -> bool:
     end = begin + len(wanted)
     if inode.durable[begin:end] != wanted:
         return False
-    return not any(_may_change(one, begin, end, wanted) for one in inode.unsynced)
+    unsynced = inode.unsynced
+    return not unsynced or not any(_may_change(one, begin, end, wanted) for one in unsynced)
 
 
 def _last(content: bytearray, text: bytes) -> int:

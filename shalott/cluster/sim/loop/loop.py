@@ -21,8 +21,9 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
+from functools import partial
 from heapq import heapify, heappop, heappush
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from shalott.cluster.sim.loop.fences import Fenced, SimDeadlock, SimLivelock, SimTimeLimit, watching
 from shalott.cluster.sim.loop.processes import PROCESS, SimHandle, SimProcess
@@ -99,7 +100,9 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         self._timers: list[tuple[int, int, SimHandle]] = []
         self._timers_cancelled = 0
         self._seq = 0
-        self._objects = 0  # tasks and futures made so far
+        # In one call of a built-in, as ``get_debug``: most callbacks end a future.
+        self.create_future = partial(SimFuture, loop=self)  # type: ignore[method-assign]
+        self._objects = 0  # tasks and futures that have a number
         self._processes: list[SimProcess] = []
         self._muted = False
 
@@ -198,11 +201,9 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
 
     # -- tasks and futures -------------------------------------------------------------------------
 
-    def create_future(self) -> SimFuture[Any]:
+    def next_number(self) -> int:
         self._objects += 1
-        future: SimFuture[object] = SimFuture(loop=self)
-        future.number = self._objects
-        return future
+        return self._objects
 
     def create_task(  # type: ignore[override]
         self,
@@ -213,8 +214,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
     ) -> SimTask[T]:
         if self._closed:
             self._check_closed()
-        self._objects += 1
-        number = self._objects
+        number = self.next_number()
         task = SimTask(coro, number, loop=self, name=name or f"task-{number}", context=context)
         process = self.process if context is None else context.get(PROCESS)
         if process is not None:
@@ -397,6 +397,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         self._ready.clear()
         self._timers.clear()
         self._processes.clear()
+        del self.create_future  # it holds the loop
         self.close()
         gc.collect(0)  # all that the run made is in the youngest generation: nothing was collected
 

@@ -12,9 +12,16 @@ A set of kinds is a number with a bit for each, which is all that travels with a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 WINDOW_NS = 1_000_000_000
+
+
+class Clocked(Protocol):
+    """The loop (loop.py): it knows the time."""
+
+    now_ns: int
 
 
 class _Known:
@@ -28,30 +35,37 @@ class _Known:
 
 
 class Order:
-    def __init__(self, now_ns: Callable[[], int]) -> None:
-        self._now_ns = now_ns
+    def __init__(self, loop: Clocked) -> None:
+        self._loop = loop
         self._bits: dict[str, int] = {}
         self._before: dict[str, int] = {}  # by kind
         self._nodes: dict[str, _Known] = {}
 
     def happened(self, node: str, kind: str) -> None:
-        known = self._at(node)
+        known = self._nodes.get(node)
+        if known is None:
+            known = self._nodes[node] = _Known(self._loop.now_ns)
+        self._move(known)
         bit = self._bits.setdefault(kind, 1 << len(self._bits))
         self._before[kind] = self._before.get(kind, 0) | known.now | known.older
         known.now |= bit
 
     def told(self, node: str) -> int:
         """What a message from there takes along."""
-        if node not in self._nodes:
+        known = self._nodes.get(node)
+        if known is None:
             return 0
-        known = self._at(node)
+        if self._loop.now_ns - known.since_ns >= WINDOW_NS:
+            self._move(known)
         return known.now | known.older
 
     def heard(self, node: str, told: int) -> None:
         """A message has come that took this along. Clients are no nodes: by way of them all would
         come after all."""
-        if told and node in self._nodes:
-            self._at(node).now |= told
+        if told and (known := self._nodes.get(node)) is not None:
+            if self._loop.now_ns - known.since_ns >= WINDOW_NS:
+                self._move(known)
+            known.now |= told
 
     def pairs(self) -> Iterator[tuple[str, str]]:
         """(a kind, one that came after it); ("", a kind) for each that happened at all."""
@@ -61,13 +75,9 @@ class Order:
                 if before & bit:
                     yield earlier, kind
 
-    def _at(self, node: str) -> _Known:
-        now_ns = self._now_ns()
-        known = self._nodes.get(node)
-        if known is None:
-            known = self._nodes[node] = _Known(now_ns)
-        passed_ns = now_ns - known.since_ns
+    def _move(self, known: _Known) -> None:
+        """Into the window of now."""
+        passed_ns = self._loop.now_ns - known.since_ns
         if passed_ns >= WINDOW_NS:
             known.older = known.now if passed_ns < 2 * WINDOW_NS else 0
-            known.now, known.since_ns = 0, now_ns
-        return known
+            known.now, known.since_ns = 0, self._loop.now_ns

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class SimTask(asyncio.Task[T]):
-    """``number`` counts the loop's tasks and futures."""
+    """``number``: see SimFuture."""
 
     def __init__(
         self,
@@ -43,13 +43,15 @@ class SimTask(asyncio.Task[T]):
 
 
 class SimFuture(asyncio.Future[T]):
-    """``number`` counts the loop's tasks and futures. The loop sets it: a constructor of our own
-    would double what a future costs.
+    """``number`` counts the loop's tasks and those of its futures that were asked for a hash: few
+    are, and to number each would double what a future costs.
     """
 
-    number: int
+    number = 0
 
     def __hash__(self) -> int:
+        if not self.number:
+            self.number = self.get_loop().next_number()  # type: ignore[attr-defined]
         return self.number
 
 

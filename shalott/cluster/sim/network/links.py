@@ -278,7 +278,8 @@ class Link:
         lost = 0
         if self._loss:
             interval_ns = self.rto_ns
-            while lost < RETRIES_MAX and self._loses(number, lost):
+            loses = self._loses if self._repeat else self._draws_loss
+            while lost < RETRIES_MAX and loses(number, lost):
                 lost += 1
                 depart_ns += interval_ns
                 interval_ns = min(2 * interval_ns, RTO_MAX_NS)

@@ -39,7 +39,7 @@ class SimNetwork:
         self.knobs = NetworkKnobs() if knobs is None else knobs
         self.segments = 0
         self.bytes = 0
-        self.order = Order(lambda: loop.now_ns)
+        self.order = Order(loop)
         self._seed = seed
         self._kill_key = stream_key(seed, "network", "kill")
         # Of connections from a host to a port: another host that they come from.

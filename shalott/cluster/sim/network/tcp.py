@@ -206,7 +206,11 @@ class Socket:
             if lane.link.blocks or lane.acks.held:
                 lane.acks.send(segment.size)
             else:
-                self.peer.acked(segment.size)
+                # ``acked``, written out: mostly no writer waits for room.
+                peer = self.peer
+                peer._unacked -= segment.size
+                if peer.transport is not None and peer.transport.buffered:
+                    peer.acked(0)
             self.transport.receive(payload)  # type: ignore[union-attr]
         else:
             self.inbox.append(payload)

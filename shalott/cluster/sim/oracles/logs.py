@@ -37,6 +37,8 @@ class Logs:
         self._epochs = epochs
         self._confirmed: dict[str, bytearray] = {}
         self._parted: dict[str, None] = {}  # logs of which an operator has chosen one
+        self._place: Place = ("", 0, 0, 0)  # the last that was asked of, and its pieces
+        self._pieces: list[tuple[str, int, int]] = []
 
     # -- when it happens ---------------------------------------------------------------------------
 
@@ -146,20 +148,27 @@ class Logs:
             known[begin:end] = own
 
     def _is_damaged(self, node: str, place: Place) -> bool:
-        return any(self._watch.disk(node).is_damaged(path) for path, _, _ in pieces(*place))
+        disk = self._watch.disk(node)
+        return any(disk.is_damaged(path) for path, _, _ in self._pieces_of(place))
 
     def _seen(self, node: str, place: Place) -> bytes:
         disk = self._watch.disk(node)
-        return b"".join(disk.seen(*piece) for piece in pieces(*place))
+        return b"".join([disk.seen(*piece) for piece in self._pieces_of(place)])
 
     def _keeps(self, node: str, place: Place, wanted: bytes) -> bool:
         """Whether a power loss would leave ``wanted`` there."""
         disk, at = self._watch.disk(node), 0
-        for path, begin, end in pieces(*place):
+        for path, begin, end in self._pieces_of(place):
             if not disk.keeps_bytes(path, begin, wanted[at : at + end - begin]):
                 return False
             at += end - begin
         return True
+
+    def _pieces_of(self, place: Place) -> list[tuple[str, int, int]]:
+        """Every disk is asked about one place in turn."""
+        if place != self._place:
+            self._place, self._pieces = place, list(pieces(*place))
+        return self._pieces
 
     def _durable_end(self, node: str, directory: str, segment_bytes: int, end: int) -> int:
         """Of its log, as far as it goes up to ``end``."""

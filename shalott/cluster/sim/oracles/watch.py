@@ -61,7 +61,8 @@ class Watch:
         self.loop = loop
         self.machines = machines
         self.promised = promised
-        self._counts: dict[tuple[Oracle, str], dict[str, object]] = {}
+        self._counts: dict[tuple[str, str], dict[str, object]] = {}
+        self._asked: dict[tuple[str, str], int] = {}
         self._violations: dict[tuple[Oracle, str], int] = {}
 
     def disk(self, node: str) -> Survival:
@@ -69,11 +70,12 @@ class Watch:
 
     def asked(self, oracle: Oracle, node: str) -> None:
         """One question more. The count stands in an event that is written once."""
-        found = self._counts.get((oracle, node))
-        if found is None:
-            found = self._counts[oracle, node] = {"oracle": oracle.name, "count": 0}
-            self._tell(node, ASKED, found)
-        found["count"] = int(str(found["count"])) + 1
+        key = (oracle.name, node)
+        count = self._asked[key] = self._asked.get(key, 0) + 1
+        if count == 1:
+            self._counts[key] = {"oracle": oracle.name}
+            self._tell(node, ASKED, self._counts[key])
+        self._counts[key]["count"] = count
 
     def broken(self, oracle: Oracle, node: str, summary: str, **where: object) -> None:
         """``where``: the offset, index or number that it is about."""

@@ -235,3 +235,17 @@ def test_a_task_group_aborts_its_children_in_the_order_of_their_creation() -> No
         return seen
 
     assert run(main()) == list(range(12))
+
+
+def test_futures_in_a_set_come_in_the_order_in_which_they_were_hashed() -> None:
+    async def main() -> list[int]:
+        loop = asyncio.get_running_loop()
+        futures, junk = list[asyncio.Future[int]](), list[object]()
+        for number in range(12):
+            junk.append(bytearray(1 + 997 * number))  # so that addresses vary
+            futures.append(loop.create_future())
+        wanted = futures[::-1]
+        assert list(map(hash, wanted)) == list(map(hash, wanted)), "a hash stays what it was"
+        return [futures.index(one) for one in set(futures)]
+
+    assert run(main()) == list(range(12))[::-1]

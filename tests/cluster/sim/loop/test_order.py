@@ -13,9 +13,6 @@ pytestmark = pytest.mark.unit
 class Clock:
     now_ns = 0
 
-    def __call__(self) -> int:
-        return self.now_ns
-
 
 def test_pairs_are_of_one_node_or_by_a_message() -> None:
     order = Order(Clock())

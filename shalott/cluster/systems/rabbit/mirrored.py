@@ -115,6 +115,7 @@ class MirroredSystem:
             "bugs": self._plan.bugs,
             "startup_delay_ms": self._parameters.startup_delay_ms,
             "recovery_delay_ms": self._parameters.recovery_delay_ms,
+            "snapshot_entries": self._parameters.snapshot_entries,
             "vm_memory_high_watermark_absolute": self._parameters.memory_limit_bytes,
             "seed": _node_seed(self._seed, node),
         }

@@ -15,6 +15,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ from shalott.cluster.systems.management import (
     api_path,
     delete_queue,
     management,
+    policy_of,
     put,
     queue_path,
     set_up,
@@ -147,6 +149,25 @@ class MirroredSystem:
 
     async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
         await delete_queue(cluster, node, queue, timeout_ms, self._vhost)
+
+    async def narrow_mirrors(self, cluster: Cluster, by: str, holders: Sequence[str]) -> None:
+        """See ``MovesMirrors``."""
+        here: JsonObject = {"ha-mode": "nodes", "ha-params": list(holders)}
+        await self._set_policy(cluster, by, {**here, "ha-sync-mode": "manual"})
+
+    async def widen_mirrors(self, cluster: Cluster, by: str) -> None:
+        await self._set_policy(cluster, by, {"ha-sync-mode": "manual"})
+        asked = management(cluster, by)
+        for row in await asked.get(api_path("queues", self._vhost)):
+            for action in ("sync", "cancel_sync"):
+                with suppress(Definite):  # it has no mirrors, or no master just now
+                    path = f"{queue_path(row['name'], self._vhost)}/actions"
+                    await asked.post(path, {"action": action})
+        await self._set_policy(cluster, by, {})
+
+    async def _set_policy(self, cluster: Cluster, by: str, changes: JsonObject) -> None:
+        path, body = policy_of(cluster, self._vhost, {**self._plan.policy, **changes})
+        await management(cluster, by).put(path, body)
 
     async def observe(self, cluster: Cluster, node: str) -> Observation:
         answer = await management(cluster, node).get("/api/shalott/claims")

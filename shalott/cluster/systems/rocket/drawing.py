@@ -102,6 +102,7 @@ SAFE_POLICIES: Mapping[str, tuple[Parameters, ...]] = {
     "controller": (
         *({}, {}),
         {"raft.snapshot_threshold": 10},
+        {"raft.snapshot_threshold": 2},  # a run has some dozen events
         {"ha.max_gap_not_in_sync_bytes": 4096},
         {"controller.notify_broker_role_changed": False},
     ),

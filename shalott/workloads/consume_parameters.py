@@ -278,9 +278,7 @@ class Topology:
             ExchangeDeclaration(name=SILENT, kind="direct"),
         )
         plain = {name: QueueDeclaration(name=name, arguments=SPREAD) for name in self.others}
-        unrouted = QueueDeclaration(
-            name=UNROUTED, arguments=SPREAD, bindings=(Binding(UNROUTED),)
-        )
+        unrouted = QueueDeclaration(name=UNROUTED, arguments=SPREAD, bindings=(Binding(UNROUTED),))
         return {
             **{EXCHANGE_PREFIX + exchange.name: exchange for exchange in exchanges},
             **{queue.name: self._declaration(queue) for queue in self.main},

@@ -153,7 +153,9 @@ async def later(seconds: float) -> None:
 async def scene(**broker: Any) -> AsyncIterator[Scene]:
     script = Broker(**broker)
     async with fake_server(script) as server:
-        run = ConsumerClients(declarations={"q": QueueDeclaration(name="q", bindings=(Binding("x"),))})
+        run = ConsumerClients(
+            declarations={"q": QueueDeclaration(name="q", bindings=(Binding("x"),))}
+        )
         client = run("127.0.0.1", server.port)
         clock = loop_clock_ns()
         recorder = MemoryRecorder(clock, clock)

@@ -156,9 +156,9 @@ def test_what_patterns_and_headers_route_comes_out_where_it_should() -> None:
 
 
 def test_a_purged_queue_is_empty_afterwards() -> None:
-    told = run(**{"kind-1": ("purged",), "purges": (0.1,), "rests": (0.03,), "rest_ms": (4000,)})
+    told = run(**{"kind-1": ("purged",), "purges": (0.2,), "rests": (0.03,), "rest_ms": (4000,)})
     purges = [row for row in told.of_f("purge-queue") if row["type"] == "ok"]
-    some(purges)
+    some(purges, 2)
     came = {row["value"] for row in told.of_f("deliver", "dequeue")}
     sent = [row for row in told.of_f("enqueue", key="shalott.1") if row["type"] == "ok"]
     gone = [row for row in sent if row["value"] not in came]

@@ -4,8 +4,8 @@ Each condition is necessary for the policy to have taken the message, so what fu
 Expiry: its time to live ended before the queue was known to be empty. Length: at least as many
 others as the queue may hold can have come behind it. Rejection: a consumer refused a delivery of
 it. Deletion: a client deleted the queue, or purged it, after it may have got there, or it had no
-consumer for so long. A queue with dead letters passes on what the first three take: then it should be found there,
-unless the queue of dead letters has policies of its own.
+consumer for so long. A queue with dead letters passes on what the first three take: then it should
+be found there, unless the queue of dead letters has policies of its own.
 
 Whether something happened near a missing dead letter is asked of the time in which the policy took
 it, as far as that is known: a rejection's is; a message that was never delivered and waits with

@@ -88,9 +88,9 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """A search, planned. ``subjects``: of plans that are dealt in turn, if it is about several;
-    ``subject`` is all of them then. ``anomaly``: the class that ends it; "": any class, if ``ends``.
-    ``cpu_limit_s``: no new seed when its runs have taken so much; None: no matter."""
+    """A search, planned. ``subjects``: whose plans are dealt in turn; (): ``subject``'s alone.
+    ``anomaly``: the class that ends it; "": any class, if ``ends``. ``cpu_limit_s``: no new seed
+    when its runs have taken so much; None: no matter."""
 
     subject: Subject
     subjects: tuple[Subject, ...] = ()

@@ -55,9 +55,7 @@ def is_below(name: str, other: str) -> bool:
 def names_of(reason: Reason) -> tuple[str, ...]:
     """``a:b|c`` is ``a:b`` and ``a:c``."""
     parts = (each.partition(":") for each in reason.names.split())
-    return tuple(
-        module + colon + one for module, colon, each in parts for one in each.split("|")
-    )
+    return tuple(module + colon + one for module, colon, each in parts for one in each.split("|"))
 
 
 def functions() -> Iterator[tuple[Path, str, list[str]]]:

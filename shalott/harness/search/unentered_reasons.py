@@ -56,7 +56,7 @@ REASONS: tuple[Reason, ...] = (
         rabbit.amqp.connection:Connection:channels rabbit.amqp.consuming:Consumers:infos
         rabbit.amqp.deliveries:Deliveries:__len__ rabbit.amqp.deliveries:Unsettled:__len__
         rabbit.amqp.listener:Listener:listening|Listener:connection_count
-        rabbit.amqp.listener:Listener:channel_count|Listener:connections|Listener:channels
+        rabbit.amqp.listener:Listener:connections|Listener:channels
         rabbit.amqp.publishing:Publisher:confirming|Publisher:unconfirmed
         rabbit.management.agent:ClientsAgent:_slow_answer|ClientsAgent:_begin
         rabbit.management.agent:ClientsAgent:_told_of|_done|of_all_nodes|_ask
@@ -150,7 +150,6 @@ REASONS: tuple[Reason, ...] = (
         rocket.node.management:with_names|_name rocket.replicas.replica:AutoSwitchReplica:ha_status
         rocket.replicas.replica:AutoSwitchReplica:epoch_cache|ha_status|_client_info|_wall_ms
         rocket.processor.admin:ha_info|broker_config|runtime_info|ha_status|not_supported
-        rocket.processor.clients:Groups:consumer_groups
         """,
     ),
     Reason(
@@ -164,7 +163,8 @@ REASONS: tuple[Reason, ...] = (
         rocket.controller.client:ControllerClient:clean_broker_data
         rocket.controller.decisions:clean_broker_data|_not_cleaned rocket.controller.state:_clean
         rocket.controller.requests:Requests:_clean_broker_data
-        rocket.node.management:elect_master|forget_member rocket.processor.admin:update_broker_config
+        rocket.node.management:elect_master|forget_member
+        rocket.processor.admin:update_broker_config
         """,
     ),
     Reason(
@@ -182,7 +182,6 @@ REASONS: tuple[Reason, ...] = (
         """
         rocket.remoting.codec:_decode_unusual|_integer|_language|_text|_encode_binary
         rocket.remoting.codec:_encode_field|_decode_binary|_decode_fields|_take_counted|_take
-        rocket.remoting.codec:FrameReader:pending_bytes
         rocket.remoting.java_json:with_quoted_keys|_quoted
         """,
     ),

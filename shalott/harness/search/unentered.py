@@ -6,6 +6,7 @@ is to enter stands in REASONS; a search that enters it all the same says so.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -31,8 +32,10 @@ class Reach:
 def reach_of(seen: Container[int], search: str) -> Reach:
     """``seen``: features. ``search``: its system and profile, as "dledger/safe"."""
     unentered, outdated, explained = list[str](), list[str](), 0
+    names = (search, search.partition("/")[0])
+    reasons = [one for one in REASONS if not any(name in one.but for name in names)]
     for name in _used(seen):
-        is_explained = any(covers(one, name) for one in REASONS if search not in one.but)
+        is_explained = any(covers(one, name) for one in reasons)
         if feature(PREFIX + name) in seen:
             outdated += [name] if is_explained else []
         elif is_explained:
@@ -68,12 +71,12 @@ def functions() -> Iterator[tuple[Path, str, list[str]]]:
 
 
 def _used(seen: Container[int]) -> Iterator[str]:
-    """Functions of modules that were imported, of packages of which a function was entered."""
-    used: set[Path] = set()
+    """Functions of modules that were imported, of packages of which some were entered: a single
+    one may be another feature of the same number."""
+    entered: Counter[Path] = Counter()
     found: list[tuple[Path, str]] = []
     for package, module, names in functions():
         if feature(PREFIX + module) in seen:
             found += [(package, name) for name in names]
-            if any(feature(PREFIX + name) in seen for name in names):
-                used.add(package)
-    return (name for package, name in found if package in used)
+            entered[package] += sum(feature(PREFIX + name) in seen for name in names)
+    return (name for package, name in found if entered[package] > 1)

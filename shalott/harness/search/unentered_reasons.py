@@ -2,8 +2,8 @@
 
 A name is that of a package, a module or a function, without ``shalott.broker.``; what stands below
 it is covered too. ``a:b|c`` is ``a:b`` and ``a:c``. What a search enters has no place here:
-``but`` names the searches, by system and profile, of which the reason does not hold. What could be
-searched and is not has no place here either.
+``but`` names the searches, by system, or system and profile, of which the reason does not hold.
+What could be searched and is not has no place here either.
 """
 
 from __future__ import annotations
@@ -129,7 +129,41 @@ REASONS: tuple[Reason, ...] = (
         raft.applier:Applier:loaded raft.driver:CoreDriver:_load_to_apply
         raft.journal_log:JournalLog:load
         """,
-        but=("dledger/safe", "dledger/upstream"),
+        but=("dledger",),
+    ),
+    Reason(
+        "Journals: queues, tables and controllers have them.",
+        """
+        base.batches base.journal:Rewrite|Journal|_take_batch|_batches_of|_write|_recover
+        base.journal:_write_again|_storage_error raft.journal_log
+        """,
+        but=("mirrored", "controller"),
+    ),
+    Reason(
+        "Snapshots and what replaces them: a ledger is never cut.",
+        """
+        raft.applier:Applier:restore|Applier:take_snapshot raft.log:Log:install
+        raft.driver:CoreDriver:_compact|CoreDriver:_send_snapshot raft.follower:_install
+        """,
+        but=("mirrored", "controller"),
+    ),
+    Reason(
+        "The log of masters and slaves: under dledger the ledger is the log.",
+        "rocket.commitlog.commit_log rocket.commitlog.retention",
+        but=("master-slave", "controller"),
+    ),
+    Reason(
+        "Replication without epochs: that of masters and slaves by configuration.",
+        """
+        rocket.ha.client rocket.ha.master_side rocket.ha.packets rocket.ha.replica rocket.ha.server
+        rocket.ha.session rocket.ha.slave_side
+        """,
+        but=("master-slave",),
+    ),
+    Reason(
+        "What members of a Raft group say: masters and slaves by configuration have none.",
+        "rocket.remoting.raft_frames rocket.remoting.raft_transport",
+        but=("dledger", "controller"),
     ),
     Reason(
         "What operators of RocketMQ look at: tests/broker/rocket ask for it.",

@@ -15,7 +15,6 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,13 +31,13 @@ from shalott.cluster.systems.management import (
     api_path,
     delete_queue,
     management,
-    policy_of,
     put,
     queue_path,
     set_up,
 )
 from shalott.cluster.systems.own_broker import event_row, in_order, read_event_file
 from shalott.cluster.systems.rabbit.message_names import message_reader
+from shalott.cluster.systems.rabbit.moved_mirrors import MovedMirrors
 from shalott.cluster.systems.rabbit.parameters import MirroredParameters
 from shalott.cluster.systems.settling import await_nodes
 from shalott.core.errors import Definite, UsageError
@@ -65,7 +64,7 @@ MESSAGES = (
 MEMBERS_TIMEOUT_MS = 10000  # the node that is asked may wait for a leader
 
 
-class MirroredSystem:
+class MirroredSystem(MovedMirrors):
     """See ``cluster.system.System``."""
 
     name = "mirrored"
@@ -149,25 +148,6 @@ class MirroredSystem:
 
     async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
         await delete_queue(cluster, node, queue, timeout_ms, self._vhost)
-
-    async def narrow_mirrors(self, cluster: Cluster, by: str, holders: Sequence[str]) -> None:
-        """See ``MovesMirrors``."""
-        here: JsonObject = {"ha-mode": "nodes", "ha-params": list(holders)}
-        await self._set_policy(cluster, by, {**here, "ha-sync-mode": "manual"})
-
-    async def widen_mirrors(self, cluster: Cluster, by: str) -> None:
-        await self._set_policy(cluster, by, {"ha-sync-mode": "manual"})
-        asked = management(cluster, by)
-        for row in await asked.get(api_path("queues", self._vhost)):
-            for action in ("sync", "cancel_sync"):
-                with suppress(Definite):  # it has no mirrors, or no master just now
-                    path = f"{queue_path(row['name'], self._vhost)}/actions"
-                    await asked.post(path, {"action": action})
-        await self._set_policy(cluster, by, {})
-
-    async def _set_policy(self, cluster: Cluster, by: str, changes: JsonObject) -> None:
-        path, body = policy_of(cluster, self._vhost, {**self._plan.policy, **changes})
-        await management(cluster, by).put(path, body)
 
     async def observe(self, cluster: Cluster, node: str) -> Observation:
         answer = await management(cluster, node).get("/api/shalott/claims")

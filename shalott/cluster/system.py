@@ -82,6 +82,21 @@ class DeclaresQueues(Protocol):
 
 
 @runtime_checkable
+class MovesMirrors(Protocol):
+    """A System whose queues are mirrored where a policy says, and synchronised by hand if it says
+    so."""
+
+    async def narrow_mirrors(self, cluster: Cluster, by: str, holders: Sequence[str]) -> None:
+        """Ask ``by`` for a policy that wants queues on ``holders``. Raises ClientError."""
+        ...
+
+    async def widen_mirrors(self, cluster: Cluster, by: str) -> None:
+        """Ask ``by`` for all mirrors, begin and stop their synchronisation, and have the plan's
+        policy again. It may be repeated. Raises ClientError."""
+        ...
+
+
+@runtime_checkable
 class FailsOver(Protocol):
     """A System whose masters are replaced by an operator. (Jepsen: jepsen.db/Primary.)"""
 

@@ -52,6 +52,7 @@ class Route(msgspec.Struct, frozen=True):
     routing_key: str = ""
     ttls_ms: tuple[int, ...] = ()  # 0: none of its own
     priorities: int = 0
+    headers: Mapping[str, str] = {}
 
 
 class Churn(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +64,7 @@ class Churn(msgspec.Struct, frozen=True, kw_only=True):
     close: float = 0
     hang_up: float = 0
     delete: float = 0
+    purge: float = 0
     away_ms: int = 1000
     rest: float = 0
     rest_ms: int = 1000
@@ -85,6 +87,7 @@ class ConsumerMix(msgspec.Struct, frozen=True):
     threads: int
     routes: tuple[Route, ...]
     deletable: tuple[str, ...]  # queues that are deleted and declared again
+    purgeable: tuple[str, ...]  # queues that are purged
     fading: tuple[str, ...]  # queues that may be gone by themselves: declared again if missed
     churn: Churn
     habits: Habits
@@ -149,6 +152,9 @@ class ConsumerMix(msgspec.Struct, frozen=True):
             missing = {**self.missing_ns, queue: now_ns + DECLARED_WITHIN_NS}
             delete = Invocation(f="delete-queue", key=queue)
             return delete, msgspec.structs.replace(self, missing_ns=missing)
+        if self.purgeable and 0 <= drawn - churn.delete < churn.purge:
+            which = draw_below(self.keys.which, self.count, len(self.purgeable))
+            return Invocation(f="purge-queue", key=self.purgeable[which]), self
         return self._publish(now_ns)
 
     def _own(self, context: Context) -> list[Slot]:
@@ -193,6 +199,8 @@ class ConsumerMix(msgspec.Struct, frozen=True):
         if route.priorities:
             drawn_below = draw_below(self.keys.message, 2 * self.sent + 1, route.priorities + 1)
             extra["priority"] = drawn_below
+        if route.headers:
+            extra["headers"] = dict(route.headers)
         value = self.value_base + self.sent
         publish = Invocation(f="enqueue", key=route.key, value=value, extra=extra or None)
         return publish, msgspec.structs.replace(self, sent=self.sent + 1)
@@ -220,6 +228,7 @@ def consumer_mix(
     threads: int,
     routes: Sequence[Route],
     deletable: Sequence[str],
+    purgeable: Sequence[str] = (),
     fading: Sequence[str],
     churn: Churn,
     habits: Habits,
@@ -231,6 +240,7 @@ def consumer_mix(
         threads=threads,
         routes=tuple(routes),
         deletable=tuple(deletable),
+        purgeable=tuple(purgeable),
         fading=tuple(fading),
         churn=churn,
         habits=habits,

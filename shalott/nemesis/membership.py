@@ -58,7 +58,7 @@ def _askable(ctx: FaultContext, node: str) -> list[str]:
     ]
 
 
-async def _ask_in_turn(ctx: FaultContext, action: FaultAction, node: str, ask: Ask) -> str:
+async def ask_in_turn(ctx: FaultContext, action: FaultAction, node: str, ask: Ask) -> str:
     """Ask the other nodes in turn until one has done it: ""; else why the last one did not."""
     reason = "no other node runs"
     order = ctx.rng(action, "asked").sample(ctx.nodes, len(ctx.nodes))
@@ -85,7 +85,7 @@ async def _forget(ctx: FaultContext, action: FaultAction, node: str) -> None:
     async def forget(by: str) -> None:
         await system.forget(ctx.cluster, node, by)
 
-    reason = await _ask_in_turn(ctx, action, node, forget)
+    reason = await ask_in_turn(ctx, action, node, forget)
     if reason:
         ctx.refused = f"{node} was not forgotten: {reason}"
 
@@ -97,7 +97,7 @@ async def _admit(ctx: FaultContext, action: FaultAction, node: str) -> bool:
     async def admit(by: str) -> None:
         await system.admit(ctx.cluster, node, by)
 
-    reason = await _ask_in_turn(ctx, action, node, admit)
+    reason = await ask_in_turn(ctx, action, node, admit)
     if reason:
         ctx.refused = f"{node} was not let in: {reason}"
     return not reason

@@ -8,10 +8,11 @@ asked is no error of the fault: it stands in the fault's row (``refused``), for 
 
 from __future__ import annotations
 
-from shalott.cluster.system import DeclaresQueues, FailsOver, TakesReports
+from shalott.cluster.system import DeclaresQueues, FailsOver, MovesMirrors, TakesReports
 from shalott.core.errors import ClientError
 from shalott.core.plan import FaultAction
 from shalott.nemesis.context import FaultContext
+from shalott.nemesis.membership import Ask, ask_in_turn
 from shalott.nemesis.process_states import How
 from shalott.nemesis.processes import LANE, release
 from shalott.nemesis.proofs import status_checks
@@ -19,6 +20,7 @@ from shalott.nemesis.record import FaultRecord
 
 MIRRORED_WITHIN_MS = 1000
 OPERATOR_TIMEOUT_MS = 10_000
+HOLDERS = 2  # of each queue
 
 
 # -- an operator declares a queue anew -------------------------------------------------------------
@@ -97,6 +99,36 @@ async def _rejoin(ctx: FaultContext, action: FaultAction) -> None:
     await ctx.at_once(rejoin(node) for node in action.nodes or ())
 
 
+# -- an operator moves mirrors ---------------------------------------------------------------------
+
+
+async def _narrow(ctx: FaultContext, action: FaultAction) -> None:
+    holders = sorted(ctx.rng(action, "holders").sample(ctx.nodes, HOLDERS))
+
+    async def narrow(by: str) -> None:
+        system = ctx.system
+        assert isinstance(system, MovesMirrors)
+        await system.narrow_mirrors(ctx.cluster, by, holders)
+
+    ctx.told["holders"] = holders
+    await ctx.at_once([_ask_all(ctx, action, narrow)])
+
+
+async def _widen(ctx: FaultContext, action: FaultAction) -> None:
+    async def widen(by: str) -> None:
+        system = ctx.system
+        assert isinstance(system, MovesMirrors)
+        await system.widen_mirrors(ctx.cluster, by)
+
+    await ctx.at_once([_ask_all(ctx, action, widen)])
+
+
+async def _ask_all(ctx: FaultContext, action: FaultAction, ask: Ask) -> None:
+    reason = await ask_in_turn(ctx, action, "", ask)
+    if reason:
+        ctx.refused = f"the policy was not changed: {reason}"
+
+
 # -- a stranger reports what no slave would --------------------------------------------------------
 
 
@@ -168,6 +200,20 @@ FAILOVER = FaultRecord(
     takes="copies",
     lane=LANE,
 )
+MOVE_MIRRORS = FaultRecord(
+    name="move-mirrors",
+    summary="queues are mirrored on two nodes only; then on all again, and a synchronisation is"
+    " stopped halfway",
+    needs=("kill",),
+    asks=(MovesMirrors,),
+    is_single=True,
+    inject=_narrow,
+    heal=_widen,
+    effective=status_checks,
+    healed=status_checks,
+    takes="copies",
+    lane=LANE,
+)
 STRAY_REPORT = FaultRecord(
     name="stray-report",
     summary="something that is no slave reports to a node that it has all there could be",
@@ -180,4 +226,4 @@ STRAY_REPORT = FaultRecord(
     takes="nothing",
 )
 
-FAULTS = (KILL_REDECLARE, POWER_REDECLARE, FAILOVER, STRAY_REPORT)
+FAULTS = (KILL_REDECLARE, POWER_REDECLARE, FAILOVER, MOVE_MIRRORS, STRAY_REPORT)

@@ -5,7 +5,8 @@ The queues and exchanges of one run, and where its messages may go: a function o
 Main queues are ``shalott.1`` to ``shalott.n``; ``shalott.n.dead`` has the dead letters of
 ``shalott.n``. Exchanges: ``shalott.fanout`` copies to the main queues that stay; ``shalott.direct``
 knows one key, and passes on what has another to its alternate exchange, behind which is the queue
-``shalott.unrouted``; ``shalott.silent`` has no binding, so that what is mandatory comes back.
+``shalott.unrouted``; ``shalott.silent`` has no binding, so that what is mandatory comes back;
+``shalott.topic`` and ``shalott.headers``, where there are any, route by patterns and headers.
 Queues that may vanish are reached by their name alone: a message to them that has no route comes
 back too.
 """
@@ -22,6 +23,7 @@ from shalott.checkers.consumers.consume_rules import QueueRules
 from shalott.clients.amqp.consumer_client import (
     EXCHANGE_PREFIX,
     Arguments,
+    Binding,
     Declaration,
     ExchangeDeclaration,
     QueueDeclaration,
@@ -32,6 +34,11 @@ from shalott.core.errors import UsageError
 from shalott.core.message_body import SMALLEST_BYTES
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import Plan
+from shalott.workloads.consume_patterns import (
+    pattern_bindings,
+    pattern_exchanges,
+    pattern_routes,
+)
 
 PLAIN = "plain"
 FEATURES = (
@@ -45,6 +52,7 @@ FEATURES = (
     "expires",
     "exclusive",  # its consumers ask for it
     "recreated",  # deleted and declared again
+    "purged",  # now and then
     "lazy",  # its messages are on disk
 )
 USUAL_KINDS = (
@@ -99,6 +107,10 @@ class ConsumeParameters(msgspec.Struct, frozen=True, kw_only=True):
         float, msgspec.Meta(ge=0, le=1, description="Publishes that have no route.")
     ] = 0.02
 
+    patterns: Annotated[
+        float, msgspec.Meta(ge=0, le=1, description="Publishes routed by patterns and headers.")
+    ] = 0.0
+
     # Consumers that come and go. Shares of the operations; what is left publishes.
     cancels: Annotated[
         float, msgspec.Meta(ge=0, le=0.2, description="Operations that cancel a consumer.")
@@ -111,6 +123,9 @@ class ConsumeParameters(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0.01
     deletes: Annotated[
         float, msgspec.Meta(ge=0, le=0.2, description="Operations that delete a queue.")
+    ] = 0.01
+    purges: Annotated[
+        float, msgspec.Meta(ge=0, le=0.2, description="Operations that purge a queue.")
     ] = 0.01
     away_ms: Annotated[
         int, msgspec.Meta(ge=0, description="A consumer that was ended is away so long, at most.")
@@ -246,19 +261,24 @@ class Topology:
         return tuple(queue.name for queue in self.main if queue.vanishes)
 
     @property
+    def purged(self) -> tuple[str, ...]:
+        return tuple(queue.name for queue in self.main if queue.has("purged"))
+
+    @property
     def recreated(self) -> tuple[str, ...]:
         return tuple(queue.name for queue in self.main if queue.has("recreated"))
 
     def declarations(self) -> Mapping[str, Declaration]:
         """By key, in the order in which they can be made."""
+        patterned = pattern_exchanges(FANOUT) if self.parameters.patterns else ()
         exchanges = (
             ExchangeDeclaration(name=UNROUTED, kind="fanout"),
             ExchangeDeclaration(name=DIRECT, kind="direct", alternate=UNROUTED),
-            ExchangeDeclaration(name=FANOUT, kind="fanout"),
+            *(patterned or (ExchangeDeclaration(name=FANOUT, kind="fanout"),)),
             ExchangeDeclaration(name=SILENT, kind="direct"),
         )
         plain = {name: QueueDeclaration(name=name, arguments=SPREAD) for name in self.others}
-        unrouted = QueueDeclaration(name=UNROUTED, arguments=SPREAD, bindings=((UNROUTED, ""),))
+        unrouted = QueueDeclaration(name=UNROUTED, arguments=SPREAD, bindings=(Binding(UNROUTED),))
         return {
             **{EXCHANGE_PREFIX + exchange.name: exchange for exchange in exchanges},
             **{queue.name: self._declaration(queue) for queue in self.main},
@@ -286,9 +306,11 @@ class Topology:
             arguments["x-single-active-consumer"] = True
         bindings = []
         if queue.name in self._copied:
-            bindings.append((FANOUT, ""))
+            bindings.append(Binding(FANOUT))
+            if self.parameters.patterns:
+                bindings += pattern_bindings(self._copied.index(queue.name))
         if queue.name in self._copied[:1]:
-            bindings.append((DIRECT, KNOWN_KEY))
+            bindings.append(Binding(DIRECT, KNOWN_KEY))
         return QueueDeclaration(name=queue.name, arguments=arguments, bindings=tuple(bindings))
 
     @property
@@ -319,7 +341,8 @@ class Topology:
         """Where messages go, by weight: shares of the publishes."""
         own, copied = self.parameters, self._copied
         fanout = own.fanout if copied else 0.0
-        direct = max(0.0, 1 - fanout - own.unrouted - own.unroutable)
+        patterns = own.patterns if copied else 0.0
+        direct = max(0.0, 1 - fanout - patterns - own.unrouted - own.unroutable)
         ttls_ms = (0, 0, own.ttl_ms // 4, own.ttl_ms)
         routes = [
             Route(
@@ -341,7 +364,7 @@ class Topology:
             for exchange, routing_key, to, weight in exchanges
             if weight > 0
         ]
-        return tuple(routes)
+        return (*routes, *(pattern_routes(copied, patterns) if patterns else ()))
 
     def slots(self, threads: int) -> tuple[Slot, ...]:
         """The consumers' places, dealt to the threads in turn."""

@@ -15,6 +15,7 @@ from pamqp.base import Frame
 
 from shalott.clients.amqp.consumer_client import (
     AmqpConsumerClient,
+    Binding,
     ConsumerClients,
     QueueDeclaration,
 )
@@ -152,7 +153,9 @@ async def later(seconds: float) -> None:
 async def scene(**broker: Any) -> AsyncIterator[Scene]:
     script = Broker(**broker)
     async with fake_server(script) as server:
-        run = ConsumerClients(declarations={"q": QueueDeclaration(name="q", bindings=(("x", ""),))})
+        run = ConsumerClients(
+            declarations={"q": QueueDeclaration(name="q", bindings=(Binding("x"),))}
+        )
         client = run("127.0.0.1", server.port)
         clock = loop_clock_ns()
         recorder = MemoryRecorder(clock, clock)

@@ -115,6 +115,7 @@ def test_a_weaker_fault_is_weaker(name: str) -> None:
         ("power-redeclare", "DeclaresQueues"),
         ("failover", "FailsOver"),
         ("stray-report", "TakesReports"),
+        ("move-mirrors", "MovesMirrors"),
         ("replace-node", "ChangesMembers"),
     ],
 )

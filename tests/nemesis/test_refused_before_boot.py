@@ -30,6 +30,7 @@ REFUSED = [
     ("master-slave", "kill-redeclare", "DeclaresQueues"),
     ("controller", "power-redeclare", "DeclaresQueues"),
     ("rabbitmq", "failover", "FailsOver"),
+    ("dledger", "move-mirrors", "MovesMirrors"),
     ("dledger", "remove-node", "ChangesMembers"),
     ("master-slave", "replace-node", "ChangesMembers"),
 ]

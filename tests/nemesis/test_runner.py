@@ -246,6 +246,19 @@ def test_a_wiped_node_comes_back_empty() -> None:
     within(5, scene())
 
 
+def test_mirrors_are_moved_and_come_back() -> None:
+    async def scene() -> None:
+        s = Scene(fault("move-mirrors", nodes=("n2",)))
+        await s.perform()
+        s.assert_healthy()
+        holders = s.fault()["holders"]
+        assert len(holders) == 2 and set(holders) < set(NODES)
+        assert s.system.operated == [f"mirrors on {' and '.join(holders)}", "mirrors everywhere"]
+        assert s.fault()["proved_effective"] is True and s.fault()["proved_healed"] is True
+
+    within(5, scene())
+
+
 def test_a_stranger_reports_and_hangs_up() -> None:
     async def scene() -> None:
         s = Scene(fault("stray-report", nodes=("n2",)))

@@ -29,7 +29,7 @@ CALM: Mapping[str, tuple[Any, ...]] = {
     "kind-2": ("plain",),
     "consumers": (2,),
     "clients_a_node": (1,),
-    **dict.fromkeys(("fanout", "unrouted", "unroutable"), (0.0,)),
+    **dict.fromkeys(("fanout", "unrouted", "unroutable", "patterns"), (0.0,)),
     **dict.fromkeys(("cancels", "closes", "hang_ups", "rests"), (0.0,)),
     **dict.fromkeys(("per_channel", "no_ack", "cancel_on_failover"), (0.0,)),
     **dict.fromkeys(("consumer_priorities", "shared_channels", "batches", "shuffled"), (0.0,)),
@@ -142,6 +142,28 @@ def test_what_a_fanout_exchange_copies_comes_out_of_every_queue() -> None:
     }
     values = {row["value"] for row in copied}
     assert values <= by_queue["shalott.1"] & by_queue["shalott.2"]
+
+
+def test_what_patterns_and_headers_route_comes_out_where_it_should() -> None:
+    told = run(patterns=(0.5,))
+    deliveries = {(row["key"], row["value"]) for row in told.of_f("deliver", "dequeue")}
+    for exchange in ("shalott.topic", "shalott.headers"):
+        sent = [row for row in told.of_f("enqueue", key=f"exchange/{exchange}") if row["extra"]]
+        some([row for row in sent if row["type"] == "ok" and row["extra"]["to"]])
+        for row in sent:
+            came = sorted(queue for queue, value in deliveries if value == row["value"])
+            assert came == (sorted(row["extra"]["to"]) if row["type"] == "ok" else [])
+
+
+def test_a_purged_queue_is_empty_afterwards() -> None:
+    told = run(**{"kind-1": ("purged",), "purges": (0.2,), "rests": (0.03,), "rest_ms": (4000,)})
+    purges = [row for row in told.of_f("purge-queue") if row["type"] == "ok"]
+    some(purges, 2)
+    came = {row["value"] for row in told.of_f("deliver", "dequeue")}
+    sent = [row for row in told.of_f("enqueue", key="shalott.1") if row["type"] == "ok"]
+    gone = [row for row in sent if row["value"] not in came]
+    some(gone)
+    assert all(row["invoke_ns"] < purges[-1]["complete_ns"] for row in gone)
 
 
 def test_what_has_no_route_lies_in_the_alternate_queue_or_comes_back() -> None:

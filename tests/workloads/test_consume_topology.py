@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from shalott.checkers.consumers.consume_rules import QueueRules
-from shalott.clients.amqp.consumer_client import ExchangeDeclaration, QueueDeclaration
+from shalott.clients.amqp.consumer_client import (
+    Binding,
+    Declaration,
+    ExchangeDeclaration,
+    QueueDeclaration,
+)
+from shalott.core.consumer_generator import Route
 from shalott.core.errors import UsageError
 from shalott.workloads.consume_parameters import (
     FEATURES,
@@ -78,28 +86,53 @@ def test_queues_that_may_vanish_are_reached_by_name_alone_and_not_waited_for() -
     assert set(routed) == {"shalott.2", "shalott.unrouted"}
 
 
-def test_every_route_leads_where_the_bindings_say() -> None:
-    found = of("plain", "dead-letters")
-    declared = found.declarations()
-    bound = {
-        (exchange, key, queue.name)
-        for queue in declared.values()
-        if isinstance(queue, QueueDeclaration)
-        for exchange, key in queue.bindings
-    }
-    exchanges = {one.name: one for one in declared.values() if isinstance(one, ExchangeDeclaration)}
+def fits(pattern: list[str], words: list[str]) -> bool:
+    """A topic exchange's: * is one word, # any number of them."""
+    if not pattern:
+        return not words
+    if pattern[0] == "#":
+        return any(fits(pattern[1:], words[at:]) for at in range(len(words) + 1))
+    return bool(words) and pattern[0] in ("*", words[0]) and fits(pattern[1:], words[1:])
+
+
+def accepts(exchange: ExchangeDeclaration, binding: Binding, route: Route) -> bool:
+    match exchange.kind:
+        case "direct":
+            return binding.key == route.routing_key
+        case "topic":
+            return fits(binding.key.split("."), route.routing_key.split("."))
+        case "headers":
+            wanted = {k: v for k, v in binding.arguments.items() if k != "x-match"}
+            equal = [route.headers.get(name) == value for name, value in wanted.items()]
+            return all(equal) if binding.arguments["x-match"] == "all" else any(equal)
+    return True
+
+
+def led_to(name: str, route: Route, declared: Mapping[str, Declaration]) -> set[str]:
+    """The queues that an exchange passes a message on to."""
+    exchange = declared[f"exchange/{name}"]
+    assert isinstance(exchange, ExchangeDeclaration)
+    taken = [
+        one
+        for one in declared.values()
+        if any(each.exchange == name and accepts(exchange, each, route) for each in one.bindings)
+    ]
+    queues = {one.name for one in taken if isinstance(one, QueueDeclaration)}
+    for one in taken:
+        if isinstance(one, ExchangeDeclaration):
+            queues |= led_to(one.name, route, declared)
+    return queues or (led_to(exchange.alternate, route, declared) if exchange.alternate else set())
+
+
+@pytest.mark.parametrize("patterns", [0.0, 0.3])
+@pytest.mark.parametrize("queues", [2, 5])
+def test_every_route_leads_where_the_bindings_say(queues: int, patterns: float) -> None:
+    found = of("plain", "dead-letters", queues=queues, patterns=patterns)
     for route in found.routes():
         if route.to is None:
             assert route.key in found.names
             continue
-        exchange = exchanges[route.key.removeprefix("exchange/")]
-        keyed = exchange.kind != "fanout"
-        to = [
-            q for x, key, q in bound if x == exchange.name and key in (route.routing_key,) * keyed
-        ]
-        to = to if keyed else [q for x, _, q in bound if x == exchange.name]
-        if not to and exchange.alternate:
-            to = [q for x, _, q in bound if x == exchange.alternate]
+        to = led_to(route.key.removeprefix("exchange/"), route, found.declarations())
         assert sorted(to) == sorted(route.to), route
     assert sum(route.weight for route in found.routes()) == pytest.approx(1)
 

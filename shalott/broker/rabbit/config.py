@@ -49,6 +49,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     # At most so long from a queue's recovery to its process's first write, drawn at every one: a
     # node with many queues takes its time (0.8 s in the log of the startup race, KB-RMQ-02).
     recovery_delay_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
+    # Of the tables' log, under pause_minority, until a snapshot takes their place.
+    snapshot_entries: Positive = 1000
     # How long a publish waits for others before it is synced and confirmed. RabbitMQ: 200; 0 is a
     # sync at once, which those that come meanwhile share.
     confirm_sync_ms: Annotated[int, msgspec.Meta(ge=0)] = 0

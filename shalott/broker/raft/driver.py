@@ -16,7 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from shalott.broker.base.env import Env
-from shalott.broker.base.errors import DiskFull
+from shalott.broker.base.errors import DiskFull, StorageError
 from shalott.broker.base.tasks import Tasks
 from shalott.broker.raft import api
 from shalott.broker.raft.api import Role, Snapshot
@@ -118,8 +118,8 @@ class CoreDriver:
         """What the core says to a proposal. What else follows from it waits for ``settle``."""
         self.happened(api.Propose(data), settle=False)
         outcome, self._submitting = self._submitting, None
-        assert outcome is not None
-        return outcome
+        assert outcome is not None or not self.is_running
+        return outcome or api.Refused("NOT_LEADER", "")
 
     def _time_is_up(self) -> None:
         try:
@@ -145,8 +145,12 @@ class CoreDriver:
     def _step(self, event: api.Event, *, settle: bool = True) -> None:
         if not self.is_running:
             return
-        for action in self.core.step(event):
-            self._carry_out(action)
+        try:
+            for action in self.core.step(event):
+                self._carry_out(action)
+        except StorageError as error:  # a log that could not be cut takes no more
+            self._fail(str(error))
+            return
         if settle:
             self.settle()
         if self.is_running:

@@ -197,6 +197,6 @@ class JournalProofs:
 
 
 def _note_failure(done: asyncio.Future[None]) -> None:
-    """A failed replacement leaves the longer file in force; a final failure shows in ``flush``."""
+    """A failed replacement leaves the longer file in force; a final failure, what comes next."""
     if not done.cancelled() and (error := done.exception()) is not None:
         log.warning("the log was not compacted: %s", error)

@@ -20,6 +20,7 @@ from shalott.checkers.consumers.exclusivity import exclusive, single_active
 from shalott.checkers.consumers.lifetimes import max_length, ttl
 from shalott.checkers.consumers.prefetch import prefetch
 from shalott.checkers.consumers.priorities import consumer_priority, priority
+from shalott.checkers.consumers.purging import purge
 from shalott.checkers.consumers.queue_order import queue_order
 from shalott.checkers.consumers.redeliveries import acked_again, delivered_at_once, redelivered_flag
 from shalott.core.history import History
@@ -83,6 +84,12 @@ PROMISES: Final = (
         promise="A queue holds no more ready messages than it may.",
         source="RabbitMQ, Queue Length Limit",
         judge=max_length,
+    ),
+    Promise(
+        name="purge",
+        promise="What was ready when its queue was purged does not come out of it.",
+        source="AMQP 0-9-1, queue.purge",
+        judge=purge,
     ),
     Promise(
         name="priority",

@@ -10,7 +10,7 @@ that holds counts. A policy takes a message only if the plan names it and it was
     rejected             a consumer refused it
     expired              its time to live had passed while it could be in the queue
     dropped              so many others came that the queue's length may have pushed it out
-    deleted              its queue was deleted, or had no consumer for as long as it may have none
+    deleted              its queue was deleted or purged, or had no consumer for longer than it may
     sent-untold          it may have been sent to a no_ack consumer whose channel ended meanwhile
     dead-letter-unsafe   rejection, expiry or length should have made it a dead letter, and
                          something happened near it: those are published without confirms

@@ -3,9 +3,9 @@
 Each condition is necessary for the policy to have taken the message, so what fulfils none was lost.
 Expiry: its time to live ended before the queue was known to be empty. Length: at least as many
 others as the queue may hold can have come behind it. Rejection: a consumer refused a delivery of
-it. Deletion: a client deleted the queue after it may have got there, or it had no consumer for so
-long. A queue with dead letters passes on what the first three take: then it should be found there,
-unless the queue of dead letters has policies of its own.
+it. Deletion: a client deleted the queue, or purged it, after it may have got there, or it had no
+consumer for so long. A queue with dead letters passes on what the first three take: then it should
+be found there, unless the queue of dead letters has policies of its own.
 
 Whether something happened near a missing dead letter is asked of the time in which the policy took
 it, as far as that is known: a rejection's is; a message that was never delivered and waits with
@@ -93,7 +93,8 @@ def _of_queue(case: Case, code: int, gone: Ints, open_queues: Bools, found: Remo
 def _removes(case: Case, code: int) -> bool:
     """Whether a queue of dead letters takes or refuses messages on its own account."""
     rules = case.queue_rules(code)
-    deleted = any(each.queue == code and not each.failed for each in case.rows.changes)
+    changes = (*case.rows.changes, *case.rows.purges)
+    deleted = any(each.queue == code and not each.failed for each in changes)
     limits = rules.ttl_ms or rules.max_length or rules.expires_ms
     return bool(limits or deleted or rules.dead_letters or _rejects(case, code))
 
@@ -161,7 +162,7 @@ def _rejections(case: Case, gone: Ints) -> tuple[Ints, Ints]:
 def _deleted(case: Case, code: int, rules: QueueRules, gone: Ints) -> Bools:
     published = case.rows.published
     found = np.zeros(len(gone), dtype=np.bool_)
-    for change in case.rows.changes:
+    for change in (*case.rows.changes, *case.rows.purges):
         if change.queue == code and change.gone and not change.failed:
             found |= published.invoke_ns[gone] < change.end_ns
     if not rules.expires_ms:

@@ -100,7 +100,8 @@ def read_rows(history: History, rules: ConsumeRules, ops: Operations | None = No
     deliveries, lives = _deliveries(
         ops, coming, delivered.result(), tables, published, settlements, parties
     )
-    changes = read_changes(ops, names)
+    changes = read_changes(ops, names, "delete-queue", "declare-queue")
+    purges = read_changes(ops, names, "purge-queue")
     emptied, emptied_by = _emptied(ops, names)
     return Rows(
         queues=names.all,
@@ -110,6 +111,7 @@ def read_rows(history: History, rules: ConsumeRules, ops: Operations | None = No
         consumers=parties.known(consumers.all),
         channels=read_channels(ops, extra, channels, settlements, parties),
         changes=changes,
+        purges=purges,
         lives=lives,
         emptied=emptied,
         emptied_by=emptied_by,
@@ -401,10 +403,11 @@ def _last_answers(count: int, settlements: Settlements, parties: Parties) -> Int
     return alive_ns
 
 
-def read_changes(ops: Operations, queues: Names) -> tuple[QueueChange, ...]:
-    rows = np.flatnonzero(ops.f.among(("delete-queue", "declare-queue")))
+def read_changes(ops: Operations, queues: Names, *names: str) -> tuple[QueueChange, ...]:
+    """Those of these operations."""
+    rows = np.flatnonzero(ops.f.among(names))
     codes = queues.codes_of(ops.key, rows)
-    gone, failed = ops.f.equal("delete-queue"), ops.type.equal("fail")
+    gone, failed = ~ops.f.equal("declare-queue"), ops.type.equal("fail")
     unsure = ~ops.type.equal("ok")
     return tuple(
         QueueChange(

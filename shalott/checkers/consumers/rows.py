@@ -100,7 +100,8 @@ class Channels:
 
 @dataclass(frozen=True, slots=True)
 class QueueChange:
-    """A queue was deleted (``gone``) or declared again."""
+    """A queue was deleted (``gone``) or declared again; or its ready messages were purged, and are
+    ``gone``."""
 
     index: int
     queue: int
@@ -128,6 +129,7 @@ class Rows:
     consumers: Consumers
     channels: Channels
     changes: tuple[QueueChange, ...]
+    purges: tuple[QueueChange, ...]
     lives: tuple[tuple[Death, ...], ...]
     emptied: dict[int, Ints]  # by queue: when it said that it was empty, ...
     emptied_by: dict[int, Codes]  # ... and at which node (``nodes``)

@@ -14,6 +14,7 @@ and is served between operations.
     look            from now on everything is acknowledged at once. ok: the queue has nothing ready,
                     and this client holds nothing of it; fail: there is something
     delete-queue    ok: delete-ok came
+    purge-queue     ok: purge-ok came
     declare-queue   ok: declare-ok came
 
 An operation that ends without an answer is Indefinite, which retires the process: its connection is
@@ -25,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pamqp import commands
 from pamqp.base import Frame
@@ -53,7 +54,9 @@ _ANSWERS: Mapping[type[Frame], type[Frame]] = {
     commands.Queue.Declare: commands.Queue.DeclareOk,
     commands.Queue.Bind: commands.Queue.BindOk,
     commands.Queue.Delete: commands.Queue.DeleteOk,
+    commands.Queue.Purge: commands.Queue.PurgeOk,
     commands.Exchange.Declare: commands.Exchange.DeclareOk,
+    commands.Exchange.Bind: commands.Exchange.BindOk,
 }
 
 
@@ -130,6 +133,7 @@ class AmqpConsumerClient:
             "hang-up": self._hang_up,
             "look": self._consuming.look,
             "delete-queue": self._delete_queue,
+            "purge-queue": self._purge_queue,
             "declare-queue": self._declare,
             "declare-exchange": self._declare,
         }
@@ -152,6 +156,7 @@ class AmqpConsumerClient:
                 delivery_mode=_PERSISTENT,
                 expiration=None if ttl_ms is None else str(ttl_ms),
                 priority=extra.get("priority"),
+                headers=extra.get("headers"),
             ),
             encode_body(invocation.value, self._run.body_bytes),
         )
@@ -210,6 +215,10 @@ class AmqpConsumerClient:
 
     async def _delete_queue(self, connection: Connection, invocation: Invocation) -> Completion:
         await self._request(connection, commands.Queue.Delete(queue=invocation.key))
+        return Completion(type="ok")
+
+    async def _purge_queue(self, connection: Connection, invocation: Invocation) -> Completion:
+        await self._request(connection, commands.Queue.Purge(queue=invocation.key))
         return Completion(type="ok")
 
     async def _request(self, connection: Connection, method: Frame) -> None:
@@ -334,13 +343,21 @@ Arguments = FieldTable  # of a declaration
 EXCHANGE_PREFIX = "exchange/"  # of a key that is no queue
 
 
+class Binding(NamedTuple):
+    """To an exchange."""
+
+    exchange: str
+    key: str = ""
+    arguments: Arguments = {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueDeclaration:
-    """A durable queue. ``bindings``: (exchange, routing key)."""
+    """A durable queue."""
 
     name: str
     arguments: Arguments = field(default_factory=dict)
-    bindings: tuple[tuple[str, str], ...] = ()
+    bindings: tuple[Binding, ...] = ()
 
     def methods(self) -> tuple[Frame, ...]:
         """In this order; the last answer says that all is done."""
@@ -348,25 +365,38 @@ class QueueDeclaration:
             queue=self.name, durable=True, arguments=dict(self.arguments)
         )
         bind = (
-            commands.Queue.Bind(queue=self.name, exchange=exchange, routing_key=routing_key)
-            for exchange, routing_key in self.bindings
+            commands.Queue.Bind(
+                queue=self.name,
+                exchange=each.exchange,
+                routing_key=each.key,
+                arguments=dict(each.arguments),
+            )
+            for each in self.bindings
         )
         return (declare, *bind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeDeclaration:
-    """A durable exchange. ``alternate``: the exchange that gets what has no route here."""
+    """A durable exchange. ``alternate``: the exchange that gets what has no route here.
+    ``bindings``: to exchanges that pass on to this one."""
 
     name: str
-    kind: Literal["direct", "fanout"]
+    kind: Literal["direct", "fanout", "topic", "headers"]
     alternate: str = ""
+    bindings: tuple[Binding, ...] = ()
 
     def methods(self) -> tuple[Frame, ...]:
         arguments = {"alternate-exchange": self.alternate} if self.alternate else {}
         return (
             commands.Exchange.Declare(
                 exchange=self.name, exchange_type=self.kind, durable=True, arguments=dict(arguments)
+            ),
+            *(
+                commands.Exchange.Bind(
+                    destination=self.name, source=each.exchange, routing_key=each.key
+                )
+                for each in self.bindings
             ),
         )
 

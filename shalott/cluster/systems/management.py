@@ -48,10 +48,14 @@ async def set_up(cluster: Cluster, vhost: str, policy: JsonObject | None) -> Non
     if vhost != DEFAULT_VHOST:
         await put(cluster, node, api_path("vhosts", vhost), {})
     if policy is not None:
-        own = f"^{re.escape(cluster.prefix)}"
-        definition: JsonObject = {"pattern": own, "definition": policy, "apply-to": "queues"}
-        name = f"{cluster.prefix}{POLICY_NAME}"
-        await put(cluster, node, api_path("policies", vhost, name), definition)
+        await put(cluster, node, *policy_of(cluster, vhost, policy))
+
+
+def policy_of(cluster: Cluster, vhost: str, policy: JsonObject) -> tuple[str, JsonObject]:
+    """Where the policy of the run's queues is put, and what."""
+    own = f"^{re.escape(cluster.prefix)}"
+    definition: JsonObject = {"pattern": own, "definition": policy, "apply-to": "queues"}
+    return api_path("policies", vhost, f"{cluster.prefix}{POLICY_NAME}"), definition
 
 
 async def put(cluster: Cluster, node: str, path: str, body: Json) -> None:

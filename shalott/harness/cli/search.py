@@ -45,6 +45,7 @@ from shalott.harness.shrinking.real_shrink import BUDGET, ShrinkRequest, shrink_
 from shalott.harness.shrinking.simulated_shrink import shrink_plan
 
 SIMULATED_BUDGET = 500
+UNENTERED_MAX = 20  # named on the terminal
 PLAN_HELP = "A plan.json, a minimal.json, or a stored run, as `analyze` takes it."
 
 
@@ -233,9 +234,13 @@ def _of_simulated(summary: Summary, directory: Path) -> Iterator[str]:
         yield "Every event that a campaign wants to see was seen."
     if summary.corpus:
         yield (
-            f"{summary.corpus:,} plans show all that was shown; {len(summary.unentered):,}"
-            " functions of the broker were never entered: see summary.json."
+            f"{summary.corpus:,} plans show all that was shown. Of the broker's functions"
+            f" {summary.explained:,} were never entered for a reason, {len(summary.unentered):,}"
+            " for none: see summary.json."
         )
+        yield from (f"  never entered: {name}" for name in summary.unentered[:UNENTERED_MAX])
+        for name in summary.outdated:
+            yield f"  has a reason, yet was entered: {name}"
     kept = [name for found in summary.classes.values() for name in found.kept]
     if kept:
         plan = str(directory / kept[0] / PLAN)

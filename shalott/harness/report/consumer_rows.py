@@ -52,7 +52,7 @@ _GROUP = pa.schema(
 _WANTED = {
     "consume": (
         *("enqueue", "channel", "consumer", "deliver", "ack", "nack", "reject", "recover"),
-        *("dequeue", "delete-queue", "blocked"),
+        *("dequeue", "delete-queue", "purge-queue", "blocked"),
     ),
     "group": ("send", "member", "assignment", "deliver", "reset", "poll"),
 }

@@ -168,14 +168,16 @@ def _blocked(rows: Rows, end_ns: int) -> list[Bar]:
 
 
 def _marks(rows: Rows, tenures: Sequence[Tenure], end_ns: int) -> dict[str, list[Bar]]:
-    """Moments of each block: who lost what in a rebalance; resets; queues that were deleted."""
+    """Moments of each block: who lost what in a rebalance; resets; queues that were deleted or
+    purged."""
     found: dict[str, list[Bar]] = {}
     if rows.kind == "consume":
-        own = rows.of("delete-queue")
-        for name, at in zip(
-            rows.names("key").take(own).words(), rows.begin_ns[own].tolist(), strict=True
-        ):
-            found.setdefault(name, []).append(_moment(at, "deleted", f"{name} was deleted"))
+        for f, what in (("delete-queue", "deleted"), ("purge-queue", "purged")):
+            own = rows.of(f)
+            for name, at in zip(
+                rows.names("key").take(own).words(), rows.begin_ns[own].tolist(), strict=True
+            ):
+                found.setdefault(name, []).append(_moment(at, what, f"{name} was {what}"))
         return found
     for group, at, moved in _rebalances(tenures, end_ns / 400):
         queues = _several(moved, "queue")

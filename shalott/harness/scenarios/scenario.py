@@ -59,6 +59,7 @@ SHORT = USUAL.but(
     net_tick_ms=(1000,),
     startup_delay_ms=(0,),
     recovery_delay_ms=(0,),
+    snapshot_entries=(1000,),
     vhosts=("/",),
     rate_hz=Range(20, 40),
     clients_a_node=(1, 2),

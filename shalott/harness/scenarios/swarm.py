@@ -90,7 +90,8 @@ class Swarm:
     # and HTTP is the dearest of all that a simulated run does.
     observe_interval_ms: tuple[int, ...] = (5000, 10_000, 20_000)
     # the faults
-    faults: Mapping[str, float] | None = None  # weight by kind
+    faults: Mapping[str, float] | None = None  # weight by kind; None: the usual ones, and these
+    more_faults: Mapping[str, float] = dataclasses.field(default_factory=dict)
     fault_share: float = 0.5  # of the kinds that a run has
     promise: Promise | None = None
     promises: tuple[Promise, ...] = ()  # one of these, where there is no ``promise``
@@ -248,7 +249,8 @@ def fault_kinds(subject: Subject) -> Mapping[str, float]:
     if subject.swarm.schedule is not None:
         return {action.kind: 1 for action in subject.swarm.schedule}
     is_calm = subject.profile == "safe" and "anything" not in subject.swarm.promises
-    kinds = subject.swarm.faults or (_ONE_AT_A_TIME if is_calm else _ANYTHING)
+    usual = _ONE_AT_A_TIME if is_calm else _ANYTHING
+    kinds = subject.swarm.faults or {**usual, **subject.swarm.more_faults}
     beyond = (*search_of(subject.system, subject.profile).beyond, *subject.left_out)
     return {kind: weight for kind, weight in kinds.items() if kind not in beyond}
 

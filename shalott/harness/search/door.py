@@ -118,6 +118,16 @@ class DrawnPlans:
 
 
 @dataclass(frozen=True, slots=True)
+class DealtPlans:
+    """A plan for each seed, of the subjects in turn."""
+
+    subjects: tuple[Subject, ...]
+
+    def plan(self, number: int) -> Plan:
+        return draw_plan(self.subjects[number % len(self.subjects)], number)
+
+
+@dataclass(frozen=True, slots=True)
 class SimulatedRuns:
     """See ``Runs``. Nothing outlives a runner, so it may be killed at any moment."""
 

@@ -36,9 +36,9 @@ from shalott.harness.search.summary import (
     Summary,
     render_summary,
     summarise,
-    unentered,
     verdict_of,
 )
+from shalott.harness.search.unentered import reach_of
 from shalott.harness.search.workers import Answer, Job, Task, WorkerPool
 
 LOOK_S = 0.25
@@ -171,8 +171,14 @@ def _keep_corpus(place: Path, guide: Guide, summary: Summary) -> Summary:
     if not corpus.entries:  # all was run by an earlier command
         return summary
     count = write_corpus(place, corpus.minimal(), before)
+    reach = reach_of(corpus.runs, f"{summary.system}/{summary.profile}")
     return msgspec.structs.replace(
-        summary, features=len(corpus.runs), corpus=count, unentered=unentered(corpus.runs)
+        summary,
+        features=len(corpus.runs),
+        corpus=count,
+        unentered=reach.unentered,
+        explained=reach.explained,
+        outdated=reach.outdated,
     )
 
 

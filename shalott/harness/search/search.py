@@ -38,12 +38,14 @@ from shalott.harness.scenarios.swarm import (
 from shalott.harness.search.campaign import Campaign, Header
 from shalott.harness.search.changed_code import ChangedModule
 from shalott.harness.search.corpus import Guide, read_corpus
-from shalott.harness.search.door import DrawnPlans, Plans
+from shalott.harness.search.door import DealtPlans, DrawnPlans, Plans
 from shalott.harness.search.findings import SeedReport
 from shalott.harness.search.repeats import DigestRepeats, Repeats
 from shalott.harness.search.summary import RealSummary, verdict_of
+from shalott.workloads.record import WORKLOADS
 
 SIM = "sim"
+ALL = "all"  # workloads
 _SEEDS = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -54,7 +56,7 @@ class SearchRequest:
     system: Annotated[str, Option("What runs on the nodes: mirrored, if not given.")] = ""
     profile: Annotated[str, Option("safe (the default where there is one) or upstream.")] = ""
     workload: Annotated[
-        str, Option("What clients do; else the system's own.", ("--workload", "-w"))
+        str, Option("What clients do, or all; else the system's own.", ("--workload", "-w"))
     ] = ""
     nemesis: Annotated[str, Option("Faults to draw from: a,b; else all it survives.")] = ""
     seeds: Annotated[str, Option("How many, or a range: 1000, 5000-5999.")] = ""
@@ -86,10 +88,12 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """A search, planned. ``anomaly``: the class that ends it; "": any class, if ``ends``.
-    ``cpu_limit_s``: no new seed when its runs have taken so much; None: no matter."""
+    """A search, planned. ``subjects``: whose plans are dealt in turn; (): ``subject``'s alone.
+    ``anomaly``: the class that ends it; "": any class, if ``ends``. ``cpu_limit_s``: no new seed
+    when its runs have taken so much; None: no matter."""
 
     subject: Subject
+    subjects: tuple[Subject, ...] = ()
     seeds: Sequence[int]
     seeds_text: str
     title: str = ""  # of the scenario or the bug
@@ -106,7 +110,7 @@ class Search:
 
     @property
     def plans(self) -> Plans:
-        return DrawnPlans(self.subject)
+        return DealtPlans(self.subjects) if self.subjects else DrawnPlans(self.subject)
 
     def guide(self) -> Guide | None:
         """What chooses the plans of a search that learns."""
@@ -122,7 +126,9 @@ class Search:
 
     @property
     def header(self) -> Header:
-        drawn_from = repr(self.subject) if self.cluster == SIM else repr((self.subject, self.plans))
+        drawn_from = repr(self.subject)
+        if self.cluster != SIM or self.subjects:
+            drawn_from = repr((self.subject, self.plans))
         if self.corpus is not None:
             drawn_from = repr((drawn_from, self.kept))
         digest = hashlib.blake2b(drawn_from.encode(), digest_size=8).hexdigest()
@@ -131,7 +137,8 @@ class Search:
     @property
     def wanted_events(self) -> tuple[str, ...]:
         """What it wants to see happen at least once."""
-        return wanted_events(self.subject)
+        wanted = map(wanted_events, self.subjects or (self.subject,))
+        return tuple(dict.fromkeys(name for each in wanted for name in each))
 
     def is_found_by(self, report: SeedReport) -> bool:
         """Whether this run ends the search."""
@@ -182,14 +189,31 @@ def _plain(request: SearchRequest) -> Search:
             f"{system} has no simulation: search --system {' or '.join(here)}, or real nodes"
             " with --cluster"
         )
-    subject = plain_subject(system, profile, request.workload)
     kinds = parse_nemeses(request.nemesis)
-    if kinds:
-        named = subject.swarm.but(faults=dict.fromkeys(kinds, 1.0), fault_share=1.0)
-        subject = dataclasses.replace(
-            subject, swarm=named, name=f"{subject.name}-{'-'.join(kinds)}"
-        )
-    return Search(subject=subject, seeds=parse_seeds(text), seeds_text=text)
+    seeds = parse_seeds(text)
+    if request.workload != ALL:
+        subject = _with_faults(plain_subject(system, profile, request.workload), kinds)
+        return Search(subject=subject, seeds=seeds, seeds_text=text)
+    subjects = tuple(
+        _with_faults(plain_subject(system, profile, workload), kinds)
+        for workload in workloads_of(system)
+    )
+    name = f"{system}-{profile}-{ALL}"
+    together = _with_faults(dataclasses.replace(plain_subject(system, profile), name=name), kinds)
+    return Search(subject=together, subjects=subjects, seeds=seeds, seeds_text=text)
+
+
+def workloads_of(system: str) -> list[str]:
+    """Those that a search of the system can have."""
+    record = SYSTEMS.find(system)
+    return [each.name for each in WORKLOADS.records() if each.fits(record.speaks)]
+
+
+def _with_faults(subject: Subject, kinds: Sequence[str]) -> Subject:
+    if not kinds:
+        return subject
+    named = subject.swarm.but(faults=dict.fromkeys(kinds, 1.0), fault_share=1.0)
+    return dataclasses.replace(subject, swarm=named, name=f"{subject.name}-{'-'.join(kinds)}")
 
 
 def _scenario_search(request: SearchRequest) -> Search:
@@ -199,7 +223,10 @@ def _scenario_search(request: SearchRequest) -> Search:
         plain = _plain(request)
         name = f"{plain.subject.name}-{request.bug.lower()}"
         subject = dataclasses.replace(plain.subject, bugs=(request.bug,), name=name)
-        return dataclasses.replace(plain, subject=subject, title=request.bug, ends=True)
+        subjects = tuple(dataclasses.replace(e, bugs=(request.bug,)) for e in plain.subjects)
+        return dataclasses.replace(
+            plain, subject=subject, subjects=subjects, title=request.bug, ends=True
+        )
     for flag, asked, own in (
         ("--system", request.system, found.system),
         ("--profile", request.profile, found.profile),

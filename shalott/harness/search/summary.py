@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
-from shalott import broker
 from shalott.harness.run.store import PLAN
 from shalott.harness.search.campaign import CAMPAIGN_VERSION, Campaign, Header
 from shalott.harness.search.findings import SeedReport
-from shalott.harness.search.probes import feature, functions_in
 
 SEEDS_MAX = 50  # listed of a class
 
@@ -103,11 +100,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     started_wall_ns: int | None = None  # when this command began
     cluster: str = "sim"
     real: RealSummary | None = None
-    # Of a search that learns: features that were shown, plans that show them all, and functions of
-    # the broker that no run came to, of packages that the system uses.
+    # Of a search that learns: features that were shown, plans that show them all; functions of the
+    # broker that no run came to, of packages that the system uses, without those that have a reason
+    # (unentered.py), which are only counted; those that have one and were entered.
     features: int = 0
     corpus: int = 0
     unentered: tuple[str, ...] = ()
+    explained: int = 0
+    outdated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,25 +203,6 @@ def _sometimes(counts: Iterable[Mapping[str, int]]) -> dict[str, Sometimes]:
         times.update(one)
         runs.update(name for name, count in one.items() if count)
     return {name: Sometimes(runs=runs[name], times=times[name]) for name in sorted(runs)}
-
-
-def unentered(seen: Container[int]) -> tuple[str, ...]:
-    """Functions of the broker's packages that the system uses, as module:class:function: of those
-    of which a function was entered."""
-    root = Path(broker.__path__[0])
-    used: set[Path] = set()
-    missed: dict[Path, list[str]] = {}
-    for path in sorted(root.rglob("*.py")):
-        parts = path.relative_to(root).with_suffix("").parts
-        module = ".".join((broker.__name__, *parts))
-        if feature(module) not in seen:  # it was not even imported
-            continue
-        functions = functions_in(path.read_text(encoding="utf-8"), module)
-        never = [name for name in functions if feature(name) not in seen]
-        if len(never) < len(functions):
-            used.add(path.parent)
-        missed.setdefault(path.parent, []).extend(never)
-    return tuple(name for package, names in missed.items() if package in used for name in names)
 
 
 def render_summary(summary: Summary) -> bytes:

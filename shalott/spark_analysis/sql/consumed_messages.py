@@ -26,7 +26,8 @@ _SAID = (
     " deaths: array<struct<queue: string, reason: string, count: bigint>>>"
 )
 _SETTLING = ("ack", "nack", "reject", "recover")
-_ROWS = ("enqueue", "deliver", "dequeue", "consumer", "delete-queue", *_SETTLING)
+_DELETING = ("delete-queue", "purge-queue")
+_ROWS = ("enqueue", "deliver", "dequeue", "consumer", *_DELETING, *_SETTLING)
 
 
 def consumed_messages(ops: DataFrame, taking: DataFrame) -> DataFrame:
@@ -65,8 +66,8 @@ def _published(rows: DataFrame) -> DataFrame:
 
 
 def _deletions(rows: DataFrame) -> DataFrame:
-    """By run and queue until when it may have been deleted."""
-    deleted = rows.where((F.col("f") == "delete-queue") & (F.col("type") != "fail"))
+    """By run and queue until when it may have been deleted, or purged."""
+    deleted = rows.where(F.col("f").isin(*_DELETING) & (F.col("type") != "fail"))
     end_ns = F.when(F.col("type") == "ok", F.col("complete_ns"))
     last = F.max(F.coalesce(end_ns, NEVER)).alias("deleted_ns")
     return deleted.groupBy("run", F.col("key").alias("lane")).agg(last)

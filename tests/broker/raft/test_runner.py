@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from shalott.broker.raft.api import RaftSettings
+from shalott.broker.raft.api import RaftSettings, Snapshot
 from shalott.broker.raft.group import NotLeader, ProposalLost, ProposalTimeout
 from shalott.broker.rocket.config import RaftConfig
 from shalott.broker.rocket.remoting.raft_transport import settings_of
@@ -158,6 +158,34 @@ def test_a_member_that_was_away_gets_a_snapshot() -> None:
         leader = await world.leader()
         await world.propose(leader, b"more")
         await world.all_applied([*values, b"more"])
+
+    world.run(main())
+
+
+def test_a_leader_whose_log_could_not_be_cut_leads_no_more() -> None:
+    """The failure shows when the next entry is handed to the log, not in a flush."""
+    world = RunnerWorld(snapshot_threshold=10)
+
+    async def main() -> None:
+        world.start()
+        leader = await world.leader()
+        node = world.nodes[leader]
+        assert node.storage is not None
+        compact = node.storage.compact
+
+        def compact_on_a_failing_disk(snapshot: Snapshot) -> None:
+            node.disk.set_faults(DiskFaults(fail_sync=True))
+            compact(snapshot)
+
+        node.storage.compact = compact_on_a_failing_disk  # type: ignore[method-assign]
+        while node.storage.first_index == 1:
+            await world.propose(leader, b"value")
+        await asyncio.sleep(1)
+        with pytest.raises(NotLeader):
+            await world.propose(leader, b"more")
+        assert node.failure
+        new = await world.leader(but=leader)
+        await world.propose(new, b"more")
 
     world.run(main())
 

@@ -11,6 +11,7 @@ from shalott.core.history import History
 
 MS = 1_000_000
 FAR = 1 << 62
+GONE = ("delete-queue", "purge-queue")
 
 
 @dataclass
@@ -64,7 +65,7 @@ def interpret(history: History, rules: ConsumeRules) -> Told:
             (message.dead if given.deaths else message.given).append(given)
     named = {queue.name: queue for queue in rules.queues}
     # Dead letters of a queue whose own are taken by something need not be found there.
-    taking = {row["key"] for row in rows if row["f"] == "delete-queue" and row["type"] != "fail"}
+    taking = {row["key"] for row in rows if row["f"] in GONE and row["type"] != "fail"}
     taking |= {given.key for given in deliveries.values() if given.said == "rejected"}
     fates = {
         key: _fate(message, named, rows, messages, taking)
@@ -150,7 +151,7 @@ def _fate(
     queue = rules[message.queue]
     policies = _policies(message, queue, rows, messages)
     deleted = any(
-        row["f"] == "delete-queue" and row["key"] == message.queue and row["type"] != "fail"
+        row["f"] in GONE and row["key"] == message.queue and row["type"] != "fail"
         and message.invoke_ns < (row["complete_ns"] if row["type"] == "ok" else FAR)
         for row in rows
     )  # fmt: skip

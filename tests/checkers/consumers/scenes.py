@@ -97,6 +97,10 @@ def deleted(story: Tale, at: float, kind: str = "ok") -> Tale:
     return story.row("declare-queue", at + 1)  # type: ignore[return-value]
 
 
+def purged(story: Tale, at: float, kind: str = "ok") -> Tale:
+    return story.row("purge-queue", at, kind=kind)  # type: ignore[return-value]
+
+
 def single(*values: int) -> Tale:
     return Tale(QueueRules(name="q", single_active=True)).publish(*values)
 

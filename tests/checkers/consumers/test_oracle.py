@@ -113,7 +113,8 @@ class Drawn:
             self.row("dequeue", key=self.rng.choice("abd"), value=self.rng.choice(self.values))
         elif chance < 0.6:
             kind = self.rng.choice(("ok", "info", "fail"))
-            self.row("delete-queue", key=self.rng.choice("abd"), kind=kind)
+            f = self.rng.choice(("delete-queue", "delete-queue", "purge-queue"))
+            self.row(f, key=self.rng.choice("abd"), kind=kind)
         elif chance < 0.8:
             extra = {"consumer": "x", "channel": "x", "tag": self.tags["x"] + 1}
             self.tags["x"] += 1

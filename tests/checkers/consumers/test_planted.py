@@ -18,6 +18,7 @@ from tests.checkers.consumers.scenes import (
     given,
     letters,
     multiple,
+    purged,
     refused,
     rejected,
     requeued,
@@ -69,6 +70,14 @@ PLANTED: dict[str, tuple[Callable[[], Tale], dict[str, list[str]]]] = {
     "a deletion that failed deletes nothing": (
         lambda: deleted(Tale().publish(1), 5, "fail"),
         {"consumer-fates": ["lost"]},
+    ),
+    "gone after the queue was purged": (
+        lambda: purged(Tale(), 1).publish(1, at=3),
+        {"consumer-fates": ["lost"]},
+    ),
+    "delivered long after the queue was purged": (
+        lambda: purged(Tale().publish(1), 3).consumer("c").consume(1, 5),
+        {"purge": ["purged-delivered"]},
     ),
     "gone from a queue that somebody used, and nothing happened": (
         lambda: (

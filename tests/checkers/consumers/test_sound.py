@@ -16,6 +16,7 @@ from tests.checkers.consumers.scenes import (
     given,
     letters,
     multiple,
+    purged,
     refused,
     rejected,
     requeued,
@@ -80,6 +81,20 @@ SOUND: dict[str, Callable[[], Tale]] = {
         letters(max_length=1).publish(2, at=3).take(2), 1, 65.1, "maxlen"
     ),
     "deleted": lambda: deleted(Tale().publish(1), 5),
+    "purged": lambda: purged(Tale().publish(1), 5),
+    "purged while it was on its way": lambda: (
+        purged(Tale().publish(1), 3).consumer("c").consume(1, 3.2)
+    ),
+    "purged while a consumer had it": lambda: (
+        purged(Tale().publish(1), 3)
+        .consumer("c", end=4, ended="hung-up")
+        .consumer("d")
+        .publish(2, at=4)
+        .consume(2, 5, "d")
+    ),
+    "purged without an answer": lambda: (
+        purged(Tale().publish(1), 3, "info").consumer("c").consume(1, 5)
+    ),
     "deleted while nobody used it": lambda: Tale(QueueRules(name="q", expires_ms=2000)).publish(1),
     "deleted while its consumer's node was without power": lambda: _expired_at_a_fault(),
     "deleted while its consumer was cut off, and never heard of it": lambda: _expired_at_a_fault(

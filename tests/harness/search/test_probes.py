@@ -17,7 +17,6 @@ from shalott.harness.search.door import SimulatedRuns
 from shalott.harness.search.probes import Probes, feature, functions_in, probed, unpacked
 from shalott.harness.search.run_search import Tally, run_search
 from shalott.harness.search.search import SearchRequest, plan_search
-from shalott.harness.search.summary import unentered
 
 SOURCE = textwrap.dedent(
     '''
@@ -81,15 +80,6 @@ def test_functions_and_branches_are_counted() -> None:
 @pytest.mark.unit
 def test_functions_that_do_nothing_are_not_missed() -> None:
     assert functions_in(SOURCE, "m") == ["m:grade", "m:Box:each"]
-
-
-@pytest.mark.unit
-def test_what_no_run_came_to_is_listed() -> None:
-    module = "shalott.broker.rocket.autoswitch.epochs"
-    seen = {feature(module), feature(f"{module}:without_suffix")}
-    missed = unentered(seen)
-    assert missed and all(name.startswith(f"{module}:") for name in missed)
-    assert f"{module}:without_suffix" not in missed
 
 
 @pytest.mark.unit

@@ -299,6 +299,12 @@ class FakeSystem:
             raise Indefinite(f"{node} did not answer within {timeout_ms} ms")
         del self.queues[queue]
 
+    async def narrow_mirrors(self, cluster: object, by: str, holders: Sequence[str]) -> None:
+        self.operated.append(f"mirrors on {' and '.join(holders)}")
+
+    async def widen_mirrors(self, cluster: object, by: str) -> None:
+        self.operated.append("mirrors everywhere")
+
     async def fail_over(self, cluster: object, old: str, restarted: list[str]) -> None:
         self.operated.append(f"fail over {old}")
         restarted += self.restarted_heirs

@@ -47,7 +47,7 @@ BEGIN_MS = 2  # within which both ends of a new link know of it
 SLOW_MS = 20
 SILENCE = (0.75, 1.25)  # of a net tick: how long until a silent link is given up
 MARK_STEP = 1000  # as TableJournal's
-SNAPSHOT_THRESHOLD = 15  # entries: few, so that logs are cut and snapshots sent all the time
+SNAPSHOT_ENTRIES = 15  # few, so that logs are cut and snapshots sent all the time
 CODEC = Codec((*MESSAGES, *messages.MESSAGES, *partitions.MESSAGES, *raft_group.MESSAGES))
 End = tuple[str, str]  # (whose end, of the link to whom)
 
@@ -149,6 +149,7 @@ class Life:
             peers=peers,
             net_tick_ms=NET_TICK_MS,
             partition_mode="pause_minority",
+            snapshot_entries=SNAPSHOT_ENTRIES,
         )
         env = Env(
             node,
@@ -167,9 +168,7 @@ class Life:
             journal = world.journals[node]
             self.server = MetadataServer(env, config, journal)  # type: ignore[arg-type]
         else:
-            self.server = MajorityServer(
-                env, config, self.disk.open_log(), snapshot_threshold=SNAPSHOT_THRESHOLD
-            )
+            self.server = MajorityServer(env, config, self.disk.open_log())
             self._tell_the_ledger(world, self.server)
         self.metadata = ReplicatedMetadata(self.runtime, self.server)
         self.handler = PartitionHandler(env, config, self.server, self)

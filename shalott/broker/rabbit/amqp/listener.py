@@ -52,10 +52,6 @@ class Listener:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    @property
-    def channel_count(self) -> int:
-        return sum(connection.info().channels for connection in self._connections.values())
-
     def connections(self) -> list[ConnectionInfo]:
         """Live connections, in order of arrival."""
         return [connection.info() for connection in self._connections.values()]

@@ -44,15 +44,6 @@ class Booting:
     def begin(self) -> None:
         self._began_at = asyncio.get_running_loop().time()
 
-    def waiting_for(self) -> list[str]:
-        """While booting: listed nodes that are not there and may have fresher tables."""
-        states = self._boot_states()
-        return [
-            n
-            for n in self._server.belonging()
-            if n not in states and n not in self._journal.saw_down
-        ]
-
     def _boot_states(self) -> dict[str, BootState]:
         states = {
             node: BootState(status.saw_down)

@@ -106,7 +106,6 @@ class MeshTransport(Process):
 log = logging.getLogger("shalott.broker.metadata")
 
 LOG_PATH = "metadata/raft.journal"
-SNAPSHOT_THRESHOLD = 1000  # entries
 VOTE_MAX_MS = 500
 STAND_STEP_MS = 100  # at most, from one node to the next
 
@@ -160,8 +159,6 @@ class TableGroup:
         config: NodeConfig,
         storage: RaftStorage,
         listener: Listener,
-        *,
-        snapshot_threshold: int = SNAPSHOT_THRESHOLD,
     ) -> None:
         self.state = ReplicatedTables(len(config.node_names), is_blind=env.has_bug("OUR-04"))
         self.transport = MeshTransport()
@@ -176,7 +173,7 @@ class TableGroup:
             transport=self.transport,
             machine=self,
             watcher=self,
-            snapshot_threshold=snapshot_threshold,
+            snapshot_threshold=config.snapshot_entries,
         )
 
     @property

@@ -37,7 +37,7 @@ from shalott.broker.rabbit.metadata.messages import (
     Watch,
 )
 from shalott.broker.rabbit.metadata.raft_group import NAME as TRANSPORT
-from shalott.broker.rabbit.metadata.raft_group import SNAPSHOT_THRESHOLD, TableGroup
+from shalott.broker.rabbit.metadata.raft_group import TableGroup
 from shalott.broker.rabbit.metadata.raft_members import Housekeeper
 from shalott.broker.rabbit.metadata.raft_participant import Participant
 from shalott.broker.rabbit.metadata.raft_writes import Writes
@@ -60,8 +60,6 @@ class MajorityServer(Process):
         env: Env,
         config: NodeConfig,
         log: RaftStorage,
-        *,
-        snapshot_threshold: int = SNAPSHOT_THRESHOLD,
     ) -> None:
         super().__init__()
         self.is_forced = False  # nothing can force a majority
@@ -70,7 +68,7 @@ class MajorityServer(Process):
         self.on_failed: Callable[[str], None] = lambda why: None
         self.on_refused: Callable[[str], None] = lambda why: None
         self._config = config
-        self._replica = TableReplica(self, env, config, log, snapshot_threshold)
+        self._replica = TableReplica(self, env, config, log)
         self.group = self._replica.group
         self.participant = self._replica.participant
         self.subscribers = self.participant.subscribers
@@ -184,13 +182,12 @@ class TableReplica:
         env: Env,
         config: NodeConfig,
         log: RaftStorage,
-        snapshot_threshold: int,
     ) -> None:
         self._server = server
         self._node = config.name
         self.changed = asyncio.Event()
         self.is_looking = False
-        self.group = TableGroup(env, config, log, self, snapshot_threshold=snapshot_threshold)
+        self.group = TableGroup(env, config, log, self)
         self.participant = Participant(
             server,
             config,

@@ -131,9 +131,10 @@ def handle(state: QueueState, shell: QueueShell, message: Message) -> bool:
     """Whether ``message`` is about a synchronisation."""
     match message:
         case SyncAnswer():
-            if state.sync.as_master is not None:
-                state.sync.as_master.answered(message)
-            else:
+            sync = state.sync.as_master
+            if sync is not None and sync.ref == message.ref:
+                sync.answered(message)
+            else:  # that one was cancelled, and another may have begun since
                 shell.send(message.mirror, SyncAborted(message.ref))
         case SyncNext():
             if state.sync.as_master is not None:

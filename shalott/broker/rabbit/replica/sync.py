@@ -45,7 +45,7 @@ class MasterSync:
         on_end: Callable[[Outcome], None],
     ) -> None:
         self._shell = shell
-        self._ref = ref
+        self.ref = ref
         self._batch_size = batch_size
         self._on_end = on_end
         self._messages = queue.snapshot()
@@ -60,7 +60,7 @@ class MasterSync:
             self._shell.monitor_peer(mirror)
         mirrors = tuple(self._asked)
         self._shell.emit("sync_started", mirrors=[p.node for p in mirrors], messages=self.total)
-        self._shell.broadcast(ins.SyncStart(self._ref, self._shell.pid, mirrors))
+        self._shell.broadcast(ins.SyncStart(self.ref, self._shell.pid, mirrors))
 
     @property
     def total(self) -> int:
@@ -77,13 +77,13 @@ class MasterSync:
     # -- what mirrors say --------------------------------------------------------------------------
 
     def answered(self, message: SyncAnswer) -> None:
-        if message.ref == self._ref and self._asked.pop(message.mirror, 0) is None:
+        if self._asked.pop(message.mirror, 0) is None:
             if message.wanted:
                 self._ready[message.mirror] = True
             self._go_on()
 
     def taken(self, message: SyncNext) -> None:
-        if message.ref == self._ref and message.mirror in self._ready:
+        if message.ref == self.ref and message.mirror in self._ready:
             self._ready[message.mirror] = True
             self._go_on()
 
@@ -95,7 +95,7 @@ class MasterSync:
 
     def cancel(self) -> None:
         for mirror in self._ready:  # those asked have nothing yet, and are told when they answer
-            self._shell.send(mirror, SyncAborted(self._ref))
+            self._shell.send(mirror, SyncAborted(self.ref))
         self._end("cancelled")
 
     # -- batches -----------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class MasterSync:
             self._end("already synchronised" if not self._sent else "no mirrors left")
         elif self._sent == self.total:
             for mirror in self._ready:
-                self._shell.send(mirror, SyncComplete(self._ref))
+                self._shell.send(mirror, SyncComplete(self.ref))
             self._end("complete")
         else:
             batch = self._messages.take_here(self._batch_size, BATCH_BYTES_MAX)
@@ -136,7 +136,7 @@ class MasterSync:
         )
         for mirror in self._ready:
             self._ready[mirror] = False
-            self._shell.send(mirror, SyncBatch(self._ref, messages))
+            self._shell.send(mirror, SyncBatch(self.ref, messages))
 
     def _end(self, outcome: Outcome) -> None:
         self.is_over = True

@@ -106,9 +106,6 @@ class Groups(Generic[Connection]):
         known = self._consumers.get(group)
         return None if known is None else known.data
 
-    def consumer_groups(self) -> list[str]:
-        return sorted(self._consumers)
-
     def _leave_producers(self, name: str, connection: Connection) -> None:
         rest = [m for m in self._producers.get(name, ()) if m.connection is not connection]
         if rest:

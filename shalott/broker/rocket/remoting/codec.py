@@ -48,11 +48,6 @@ class FrameReader:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes of a frame that is not complete."""
-        return len(self._buffer)
-
     def feed(self, data: bytes) -> list[Command]:
         """The commands that ``data`` completes. Raises FrameError."""
         buffer = self._buffer

@@ -37,6 +37,7 @@ from shalott.cluster.systems.management import (
 )
 from shalott.cluster.systems.own_broker import event_row, in_order, read_event_file
 from shalott.cluster.systems.rabbit.message_names import message_reader
+from shalott.cluster.systems.rabbit.moved_mirrors import MovedMirrors
 from shalott.cluster.systems.rabbit.parameters import MirroredParameters
 from shalott.cluster.systems.settling import await_nodes
 from shalott.core.errors import Definite, UsageError
@@ -63,7 +64,7 @@ MESSAGES = (
 MEMBERS_TIMEOUT_MS = 10000  # the node that is asked may wait for a leader
 
 
-class MirroredSystem:
+class MirroredSystem(MovedMirrors):
     """See ``cluster.system.System``."""
 
     name = "mirrored"
@@ -115,6 +116,7 @@ class MirroredSystem:
             "bugs": self._plan.bugs,
             "startup_delay_ms": self._parameters.startup_delay_ms,
             "recovery_delay_ms": self._parameters.recovery_delay_ms,
+            "snapshot_entries": self._parameters.snapshot_entries,
             "vm_memory_high_watermark_absolute": self._parameters.memory_limit_bytes,
             "seed": _node_seed(self._seed, node),
         }

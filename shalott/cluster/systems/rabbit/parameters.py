@@ -64,3 +64,6 @@ class MirroredParameters(RabbitmqParameters, frozen=True, kw_only=True):
         int,
         msgspec.Meta(ge=0, description="What a node's queues may hold in memory; 0: no matter."),
     ] = 0
+    snapshot_entries: Annotated[
+        int, msgspec.Meta(ge=1, description="Of the tables' log, until a snapshot replaces them.")
+    ] = 1000

@@ -35,6 +35,10 @@ BENIGN_SYNC_BATCHES = (1, 16, 4096)  # ha-sync-batch-size: how much travels at o
 # A message takes 600 bytes and its own: the lowest stops publishers at a few dozen.
 MEMORY_LIMITS = (0, 0, 0, 20_000, 60_000)
 RECOVERY_DELAYS_MS = (0, 0, 0, 100, 500)
+# What an operator does to queues and nodes, seldom beside the usual faults.
+OPERATORS_FAULTS = {"move-mirrors": 1.0, "replace-node": 0.5, "kill-redeclare": 0.5}
+# A run writes some dozens of rows: with few, nodes that were away are sent a snapshot.
+SNAPSHOT_ENTRIES = (1000, 1000, 20, 5)
 # All queues are in one; a name may have what a path has to escape.
 VHOSTS = ("/", "/", "/", "orders", "a/b c%2f\u00fc")
 ALL_MODES = ("ignore", "pause_minority", "autoheal")
@@ -60,6 +64,7 @@ def draw_mirrored(profile: str, node_count: int, draw: Draw) -> Drawn:
             "startup_delay_ms": draw.knob("startup_delay_ms", (0, 0, 0, 200, 1000)),
             "recovery_delay_ms": draw.knob("recovery_delay_ms", RECOVERY_DELAYS_MS),
             "memory_limit_bytes": draw.knob("memory_limit_bytes", MEMORY_LIMITS),
+            "snapshot_entries": draw.knob("snapshot_entries", SNAPSHOT_ENTRIES),
             "operator": draw.knob("operators", ("restart-minority",)),
             "vhost": draw.knob("vhosts", VHOSTS),
         },
@@ -190,8 +195,17 @@ MIRRORED = SystemRecord(
     notices_after_ms=notices_after_ms,
     program=broker_program,
     draw=draw_mirrored,
-    search={name: Search(wanted=partial(wanted_in, name)) for name in PROFILES},
-    calm={"startup_delay_ms": 0, "recovery_delay_ms": 0, "memory_limit_bytes": 0, "vhost": "/"},
+    search={
+        name: Search(settings={"more_faults": OPERATORS_FAULTS}, wanted=partial(wanted_in, name))
+        for name in PROFILES
+    },
+    calm={
+        "startup_delay_ms": 0,
+        "recovery_delay_ms": 0,
+        "memory_limit_bytes": 0,
+        "snapshot_entries": 1000,
+        "vhost": "/",
+    },
     stays_up=True,
 )
 RABBITMQ = SystemRecord(

@@ -220,7 +220,7 @@ def test_reading_stops_when_a_channel_falls_behind_and_goes_on_when_it_has_caugh
         return live._heartbeats.reading_paused
 
     node.until(waiting)
-    assert node.do(lambda world: world.listener.channel_count) == 1
+    assert [info.channels for info in node.do(lambda world: world.listener.connections())] == [1]
     row = node.do(lambda world: world.queues.lookup("/", "q"))
     assert isinstance(row, QueueRow) and row.pid is not None
     node.run(node.world.runtime.kill(row.pid))

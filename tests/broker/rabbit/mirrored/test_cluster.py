@@ -356,6 +356,23 @@ def test_a_cancelled_synchronisation_leaves_mirrors_empty_and_the_queue_running(
     run(scenario())
 
 
+def test_a_synchronisation_that_follows_one_cancelled_at_its_begin_comes_to_its_end() -> None:
+    """Mirrors answer the first when the second runs already: they must hear that it is over."""
+
+    async def scenario() -> None:
+        async with Cluster("abc") as cluster:
+            await mirrored_queue(cluster, {**ALL, "ha-sync-batch-size": 2})
+            channel = cluster["a"].channel()
+            await channel.publish_all("q", bodies(20))
+            await restart_mirrors(cluster)
+            for request in (mm.SyncQueue(), mm.CancelSync(), mm.SyncQueue()):
+                assert await channel.ask("q", request) == Done()
+            await cluster.mirrored_on("q", "bc", synchronised=True)
+            await cluster.in_step("q")
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("victim", ["a", "b"])
 def test_a_death_in_the_middle_of_a_synchronisation(victim: str) -> None:
     async def scenario() -> None:

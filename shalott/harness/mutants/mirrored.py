@@ -234,9 +234,9 @@ MIRRORED: tuple[Mutant, ...] = (
         "Dispatch.deliver_ready",
         "delivered-unflagged",
         "delivery = Deliver(\n"
-        "    self._shell.pid, request.tag, ack_id, fetched.redelivered, fetched.content\n"
+        "    self._shell.pid, request.tag, ack_id, fetched.redelivered, fetched.content, asks\n"
         ")",
-        "delivery = Deliver(self._shell.pid, request.tag, ack_id, False, fetched.content)",
+        "delivery = Deliver(self._shell.pid, request.tag, ack_id, False, fetched.content, asks)",
         "consumers are never told that a message was delivered before",
     ),
     _of(

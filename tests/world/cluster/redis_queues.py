@@ -11,6 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from shalott.api import (
@@ -44,9 +46,14 @@ class RedisQueues:
         self._redis: redis.asyncio.Redis | None = None
 
     def _connect(self, host: str, port: int) -> redis.asyncio.Redis:
+        """It asks once: of two RPOPs for one receive, the first one's message would be gone."""
         limit_s = self._timeout_s
         return redis.asyncio.Redis(
-            host=host, port=port, socket_timeout=limit_s, socket_connect_timeout=limit_s
+            host=host,
+            port=port,
+            socket_timeout=limit_s,
+            socket_connect_timeout=limit_s,
+            retry=Retry(NoBackoff(), 0),
         )
 
     async def open(self) -> None:

@@ -28,6 +28,7 @@ from shalott.broker.rabbit.amqp.queue_protocol import (
     Resume,
     Returned,
     Settle,
+    Taken,
 )
 from shalott.broker.rabbit.amqp.services import Context
 from shalott.broker.rabbit.amqp.wire import encode_deliver, encode_get_ok
@@ -209,8 +210,11 @@ class Unsettled:
             self._context.services.runtime.send(process, message)
 
     def is_returned(self, message: Deliver) -> bool:
-        """Whether it was beyond the limit, and went back."""
+        """Whether it was beyond the limit, and went back. A queue that asks is told."""
         if not self._full and message.process not in self._returned:
+            if message.asks:
+                taken = Taken(self._context.pid, message.ack_id)
+                self._context.services.runtime.send(message.process, taken)
             return False
         self._returned.setdefault(message.process, False)
         back = Returned(self._context.pid, message.ack_id, message.redelivered)

@@ -101,13 +101,16 @@ class CancelConsumer(Message):
 
 
 class Deliver(Message):
-    """queue process -> channel."""
+    """queue process -> channel. ``asks``: the queue delivers nothing more before it hears Taken or
+    Returned.
+    """
 
     process: Pid
     tag: str
     ack_id: int
     redelivered: bool
     content: Content
+    asks: bool = False
 
 
 class ConsumerCancelled(Message):
@@ -134,6 +137,13 @@ class ChannelLimit(Message):
 
     channel: Pid
     prefetch: int
+
+
+class Taken(Message):
+    """channel -> master: there is room for this delivery, of which the queue asked."""
+
+    channel: Pid
+    ack_id: int
 
 
 class Returned(Message):
@@ -206,6 +216,7 @@ MESSAGES: tuple[type[Message], ...] = (
     ConsumerCancelled,
     Settle,
     ChannelLimit,
+    Taken,
     Returned,
     Paused,
     Resume,

@@ -41,6 +41,7 @@ class Consumers:
         self._consumers: dict[tuple[Pid, str], Consumer] = {}  # in turn: the next first
         self._channels: dict[Pid, ChannelUse] = {}
         self.had_any = False
+        self.in_question: tuple[Pid, int] | None = None
 
     def __len__(self) -> int:
         return len(self._consumers)
@@ -89,6 +90,8 @@ class Consumers:
         for key in [key for key in self._consumers if key[0] == channel]:
             del self._consumers[key]
         self._elect()
+        if self.in_question is not None and self.in_question[0] == channel:
+            self.in_question = None
         use = self._channels.pop(channel, None)
         return [] if use is None else [message for message, _ in use.deliveries.values()]
 
@@ -106,6 +109,8 @@ class Consumers:
 
     def next_ready(self) -> Consumer | None:
         """Whose turn it is; that one then goes to the end of the line."""
+        if self.in_question is not None:
+            return None
         if self._single_active:
             active = None if self._active is None else self._consumers[self._active]
             return active if active is not None and self._is_ready(active) else None
@@ -123,6 +128,8 @@ class Consumers:
 
     def has_ready(self) -> bool:
         """Whether ``next_ready`` would name one. No consumer's turn is over by that."""
+        if self.in_question is not None:
+            return False
         if self._single_active:
             active = None if self._active is None else self._consumers[self._active]
             return active is not None and self._is_ready(active)
@@ -140,14 +147,25 @@ class Consumers:
         return not use.paused and (not use.prefetch or use.counted < use.prefetch)
 
     def delivered(self, channel: Pid, message_id: int, consumer: Consumer | None) -> int:
-        """Note a delivery to be settled (``consumer`` None: basic.get); returns its ack id."""
+        """Note a delivery to be settled (``consumer`` None: basic.get); returns its ack id.
+
+        A channel whose limit counts what other queues send it may have no room. So the delivery is
+        in question until the channel has answered, and nothing overtakes it, as the original's
+        queue waits for the channel's limiter (rabbit_limiter:can_send).
+        """
         ack_id = self.next_ack_id()
         use = self._channel(channel)
         use.deliveries[ack_id] = (message_id, consumer)
         if consumer is not None:
             consumer.unsettled += 1
             use.counted += 1
+            if use.prefetch:
+                self.in_question = channel, ack_id
         return ack_id
+
+    def answered(self, channel: Pid, ack_id: int) -> None:
+        if self.in_question == (channel, ack_id):
+            self.in_question = None
 
     def next_ack_id(self) -> int:
         self._ack_id += 1
@@ -168,6 +186,7 @@ class Consumers:
             return []
         messages = []
         for ack_id in ack_ids:
+            self.answered(channel, ack_id)
             delivery = use.deliveries.pop(ack_id, None)
             if delivery is None:
                 continue

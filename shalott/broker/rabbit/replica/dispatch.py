@@ -54,8 +54,9 @@ class Dispatch:
                 if request.no_ack
                 else self._consumers.delivered(request.channel, fetched.content.id, consumer)
             )
+            asks = self._consumers.in_question is not None
             delivery = Deliver(
-                self._shell.pid, request.tag, ack_id, fetched.redelivered, fetched.content
+                self._shell.pid, request.tag, ack_id, fetched.redelivered, fetched.content, asks
             )
             self.counts.delivered(no_ack=request.no_ack, redelivered=fetched.redelivered)
             self._shell.send(request.channel, delivery)
@@ -89,9 +90,9 @@ class Dispatch:
             ack_id = self._consumers.delivered(request.channel, content.id, consumer)
             self._confirms.await_durable(mark, content.id)
         self.counts.delivered(no_ack=request.no_ack, redelivered=redelivered)
-        self._shell.send(
-            request.channel, Deliver(self._shell.pid, request.tag, ack_id, redelivered, content)
-        )
+        asks = self._consumers.in_question is not None
+        delivery = Deliver(self._shell.pid, request.tag, ack_id, redelivered, content, asks)
+        self._shell.send(request.channel, delivery)
         return True
 
     def tell(self, message: Publish, instruction: ins.Published) -> None:

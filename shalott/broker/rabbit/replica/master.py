@@ -25,6 +25,7 @@ from shalott.broker.rabbit.amqp.queue_protocol import (
     Settle,
     Stat,
     Stats,
+    Taken,
 )
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.mirrored.bug_rules import master_rules
@@ -120,6 +121,9 @@ class Master:
                 self.shell.monitor(channel)
                 self.consumers.set_limit(channel, prefetch)
                 self.dispatch.deliver_ready()
+            case Taken(channel, ack_id):
+                self.consumers.answered(channel, ack_id)
+                self.dispatch.deliver_ready()
             case Returned():
                 self.returned(message)
             case Resume(channel):
@@ -214,9 +218,7 @@ class Master:
         self.dispatch.deliver_ready()
 
     def returned(self, message: Returned) -> None:
-        """A channel has no room. (The original's queue asks the channel's limiter before it takes
-        a message; ours never waits for a process.)
-        """
+        """A channel has no room."""
         self.shell.monitor(message.channel)
         if self.consumers.pause(message.channel):
             self.shell.send(message.channel, Paused(self.shell.pid))

@@ -112,7 +112,10 @@ def test_a_channels_limit_holds_over_all_its_consumers() -> None:
             for tag in ("x", "y"):
                 await channel.ask("q", qp.Consume(channel.pid, tag, False, False, 0))
             await channel.publish_all("q", bodies(9))
-            await until(lambda: len(channel.deliveries) == 3)
+            for count in (1, 2, 3):
+                await until(lambda wanted=count: len(channel.deliveries) == wanted)
+                taken = qp.Taken(channel.pid, channel.deliveries[-1].ack_id)
+                cluster["a"].runtime.send(row.pid, taken)
             stats = await channel.ask("q", qp.Stat())
             assert isinstance(stats, qp.Stats) and stats.ready == 6
 
@@ -142,6 +145,39 @@ def test_what_a_full_channel_returns_is_the_next_ones_as_if_it_had_never_been_ou
             await full.publish_all("q", bodies(2))
             await until(lambda: len(full.deliveries) + len(other.deliveries) == 7)
             assert len(full.deliveries) == 3
+
+    run(scenario())
+
+
+def test_nothing_overtakes_a_delivery_for_which_a_channel_may_have_no_room() -> None:
+    """Neither what waits nor what is published, to whichever consumer."""
+
+    async def scenario() -> None:
+        async with Cluster("a") as cluster:
+            full, other = cluster["a"].channel(), cluster["a"].channel()
+            await cluster["a"].declare("q")
+            row = cluster["a"].row("q")
+            assert row is not None and row.pid is not None
+            cluster["a"].runtime.send(row.pid, qp.ChannelLimit(full.pid, 2))
+            await full.ask("q", qp.Consume(full.pid, "x", False, False, 0))
+            await other.ask("q", qp.Consume(other.pid, "y", False, False, 0))
+            await other.publish_all("q", bodies(3))
+            await until(lambda: len(full.deliveries) == 1)
+            stats = await other.ask("q", qp.Stat())
+            assert isinstance(stats, qp.Stats) and stats.ready == 2 and not other.deliveries
+            (asked,) = full.deliveries
+            assert asked.asks
+            back = qp.Returned(full.pid, asked.ack_id, asked.redelivered)
+            cluster["a"].runtime.send(row.pid, back)
+            await until(lambda: len(other.deliveries) == 3)
+            assert [each.content.body for each in other.deliveries] == bodies(3)
+            cluster["a"].runtime.send(row.pid, qp.Resume(full.pid))
+            await other.publish_all("q", bodies(1))
+            await until(lambda: len(full.deliveries) == 2)
+            taken = qp.Taken(full.pid, full.deliveries[1].ack_id)
+            cluster["a"].runtime.send(row.pid, taken)
+            await other.publish_all("q", bodies(2))
+            await until(lambda: len(full.deliveries) + len(other.deliveries) == 7)
 
     run(scenario())
 

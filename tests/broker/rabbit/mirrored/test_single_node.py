@@ -113,7 +113,11 @@ def test_a_channels_limit_holds_over_all_its_consumers() -> None:
                 await channel.ask("q", qp.Consume(channel.pid, tag, False, False, 0))
             await channel.publish_all("q", bodies(9))
             for count in (1, 2, 3):
-                await until(lambda wanted=count: len(channel.deliveries) == wanted)
+
+                def has_come(wanted: int = count) -> bool:
+                    return len(channel.deliveries) == wanted
+
+                await until(has_come)
                 taken = qp.Taken(channel.pid, channel.deliveries[-1].ack_id)
                 cluster["a"].runtime.send(row.pid, taken)
             stats = await channel.ask("q", qp.Stat())

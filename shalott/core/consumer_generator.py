@@ -222,14 +222,20 @@ class ConsumerMix(msgspec.Struct, frozen=True):
         return self
 
 
+class Fates(msgspec.Struct, frozen=True):
+    """Queues by what befalls them: clients delete or purge them, or they go by themselves."""
+
+    deletable: tuple[str, ...] = ()
+    purgeable: tuple[str, ...] = ()
+    fading: tuple[str, ...] = ()
+
+
 def consumer_mix(
     *,
     slots: Sequence[Slot],
     threads: int,
     routes: Sequence[Route],
-    deletable: Sequence[str],
-    purgeable: Sequence[str] = (),
-    fading: Sequence[str],
+    fates: Fates,
     churn: Churn,
     habits: Habits,
     seed: int,
@@ -239,9 +245,9 @@ def consumer_mix(
         slots=tuple(slots),
         threads=threads,
         routes=tuple(routes),
-        deletable=tuple(deletable),
-        purgeable=tuple(purgeable),
-        fading=tuple(fading),
+        deletable=fates.deletable,
+        purgeable=fates.purgeable,
+        fading=fates.fading,
         churn=churn,
         habits=habits,
         keys=_Keys(*(stream_key(seed, "consume", name) for name in names)),

@@ -21,6 +21,7 @@ from shalott.core.consumer_generator import (
     Churn,
     ConsumeOut,
     DeclareQueues,
+    Fates,
     StopConsumers,
     consumer_mix,
 )
@@ -99,9 +100,7 @@ def load_generator(plan: Plan, topology: Topology) -> Generator:
         slots=topology.slots(threads),
         threads=threads,
         routes=topology.routes(),
-        deletable=topology.recreated,
-        purgeable=topology.purged,
-        fading=topology.vanishing,
+        fates=Fates(topology.recreated, topology.purged, topology.vanishing),
         churn=churn_of(topology.parameters),
         habits=habits_of(topology.parameters),
         seed=plan.seed,

@@ -11,6 +11,7 @@ from shalott.core.consumer_generator import (
     ConsumeOut,
     ConsumerMix,
     DeclareQueues,
+    Fates,
     Route,
     Slot,
     StopConsumers,
@@ -38,8 +39,7 @@ def mix(churn: Churn = QUIET, **more: Any) -> ConsumerMix:
         "slots": SLOTS,
         "threads": 2,
         "routes": (Route("a", 1.0), Route("b", 1.0)),
-        "deletable": (),
-        "fading": (),
+        "fates": Fates(),
         "habits": Habits(),
         "seed": 1,
     }
@@ -115,7 +115,7 @@ def test_connections_and_channels_are_ended_too_but_not_what_is_not_there() -> N
 
 
 def test_a_deleted_queue_is_declared_again_before_anybody_consumes_it() -> None:
-    walk = Walk(mix(Churn(delete=0.2, away_ms=100), deletable=("b",), fading=("b",)))
+    walk = Walk(mix(Churn(delete=0.2, away_ms=100), fates=Fates(deletable=("b",), fading=("b",))))
     asked = walk.many(100, "a#0", "b#0")
     (delete,) = [one for one in asked if one.f == "delete-queue"]
     assert delete.key == "b"
@@ -131,7 +131,7 @@ def test_a_deleted_queue_is_declared_again_before_anybody_consumes_it() -> None:
 
 
 def test_a_queue_that_expired_is_missed_by_who_subscribes() -> None:
-    walk = Walk(mix(fading=("b",)))
+    walk = Walk(mix(fates=Fates(fading=("b",))))
     subscribe = walk.ask(0, "a#0")
     assert subscribe is not None and subscribe.key == "b"
     walk.end(subscribe, "fail", "channel closed: 404 NOT_FOUND - no queue 'b' in vhost '/'")

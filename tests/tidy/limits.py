@@ -34,7 +34,7 @@ ANY_MAX: Mapping[str, int] = {
     "broker": 31,
     "checkers": 25,
     "clients": 16,
-    "cluster": 54,
+    "cluster": 52,
     "core": 11,
     "harness": 29,
     "nemesis": 6,

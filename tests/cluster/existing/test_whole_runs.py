@@ -190,8 +190,10 @@ def test_what_a_killed_guardian_left_is_undone_by_clean(tmp_path: Path) -> None:
 
 
 def test_with_what_is_written_down_nothing_is_lost(tmp_path: Path) -> None:
+    """Nothing is received before the end: of an RPOP whose answer a kill cuts off all is gone."""
+    more = ["--enqueue-fraction", "1", "--i-may-break-this"]
     with compose_project(tmp_path / "project", aof=True) as stands:
-        run = shalott(words(stands, tmp_path, *on_master(stands), "--i-may-break-this"), tmp_path)
+        run = shalott(words(stands, tmp_path, *on_master(stands), *more), tmp_path)
         assert run.exit_code == 0, run
         assert run.counts("total-queue")["lost-count"] == 0
         assert_left_as_found(stands, run)

@@ -264,7 +264,7 @@ def test_other_searches_keep_their_promise() -> None:
     for system, profile in (("mirrored", "safe"), ("dledger", "upstream")):
         plain = plain_subject(system, profile).swarm
         assert plain.triggered > 0 and plain.scheduled > 0
-        assert plain.but(triggered=0.0, scheduled=0.0) == USUAL
+        assert plain.but(triggered=0.0, scheduled=0.0, more_faults={}) == USUAL
 
 
 def test_upstream_may_rot_disks_and_lose_all_nodes() -> None:

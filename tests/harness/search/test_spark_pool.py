@@ -59,7 +59,8 @@ def search(store: Path, seeds: str, *, by_batches: bool) -> tuple[Summary, Path]
 def test_batches_come_to_what_single_seeds_come_to(tmp_path: Path) -> None:
     there, _ = search(tmp_path / "there", "40", by_batches=True)
     here, _ = search(tmp_path / "here", "40", by_batches=False)
-    assert there.classes == here.classes and there.classes["lost"].count
+    seeds = [{name: found.seeds for name, found in of.classes.items()} for of in (there, here)]
+    assert seeds[0] == seeds[1] and seeds[0]["lost"]  # which are kept depends on who ends first
     assert there.valid == here.valid and not there.errors
     assert there.repeated == here.repeated > 0 and not there.mismatches
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shalott.cluster.system import DeclaresQueues, FailsOver
+from shalott.cluster.system import DeclaresQueues, FailsOver, MovesMirrors
 from shalott.core.errors import MissingCapability
 from shalott.core.plan import FaultAction, Plan
 from shalott.core.rng import Stream
@@ -71,8 +71,10 @@ def fault_rows(outcome: SimOutcome) -> list[dict[str, Any]]:
 OF_PACKETS = {"duplicate", "reorder", "corrupt"}
 STREAMS = tuple(record for record in links.FAULTS if not OF_PACKETS & {*record.needs})
 
-REDECLARES = tuple(record for record in operators.FAULTS if DeclaresQueues in record.asks)
-BY_HAND = tuple(record for record in operators.FAULTS if DeclaresQueues not in record.asks)
+OF_QUEUES = tuple(
+    record for record in operators.FAULTS if {DeclaresQueues, MovesMirrors} & {*record.asks}
+)
+BY_HAND = tuple(record for record in operators.FAULTS if record not in OF_QUEUES)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ BY_HAND = tuple(record for record in operators.FAULTS if DeclaresQueues not in r
     [
         ("mirrored", partitions.FAULTS, 1500, 1000),
         ("mirrored", processes.FAULTS, 4000, 1500),
-        ("mirrored", REDECLARES, 4000, 1500),
+        ("mirrored", OF_QUEUES, 4000, 1500),
         ("mirrored", (*STREAMS, *clocks.FAULTS), 700, 2000),  # each overlaps its neighbours
         ("mirrored", disks.FAULTS, 4000, 1500),
         ("master-slave", BY_HAND, 4000, 1500),

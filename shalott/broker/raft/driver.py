@@ -28,7 +28,6 @@ from shalott.broker.raft.storage import RaftStorage
 log = logging.getLogger("shalott.broker.raft")
 
 DISK_FULL_PAUSE_MS = 500
-EARLY_SNAPSHOT = 5  # entries, where buggify makes it happen early
 
 
 class CoreDriver:
@@ -262,9 +261,7 @@ class CoreDriver:
 
     def _take_snapshot_if_due(self) -> None:
         grown = self.applier.applied_index - self.applier.snapshot_index
-        if grown < self._snapshot_threshold and not (
-            grown >= EARLY_SNAPSHOT and self._env.buggify("raft.snapshot_early")
-        ):
+        if grown < self._snapshot_threshold:
             return
         if self.core.durable_index < self.applier.applied_index:
             return  # soon

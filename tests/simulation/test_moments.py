@@ -1,7 +1,8 @@
 """Faults in a moment of a node: a planted defect that random times do not find, each trigger does.
 
 The defects are in windows of about a millisecond: a compaction that syncs its name and not its
-content, and KB-RMQ-22, which promotes a mirror that is not synchronised.
+content, one that removes the old file before it renames the new one, and KB-RMQ-22, which promotes
+a mirror that is not synchronised.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ pytestmark = pytest.mark.sim
 
 SEEDS = range(1, 11)
 COMPACTED = Trigger(kind="disk", what="sync", node="n1", files="queues/*", moment="after")
+RENAMED = Trigger(kind="disk", what="rename", node="n1", files="queues/*/journal", moment="before")
 MOMENTS = {
     "role": Trigger(kind="observed", what="role", node="n2", moment="after"),
     "epoch": Trigger(kind="observed", what="epoch", moment="after"),
@@ -112,6 +114,33 @@ def test_at_random_times_no_client_finds_it(seed: int) -> None:
     """An oracle may, which asks disks at every acknowledgement."""
     at_ms = 500 + Stream(seed, "time of the power loss").below(6500)
     assert {*simulate(one_node(seed, at_ms, None)).anomalies} <= {SYNC_FIRST.kind, DISK_COPIES.kind}
+
+
+@pytest.fixture
+def early_removal(small_journals: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compaction removes the old file, then gives the new one its name."""
+    sound = Journal._write_replacement
+
+    async def remove(journal: Journal, file: File, records: Records) -> tuple[int, int]:
+        written = await sound(journal, file, records)
+        await journal._disk.remove(journal._path)
+        return written
+
+    monkeypatch.setattr(Journal, "_write_replacement", remove)
+
+
+@pytest.mark.usefixtures("early_removal")
+def test_a_kill_before_a_rename_finds_what_a_compaction_removed() -> None:
+    first = simulate(one_node(1, 500, RENAMED, "kill"))
+    assert "lost" in first.anomalies
+    assert rows(first, "trigger")[0]["extra"]["fired"]
+
+
+@pytest.mark.usefixtures("early_removal")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_at_random_times_a_kill_misses_the_removal(seed: int) -> None:
+    at_ms = 500 + Stream(seed, "time of the kill").below(6500)
+    assert simulate(one_node(seed, at_ms, None, "kill")).valid is True
 
 
 def at_moment(when: Trigger, bug: str = "KB-RMQ-22", **more: Any) -> SimOutcome:

@@ -56,6 +56,20 @@ EQUAL_LOGS: Final = Oracle(
     "Replicas are equal up to what is confirmed.",
     f"{_RAFT}, State Machine Safety",
 )
+LEADERS_COMPLETE: Final = Oracle(
+    "leaders-complete",
+    "leader-lacks-committed",
+    "whether leaders have what is committed",
+    "A leader has each committed entry, and commits by one of its own term.",
+    f"{_RAFT}, 5.4",
+)
+READS_LED: Final = Oracle(
+    "reads-led",
+    "read-without-majority",
+    "whether leaders that answer reads still lead",
+    "No leader answers a read that was asked for when a majority had a later term.",
+    f"{_RAFT}, 8",
+)
 CONFIRMED_BY_ALL: Final = Oracle(
     "confirmed-by-all",
     "confirmed-beyond-member",
@@ -69,6 +83,13 @@ CONFIRMED_ONLY: Final = Oracle(
     "whether consumers see what may be lost",
     "Nothing is dispatched beyond the confirmed end.",
     "docs/protocols.md 2.8, 5.6",
+)
+DENSE_QUEUES: Final = Oracle(
+    "dense-queues",
+    "queue-offset-wrong",
+    "whether queue offsets are of one message each",
+    "No queue offset is given twice, and none is left out.",
+    "docs/protocols.md 2.8",
 )
 EPOCHS_AGREE: Final = Oracle(
     "epochs-agree",
@@ -90,8 +111,11 @@ ORACLES: Final = (
     SYNC_FIRST,
     VOTES_KEPT,
     EQUAL_LOGS,
+    LEADERS_COMPLETE,
+    READS_LED,
     CONFIRMED_BY_ALL,
     CONFIRMED_ONLY,
+    DENSE_QUEUES,
     EPOCHS_AGREE,
     SYNCHRONISED_ONLY,
 )

@@ -33,6 +33,7 @@ class Trigger(
         ``ended`` (it is healed).
         ``disk``: a node's disk is asked to ``what`` (write, sync, rename), of ``files``.
         ``message``: one called ``what`` is on its way from ``sender`` to ``node``; "": any.
+    ``fault`` of the other kinds: it counts from when that fault has begun; 0: at any time.
     ``node``: whose it must be, "" for any; ``group`` and ``role`` narrow events and observations in
     the same way. ``count``: it must happen so often. ``moment``: who takes part stands still
     until the fault is made, when a message is ``sent``, ``before`` it or a disk's call is done, or

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 import msgspec
 
 from shalott.core.plan import FaultAction, Trigger
-from shalott.core.rng import Stream
+from shalott.core.rng import Stream, stream_key
 from shalott.nemesis.record import FAULTS
-from shalott.nemesis.targets import THERE
+from shalott.nemesis.targets import THERE, is_single
 from shalott.nemesis.trigger_words import CALLS, MOMENTS
 from shalott.nemesis.triggers import CHANGES
 
@@ -27,6 +27,10 @@ SHARE = 0.7  # of the faults of such a plan
 END_SHARE = 0.25  # of them: something brings them to their end
 COUNTS = (1, 1, 1, 1, 2, 2, 3, 5, 8, 13, 30)
 WITHIN_MS = 5000
+# Of the nodes that are killed: a second time, at a call of its disk while it comes up again. What
+# a start finds and builds on is tried by nothing else.
+AGAIN_SHARE = 0.4
+AGAIN = ("kill", "power")
 # They take hold of a node at once, so that it can be held until they have.
 _AT_ONCE = ("kill", "power", "pause", "suspend")
 # What only the simulation can do, in place of what takes as much away.
@@ -51,6 +55,42 @@ def draw_triggers(
     return tuple(
         _drawn(seed, action, messages=messages, files=files, changes=changes) for action in actions
     )
+
+
+def draw_again(seed: int, actions: Sequence[FaultAction]) -> tuple[FaultAction, ...]:
+    """The actions, and kills of nodes that were killed, of the kinds that are there, while they
+    come up again. Who hits one node at a time keeps to that."""
+    kinds = sorted({action.kind for action in actions} & {*AGAIN})
+    both: list[tuple[FaultAction, int]] = [(action, 0) for action in actions]
+    for action in actions:
+        rng = Stream(seed, "again", action.id)
+        is_one = action.kind in AGAIN and (is_single(action.target) or action.target == THERE)
+        if is_one and rng.random() < AGAIN_SHARE:
+            both.append((_again(seed, action, rng.choice(kinds), rng), action.id))
+    both.sort(key=lambda pair: (pair[0].at_ms, pair[0].kind))
+    number = {action.id: n for n, (action, first) in enumerate(both, start=1) if not first}
+    return tuple(
+        msgspec.structs.replace(_since(action, number.get(first, 0)), id=n)
+        for n, (action, first) in enumerate(both, start=1)
+    )
+
+
+def _since(action: FaultAction, fault: int) -> FaultAction:
+    if not fault or action.when is msgspec.UNSET:
+        return action
+    return msgspec.structs.replace(action, when=msgspec.structs.replace(action.when, fault=fault))
+
+
+def _again(seed: int, action: FaultAction, kind: str, rng: Stream) -> FaultAction:
+    when = Trigger(
+        kind="disk", what=rng.choice(CALLS), count=rng.choice(COUNTS),
+        moment=rng.choice(("before", "after")), within_ms=action.duration_ms + WITHIN_MS,
+    )  # fmt: skip
+    return msgspec.structs.replace(
+        action, kind=kind, at_ms=action.at_ms + 1, duration_ms=500 + rng.below(1500), when=when,
+        target=THERE, nodes=None, settle=False, until=msgspec.UNSET,
+        seed=stream_key(seed, "again", action.id, "firing") >> 1,
+    )  # fmt: skip
 
 
 def _drawn(

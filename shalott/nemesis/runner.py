@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -18,7 +19,7 @@ from shalott.cluster.cluster import Cluster
 from shalott.cluster.system import System
 from shalott.core.errors import HarnessError
 from shalott.core.history import Recorder
-from shalott.core.plan import FaultAction, Plan
+from shalott.core.plan import FaultAction, Plan, Trigger
 from shalott.nemesis.aiming import Roles
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.cuts import ClientCuts, CountedCuts
@@ -119,6 +120,8 @@ class NemesisRunner:
             if action.settle:
                 async with self._alone:
                     await self._fire(action)
+                    for again in filter(partial(_counts_since, action), self._plan.faults):
+                        await self._milestones.over(again.id)
             else:
                 await self._fire(action)
         finally:
@@ -137,6 +140,8 @@ class NemesisRunner:
         try:
             if action.settle:
                 await self._conditions.await_settled(action)
+            if action.when is not msgspec.UNSET:
+                action = await self._aim_after(action, action.when)
             if action.when is not msgspec.UNSET:
                 action = await self._conditions.await_trigger(action, action.when, still)
                 self._resolved[action.id] = action
@@ -167,6 +172,20 @@ class NemesisRunner:
                 self.in_force.remove(fault.text)
         self._milestones.reach(action.id, "ended")
 
+    async def _aim_after(self, action: FaultAction, when: Trigger) -> FaultAction:
+        """What is waited for since another fault is the moment of the node that this one hits, if
+        the trigger names none."""
+        if not when.fault or when.kind == "fault" or when.node:
+            return action
+        try:
+            await self._milestones.wait(when.fault, "begun")
+        except HarnessError as error:
+            raise Skipped(str(error)) from error
+        nodes = self._resolved[when.fault].nodes or ()
+        if len(nodes) != 1:
+            raise Skipped(f"fault {when.fault} hits more than a node")
+        return msgspec.structs.replace(action, when=msgspec.structs.replace(when, node=nodes[0]))
+
     async def _last(self, action: FaultAction, left_ms: float) -> None:
         """As long as the fault is to be in force."""
         if action.until is msgspec.UNSET:
@@ -188,6 +207,14 @@ class NemesisRunner:
             wait_ms=self._time.wait_ms,
             queues=self._queues,
         )
+
+
+def _counts_since(first: FaultAction, action: FaultAction) -> bool:
+    """Whether it hits a node that ``first`` has hit, before it is done with."""
+    when = action.when
+    if when is msgspec.UNSET or when.kind == "fault" or action.settle:
+        return False
+    return when.fault == first.id
 
 
 def _planned_drifts(plan: Plan) -> dict[str, float]:

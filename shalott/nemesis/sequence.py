@@ -178,11 +178,18 @@ def check_sequence(text: str) -> None:
 
 def relinked(before: Sequence[FaultAction], kept: Sequence[FaultAction]) -> tuple[FaultAction, ...]:
     """Those that are kept, where some wait for faults that are not: they wait for what those waited
-    for, or come when those were to come."""
+    for, or come when those were to come. What counted since then counts at any time."""
     gone = {action.id: action for action in before}
     for action in kept:
         gone.pop(action.id, None)
-    return tuple(_relinked(action, gone) for action in kept)
+    return tuple(_relinked(_at_any_time(action, gone), gone) for action in kept)
+
+
+def _at_any_time(action: FaultAction, gone: Mapping[int, FaultAction]) -> FaultAction:
+    when = action.when
+    if when is msgspec.UNSET or when.kind == "fault" or when.fault not in gone:
+        return action
+    return replace(action, when=replace(when, fault=0))
 
 
 def _relinked(action: FaultAction, gone: Mapping[int, FaultAction]) -> FaultAction:

@@ -6,7 +6,7 @@ CONDITION is ``master=n2`` or ``master``, ``synchronising``, ``shrinks``, ``role
 ``set``, ``syncs=3``, ``event=promoted``, ``disk=write``, ``message=Activity``, or ``begun=1`` and
 ``ended=1`` of another fault. With a nemesis it is for the faults of that one, else for all of the
 schedule. A disk takes ``files=PATTERN`` as well, a message ``from=n2``, and all that nodes do or
-tell ``moment=before`` or ``after``.
+tell ``moment=before`` or ``after``. With ``since=1`` it counts from when fault 1 has begun.
 """
 
 from __future__ import annotations
@@ -75,6 +75,8 @@ def parse_trigger(text: str) -> tuple[str, Trigger]:
         key, _, said = option.partition("=")
         if key in _TIMES and said:
             fields[_TIMES[key]] = parse_duration_ms(f"--trigger {text}: {key}", said)
+        elif key == "since" and name not in (*OF_FAULTS, "syncs"):
+            fields["fault"] = _whole(text, said)
         elif key == "count" and name != "syncs":
             fields["count"] = _whole(text, said)
         elif key == "moment" and said in MOMENTS.get(fields["kind"], ()):
@@ -128,6 +130,8 @@ def trigger_text(trigger: Trigger) -> str:
     for name, field in _FIELDS.items():
         if said := getattr(trigger, field):
             words.append(f"{name}={said}")
+    if trigger.kind != "fault" and trigger.fault:
+        words.append(f"since={trigger.fault}")
     if trigger.kind != "syncs" and trigger.count > 1:
         words.append(f"count={trigger.count}")
     if trigger.moment:
@@ -159,6 +163,11 @@ def check_triggers(action: FaultAction, nodes: Sequence[str], ids: Sequence[int]
         )
     for when in action.triggers:
         _check_trigger(action, when, nodes)
+        if when.kind != "fault" and when.fault and when.fault not in ids:
+            raise UsageError(
+                f"fault {action.id} waits for what happens after fault {when.fault}, which"
+                " is no fault of the plan"
+            )
         if when.kind == "fault" and (when.fault not in ids or when.what not in OF_FAULTS):
             raise UsageError(
                 f"fault {action.id} waits for fault {when.fault} to have {when.what}: give what is"
@@ -175,7 +184,7 @@ def check_order(actions: Iterable[FaultAction]) -> None:
     waits = {
         action.id: action.when.fault
         for action in actions
-        if action.when is not msgspec.UNSET and action.when.kind == "fault"
+        if action.when is not msgspec.UNSET and action.when.fault
     }
     for first in waits:
         passed = [first]

@@ -210,6 +210,8 @@ class TriggerWatch:
             return await self._syncs(trigger)
         if trigger.kind == "fault":
             return await self._fault(trigger)
+        if trigger.fault:
+            await self._of_fault(trigger.fault, "begun")
         if trigger.kind in ("disk", "message"):
             waiting: Awaitable[Fired] = self._moment(trigger, still)
         else:

@@ -87,6 +87,10 @@ class Milestones:
                 self._never[fault, what] = reason
                 self._reached[fault, what].set()
 
+    async def over(self, fault: int) -> None:
+        """Until it has ended, or never will."""
+        await self._reached[fault, "ended"].wait()
+
     async def wait(self, fault: int, what: str) -> None:
         """Until it has begun or ended. Raises HarnessError: it never will."""
         await self._reached[fault, what].wait()

@@ -10,7 +10,7 @@ import pytest
 from shalott.core.plan import FaultAction
 from shalott.harness.scenarios.swarm import draw_plan, plain_subject
 from shalott.nemesis.drawing import draw_faults
-from shalott.nemesis.drawn_triggers import draw_triggers
+from shalott.nemesis.drawn_triggers import draw_again, draw_triggers
 
 pytestmark = pytest.mark.unit
 
@@ -53,6 +53,30 @@ def test_everything_is_drawn() -> None:
     assert any(each.until is not msgspec.UNSET for each in actions)
 
 
+def of_another(action: FaultAction) -> bool:
+    return action.when is not msgspec.UNSET and action.when.fault > 0
+
+
+def test_nodes_are_killed_again_while_they_come_up() -> None:
+    seen: set[tuple[str, str]] = set()
+    for seed in range(40):
+        bare, _ = drawn(seed, changes=False)
+        both = draw_again(seed, bare)
+        assert [each.id for each in both] == list(range(1, len(both) + 1))
+        by_id = {each.id: each for each in both}
+        for again in filter(of_another, both):
+            assert again.when is not msgspec.UNSET
+            first = by_id[again.when.fault]
+            assert first.kind in ("kill", "power") and first.settle and not again.settle
+            assert again.target == "there" and again.nodes is None
+            seen.add((first.kind, again.kind))
+        assert [each for each in both if not of_another(each)] == [
+            msgspec.structs.replace(each, id=own.id)
+            for each, own in zip(bare, filter(lambda one: not of_another(one), both), strict=True)
+        ]
+    assert seen == {(first, again) for first in ("kill", "power") for again in ("kill", "power")}
+
+
 @pytest.mark.parametrize("system", ["mirrored", "master-slave", "dledger", "controller"])
 def test_a_run_without_moments_is_what_it_was(system: str) -> None:
     subject = plain_subject(system, "safe")
@@ -62,7 +86,8 @@ def test_a_run_without_moments_is_what_it_was(system: str) -> None:
         own, bare = draw_plan(subject, seed), draw_plan(plain, seed)
         differing += own != bare
         assert own.sim is not None and bare.sim is not None
-        assert [each.at_ms for each in own.faults] == [each.at_ms for each in bare.faults]
+        first = [each for each in own.faults if not of_another(each)]
+        assert [each.at_ms for each in first] == [each.at_ms for each in bare.faults]
         still = msgspec.structs.replace(own.sim, schedule=msgspec.UNSET)
         assert (still, own.system, own.workload) == (bare.sim, bare.system, bare.workload)
     assert 0 < differing < 12

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from shalott.broker.base import journal
 from shalott.broker.base.disk import File
 from shalott.broker.base.journal import Journal, Records
 from shalott.broker.rabbit.storage import queue_index
@@ -84,8 +85,8 @@ def forgotten_sync(small_journals: None, monkeypatch: pytest.MonkeyPatch) -> Non
     """A compaction syncs its new file's name, and not what is in it."""
     sound = Journal._write_replacement
 
-    async def forget(journal: Journal, file: File, records: Records) -> tuple[int, int]:
-        return await sound(journal, Unsynced(file), records)  # type: ignore[arg-type]
+    async def forget(own: Journal, file: File, records: Records) -> tuple[int, int]:
+        return await sound(own, Unsynced(file), records)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Journal, "_write_replacement", forget)
 
@@ -121,9 +122,9 @@ def early_removal(small_journals: None, monkeypatch: pytest.MonkeyPatch) -> None
     """A compaction removes the old file, then gives the new one its name."""
     sound = Journal._write_replacement
 
-    async def remove(journal: Journal, file: File, records: Records) -> tuple[int, int]:
-        written = await sound(journal, file, records)
-        await journal._disk.remove(journal._path)
+    async def remove(own: Journal, file: File, records: Records) -> tuple[int, int]:
+        written = await sound(own, file, records)
+        await own._disk.remove(own._path)
         return written
 
     monkeypatch.setattr(Journal, "_write_replacement", remove)
@@ -141,6 +142,34 @@ def test_a_kill_before_a_rename_finds_what_a_compaction_removed() -> None:
 def test_at_random_times_a_kill_misses_the_removal(seed: int) -> None:
     at_ms = 500 + Stream(seed, "time of the kill").below(6500)
     assert simulate(one_node(seed, at_ms, None, "kill")).valid is True
+
+
+@pytest.fixture
+def hasty_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that starts empties its journal before it writes again what it found."""
+    sound = journal._write_again
+
+    async def empty(file: File, data: bytes) -> None:
+        await file.truncate(0)
+        await file.sync()
+        await sound(file, data)
+
+    monkeypatch.setattr(journal, "_write_again", empty)
+
+
+@pytest.mark.usefixtures("hasty_start")
+def test_a_node_that_is_killed_again_while_it_starts_loses_its_journal() -> None:
+    plan = one_node(1, 3000, None, "kill")
+    assert simulate(plan).valid is True
+    (first,) = plan.faults
+    again = msgspec.structs.replace(
+        first, id=2, at_ms=3001, duration_ms=1000, target="there", nodes=None,
+        when=Trigger(kind="disk", what="sync", fault=1, moment="after", files="queues/*/journal"),
+    )  # fmt: skip
+    outcome = simulate(msgspec.structs.replace(plan, faults=(first, again)))
+    assert "lost" in outcome.anomalies
+    assert outcome.plan.faults[1].nodes == ("n1",)
+    assert simulate(outcome.plan).digest == outcome.digest
 
 
 def at_moment(when: Trigger, bug: str = "KB-RMQ-22", **more: Any) -> SimOutcome:

@@ -13,12 +13,13 @@ import pytest
 from shalott.broker.rabbit.amqp import publishing
 from shalott.broker.rabbit.mirrored import rows
 from shalott.broker.rabbit.storage.flusher import Flusher
-from shalott.broker.raft import api
+from shalott.broker.raft import api, leader
 from shalott.broker.raft.applier import Applier
 from shalott.broker.raft.state import State
 from shalott.broker.rocket.autoswitch.copies import Copies
 from shalott.broker.rocket.autoswitch.epochs import EpochFileCache
 from shalott.broker.rocket.autoswitch.packets import EpochStart
+from shalott.broker.rocket.commitlog.consume_queues import QueueSet
 from shalott.broker.rocket.commitlog.dispatch import Dispatch
 from shalott.broker.rocket.commitlog.segment_writer import SegmentWriter
 from shalott.broker.rocket.dledger import ledger
@@ -106,6 +107,22 @@ def applies_other_entries(patch: Patch) -> None:
     patch.setattr(Applier, "_apply", apply_altered)
 
 
+def commits_what_it_finds(patch: Patch) -> None:
+    """A new leader takes all that it has for committed."""
+    begin = leader.begin_tenure
+
+    def begin_and_commit(s: State) -> None:
+        s.commit_to(s.log.last_index)
+        begin(s)
+
+    patch.setattr(leader, "begin_tenure", begin_and_commit)
+
+
+def leaves_offsets_out(patch: Patch) -> None:
+    """A new leader gives its first message in each queue the offset after the next one."""
+    patch.setattr(QueueSet, "ends", lambda s: {key: one.end + 1 for key, one in s.queues.items()})
+
+
 def confirms_for_members(patch: Patch) -> None:
     patch.setattr(Copies, "confirmed", lambda self, judged, before: self._log.max_offset)
 
@@ -153,6 +170,8 @@ PLANTS = (
     Plant(votes_before_the_sync, "dledger", "acked-before-sync"),
     Plant(forgets_its_vote, "dledger", "vote-taken-back"),
     Plant(applies_other_entries, "controller", "replicas-differ"),
+    Plant(commits_what_it_finds, "controller", "leader-lacks-committed"),
+    Plant(leaves_offsets_out, "dledger", "queue-offset-wrong"),
     Plant(
         confirms_for_members, "controller", "confirmed-beyond-member", ("dispatched-unconfirmed",)
     ),
@@ -185,11 +204,12 @@ def test_the_sound_broker_keeps_all_promises_and_is_asked(system: str) -> None:
     outcome = run(system)
     assert found_by_oracles(outcome) == []
     asked = {r.checker for r in outcome.results if r.counts.get("asked-count", 0) > 0}
-    of_logs = {"disk-copies", "equal-logs", "dispatched-confirmed"}
+    of_logs = {"disk-copies", "equal-logs", "dispatched-confirmed", "dense-queues"}
+    of_raft = {"votes-kept", "leaders-complete"}
     expected = {
-        "mirrored": {"disk-copies", "sync-first", "votes-kept", "equal-logs", "synchronised-only"},
+        "mirrored": {"disk-copies", "sync-first", "equal-logs", "synchronised-only", *of_raft},
         "master-slave": {*of_logs, "sync-first"},
-        "dledger": {*of_logs, "sync-first", "votes-kept"},
+        "dledger": {*of_logs, *of_raft, "sync-first", "reads-led"},
         "controller": {*NAMES} - {"synchronised-only"},
     }
     assert asked & {*NAMES} == expected[system]

@@ -92,6 +92,10 @@ class RaftCore:
         return self._state.term
 
     @property
+    def member_count(self) -> int:
+        return len(self._state.members)
+
+    @property
     def leader(self) -> str:
         """ "" if it is not known."""
         return self._state.leader

@@ -97,6 +97,13 @@ class CoreDriver:
         for done in reads.values():
             fail(done, ProposalTimeout(reason))
 
+    def asked(self, number: int, done: asyncio.Future[int]) -> None:
+        """``done`` gets the index of a read that begins now."""
+        self.reads[number] = done
+        members = self.core.member_count
+        self._env.witness("raft.asked", self._storage.path, number, self.core.term, members)
+        self.happened(api.ReadRequested(number))
+
     # -- events ------------------------------------------------------------------------------------
 
     def _now_ms(self) -> int:
@@ -185,19 +192,26 @@ class CoreDriver:
             case api.Refused():
                 self._submitting = action
             case api.ReadReady(number, index):
+                core, path = self.core, self._storage.path
+                self._env.witness("raft.read", path, number, core.term)
                 if (done := self.reads.get(number)) is not None:
                     self.applier.await_applied(index, done)
             case api.ReadFailed(number, leader):
                 if (done := self.reads.get(number)) is not None:
                     fail(done, NotLeader(leader))
             case api.BecomeLeader(term, _):
+                witness, storage = self._env.witness, self._storage
+                witness("raft.led", storage.path, term, storage.last_index, storage.term_at)
                 self.news.role_changed("leader", term, self._env.node_id)
             case api.BecomeFollower(term, leader):
                 self.news.role_changed("follower", term, leader)
             case api.BecomeCandidate(term):
                 self.news.role_changed("candidate", term, "")
-            case api.Commit():
-                pass  # what is committed is applied when the step is done: settle
+            case api.Commit(index):  # it is applied when the step is done: settle
+                if (core := self.core).role == "leader":
+                    entry_term = self._storage.term_at(index)
+                    witness = self._env.witness
+                    witness("raft.committed", self._storage.path, core.term, index, entry_term)
 
     def _testify(self, to: str, message: api.Message) -> None:
         """What ``message`` says of this member's disk."""

@@ -129,8 +129,7 @@ class RaftRunner:
         self._next_read += 1
         number = self._next_read
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        driver.reads[number] = done
-        driver.happened(api.ReadRequested(number))
+        driver.asked(number, done)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await done

@@ -39,7 +39,7 @@ from shalott.harness.run.plan_checks import check_plan, requirements_of
 from shalott.harness.run.planning import lay_out
 from shalott.harness.run.request import parse_nodes, profile_of
 from shalott.nemesis.drawing import STEP_MS, Promise, Slots, draw_faults
-from shalott.nemesis.drawn_triggers import draw_triggers
+from shalott.nemesis.drawn_triggers import draw_again, draw_triggers
 from shalott.nemesis.record import members
 from shalott.nemesis.targets import is_single
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
@@ -49,6 +49,7 @@ Choice = TypeVar("Choice")
 SIM = "sim"
 FEW_NODES = 3
 TRIGGERED, SCHEDULED = 0.5, 0.15  # of the runs of a plain search
+DENSE = Range(2000, 9000, 500)  # its faults follow each other so closely
 STEPS = 30_000  # about as many as a run of a minute has
 # A plan of few operations under many faults still proves something; and a simulation, which looks
 # into the nodes, asks more of them than clients can.
@@ -163,7 +164,13 @@ def plain_subject(system: str, profile: str, workload: str = "") -> Subject:
         system=system,
         profile=profile,
         swarm=USUAL.but(
-            **{"triggered": TRIGGERED, "scheduled": SCHEDULED, **search.settings, **own}
+            **{
+                "triggered": TRIGGERED,
+                "scheduled": SCHEDULED,
+                "interval_ms": DENSE,
+                **search.settings,
+                **own,
+            }
         ),
         name=name,
         workload=workload,
@@ -354,12 +361,15 @@ def _faults(
 def _with_moments(subject: Subject, plan: Plan, draw: Draw) -> Plan:
     """In a share of the runs of the simulation some faults wait for a moment."""
     system = SYSTEMS.find(subject.system).make(plan)
-    if subject.cluster != SIM or draw.stream("triggered").random() >= subject.swarm.triggered:
+    if subject.cluster != SIM or not subject.swarm.triggered:
         return plan
+    again = draw_again(draw.seed, plan.faults)
+    if draw.stream("triggered").random() >= subject.swarm.triggered:
+        return msgspec.structs.replace(plan, faults=again)
     names = system if isinstance(system, NamesMessages) else None
     faults = draw_triggers(
         draw.seed,
-        plan.faults,
+        again,
         messages=() if names is None else names.message_names,
         files=() if names is None else names.data_files,
         changes=not any(action.settle for action in plan.faults),

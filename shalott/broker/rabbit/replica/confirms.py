@@ -104,10 +104,12 @@ class Outbox:
         return interval
 
 
-def testify_durable(shell: Shell, queue: BackingQueue, message_id: int) -> None:
-    """``shell``'s process counts it as durable here; it may have been consumed meanwhile."""
-    there = message_id in queue.messages
-    shell.env.witness("durable", shell.key, queue.directory, message_id, there)
+def testify_confirm(shell: Shell, queue: BackingQueue, message_id: int) -> None:
+    """``shell``'s process is about to confirm it. It may have been consumed meanwhile."""
+    entry = queue.messages.entries.get(message_id)
+    content = None if entry is None else entry.content
+    if content is not None and content.persistent and queue.index.is_durable:
+        shell.env.witness("durable", shell.key, queue.directory, message_id)
 
 
 # -- promotion -------------------------------------------------------------------------------------
@@ -202,8 +204,6 @@ class MasterConfirms:
     def await_durable(self, mark: int, message_id: int) -> None:
         """It is safe here when the queue's durable mark reaches ``mark``."""
         if mark <= self._queue.index.durable_mark:
-            if mark:
-                testify_durable(self._shell, self._queue, message_id)
             self._safe(message_id)
         else:
             self._marks.add(mark, message_id)
@@ -215,7 +215,6 @@ class MasterConfirms:
 
     def durable_advanced(self) -> None:
         for message_id in self._marks.reached(self._queue.index.durable_mark):
-            testify_durable(self._shell, self._queue, message_id)
             self._safe(message_id)
         self.flush()
 
@@ -240,6 +239,7 @@ class MasterConfirms:
         owed = self._owed.pop(message_id, None)
         if owed is None:
             return
+        testify_confirm(self._shell, self._queue, message_id)
         self.outbox.confirm(*owed)
         if self.outbox.is_full:
             self.flush()

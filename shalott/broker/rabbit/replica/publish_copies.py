@@ -18,7 +18,7 @@ from shalott.broker.rabbit.replica.confirms import (
     DurableMarks,
     Inheritance,
     Outbox,
-    testify_durable,
+    testify_confirm,
 )
 from shalott.broker.rabbit.replica.shell import Shell
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
@@ -81,6 +81,7 @@ class PublishCopies:
 
     def _confirm(self, message: Publish) -> None:
         assert message.seq is not None
+        testify_confirm(self._shell, self._queue, message.content.id)
         self.outbox.confirm(message.channel, message.seq)
         if self.outbox.is_full:
             self.flush()
@@ -91,14 +92,11 @@ class PublishCopies:
 
     def durable_advanced(self) -> None:
         for message_id in self._marks.reached(self._queue.index.durable_mark):
-            testify_durable(self._shell, self._queue, message_id)
             self._safe(message_id)
         self.flush()
 
     def await_durable(self, mark: int, message_id: int) -> None:
         if mark <= self._queue.index.durable_mark:
-            if mark:
-                testify_durable(self._shell, self._queue, message_id)
             self._safe(message_id)
         else:
             self._marks.add(mark, message_id)

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Awaitable, Callable
 
 from shalott.broker.base.disk import Disk
+from shalott.broker.base.env import Witness, unseen
 from shalott.broker.base.errors import StorageError
 from shalott.broker.rocket.commitlog.api import Scanned
 from shalott.broker.rocket.commitlog.codec import Dispatcher
@@ -31,6 +32,7 @@ class QueueSet:
         """Use ``open``."""
         self.queues: dict[Key, ConsumeQueue] = {}
         self.next_offsets: dict[Key, int] = {}
+        self.witness: Witness = unseen
         self.failure_listener: Callable[[StorageError], None] = lambda error: None
         self._disk = disk
         self._segment_units = segment_units
@@ -98,6 +100,7 @@ class QueueSet:
             except KeyError:
                 gathered[topic, queue_id] = [unit]
         for key, units in gathered.items():
+            self.witness("queue offset", *key, units[0][0], "")
             queue = self.queues.get(key) or await self._open_queue(key)
             await self._add(key, queue, units)
             arrivals = self._arrivals.get(key)
@@ -116,6 +119,7 @@ class QueueSet:
             if queue_offset != end:
                 if end != queue.end or queue.end > queue.first:
                     log.error("%s: offsets %d to %d are of no message", key, end, queue_offset)
+                    self.witness("queue offset", *key, end, "is of no message")
                     added += bytes((queue_offset - end) * UNIT.size)
                 else:
                     await queue.begin_at(queue_offset)
@@ -132,6 +136,7 @@ class QueueSet:
         there = await queue.unit(queue_offset) if queue_offset >= queue.first else None
         if there is not None and there != unit:
             log.error("%s: two messages have the queue offset %d", key, queue_offset)
+            self.witness("queue offset", *key, queue_offset, "is of two messages")
 
     # -- next queue offsets ------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ class Dispatch:
         self._env = env
         self._log = message_log
         self._queues = queues
+        queues.witness = env.witness
         self._index = index
         self._read_flushed_only = read_flushed_only
         self._waiters = Waiters()

@@ -20,6 +20,7 @@ from shalott.cluster.sim.oracles.watch import Watch, pieces
 from shalott.core.oracles import (
     CONFIRMED_BY_ALL,
     CONFIRMED_ONLY,
+    DENSE_QUEUES,
     DISK_COPIES,
     EQUAL_LOGS,
     SYNC_FIRST,
@@ -99,6 +100,16 @@ class Logs:
             who = " and ".join(missing) if missing else "too many others"
             summary = f"{node} lets consumers see its log up to {end}, which {who} could still lose"
             watch.broken(CONFIRMED_ONLY, node, summary, offset=end)
+
+    def queue_offset(
+        self, node: str, life: int, topic: str, queue: int, offset: int, wrong: str
+    ) -> None:
+        """A consume queue gets units from ``offset`` on. ``wrong``: what is, of this one."""
+        watch = self._watch
+        watch.asked(DENSE_QUEUES, node)
+        if wrong and watch.promised.disks and not self._parted:
+            summary = f"{node}: offset {offset} of queue {queue} of {topic} {wrong}"
+            watch.broken(DENSE_QUEUES, node, summary, offset=offset)
 
     def confirmed(
         self, node: str, life: int, directory: str, segment_bytes: int, begin: int, end: int

@@ -26,6 +26,7 @@ class Oracles:
         self._ask: dict[str, Callable[..., None]] = {
             "acked": logs.acked,
             "dispatched": logs.dispatched,
+            "queue offset": logs.queue_offset,
             "confirmed": logs.confirmed,
             "failed over": logs.failed_over,
             "set": epochs.decided,
@@ -36,6 +37,10 @@ class Oracles:
             "raft.voted": raft.voted,
             "raft.holds": raft.holds,
             "raft.applied": raft.applied,
+            "raft.led": raft.led,
+            "raft.committed": raft.committed,
+            "raft.asked": raft.asked,
+            "raft.read": raft.read,
             "queue.role": queues.role,
             "synchronised": queues.synchronised,
             "durable": queues.durable,

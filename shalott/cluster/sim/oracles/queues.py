@@ -1,7 +1,7 @@
 """Oracles of mirrored queues: a confirm is on the disk that confirms, and comes from who counts.
 
 Legal, and no finding: a message may be consumed before it is confirmed; then no journal need have
-it (``there`` says whether the process still has it).
+it, and its process does not tell of it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,9 @@ class Queues:
         """A mirror has, or lacks, what its master has."""
         self._synchronised[pid] = value
 
-    def durable(
-        self, node: str, life: int, queue: str, directory: str, message_id: int, there: bool
-    ) -> None:
-        """A queue's process is about to count a message as on its disk."""
+    def durable(self, node: str, life: int, queue: str, directory: str, message_id: int) -> None:
+        """A queue's process is about to confirm a message that it must have on its disk."""
         watch = self._watch
-        if not there or not directory:
-            return
         watch.asked(SYNC_FIRST, node)
         text = message_id.to_bytes(8, "big")  # as its record in the journal has it
         if not watch.disk(node).keeps_text(f"{directory}/{JOURNAL}", text):

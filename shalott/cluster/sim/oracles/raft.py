@@ -8,11 +8,17 @@ disk a fault has emptied, begins anew as another member, perhaps of another grou
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from shalott.cluster.sim.oracles.watch import Watch
-from shalott.core.oracles import EQUAL_LOGS, SYNC_FIRST, VOTES_KEPT
+from shalott.core.oracles import (
+    EQUAL_LOGS,
+    LEADERS_COMPLETE,
+    READS_LED,
+    SYNC_FIRST,
+    VOTES_KEPT,
+)
 
 
 class Entry(Protocol):
@@ -35,6 +41,8 @@ class Raft:
         self._votes: dict[tuple[str, str, int], str] = {}
         self._anew: dict[tuple[str, str], None] = {}  # it may be another group's by now
         self._applied: dict[tuple[str, int], tuple[int, int]] = {}  # (log, index): term and CRC
+        self._committed: dict[str, tuple[int, int]] = {}  # of each log the last: index and term
+        self._lonely: dict[tuple[str, int, str, int], None] = {}  # reads: node, life, log, number
 
     def began(self, node: str, life: int, log: str, term: int, voted_for: str) -> None:
         """A life begins with what the disk says."""
@@ -88,6 +96,44 @@ class Raft:
             if not watch.disk(node).keeps_text(path, text):
                 summary = f"{node} acknowledged {log} up to {index}, which its disk does not have"
                 watch.broken(SYNC_FIRST, node, summary, offset=index)
+
+    def led(
+        self, node: str, life: int, log: str, term: int, last: int, term_at: Callable[[int], int]
+    ) -> None:
+        """A member begins to lead. ``term_at``: of the entries of its log."""
+        watch, (index, entry_term) = self._watch, self._committed.get(log, (0, 0))
+        if not index or log in {one for _, one in self._anew}:
+            return
+        watch.asked(LEADERS_COMPLETE, node)
+        if last < index or term_at(index) != entry_term:
+            summary = f"{node} leads {log} in term {term} and lacks entry {index}, a committed one"
+            watch.broken(LEADERS_COMPLETE, node, summary, offset=index)
+
+    def committed(
+        self, node: str, life: int, log: str, term: int, index: int, entry_term: int
+    ) -> None:
+        """A leader lets entries up to ``index`` count."""
+        watch = self._watch
+        watch.asked(LEADERS_COMPLETE, node)
+        if entry_term == term:
+            self._committed[log] = max(self._committed.get(log, (0, 0)), (index, term))
+        else:
+            summary = f"{node} commits {log} up to {index} of term {entry_term} in term {term}"
+            watch.broken(LEADERS_COMPLETE, node, summary, offset=index)
+
+    def asked(self, node: str, life: int, log: str, number: int, term: int, members: int) -> None:
+        """A member is asked for a read, in whose term ``term``."""
+        later = sum(1 for (_, one), told in self._terms.items() if one == log and told > term)
+        if later > members // 2:
+            self._lonely[node, life, log, number] = None
+
+    def read(self, node: str, life: int, log: str, number: int, term: int) -> None:
+        """It lets the read go as its leader."""
+        watch = self._watch
+        watch.asked(READS_LED, node)
+        if (node, life, log, number) in self._lonely and self._terms.get((node, log), 0) <= term:
+            summary = f"{node} answers a read of {log} in term {term}, which a majority had left"
+            watch.broken(READS_LED, node, summary, offset=term)
 
     def applied(self, node: str, life: int, log: str, entries: Sequence[Entry]) -> None:
         watch = self._watch

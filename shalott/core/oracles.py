@@ -98,6 +98,13 @@ EPOCHS_AGREE: Final = Oracle(
     "Epochs never go back, and mean the same everywhere.",
     "docs/protocols.md 2.3, 2.9",
 )
+FLAGS_KEPT: Final = Oracle(
+    "flags-kept",
+    "flag-forgotten",
+    "whether what was delivered is flagged from then on",
+    "A message that a client had comes again with the redelivered flag only, whoever serves it.",
+    "RabbitMQ's consumer acknowledgements guide, Automatic Requeueing",
+)
 SYNCHRONISED_ONLY: Final = Oracle(
     "synchronised-only",
     "unsynchronised-counted",
@@ -118,4 +125,5 @@ ORACLES: Final = (
     DENSE_QUEUES,
     EPOCHS_AGREE,
     SYNCHRONISED_ONLY,
+    FLAGS_KEPT,
 )

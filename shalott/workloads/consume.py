@@ -49,6 +49,8 @@ STUCK_AFTER_MS = 10_000
 # Consumers come, settle and go in a second or two: many short runs show more than a few long ones.
 # What a new master does when all is well again is seen where faults end before the load does.
 SEARCHED = {
+    # Dead letters that are on their way when all nodes go are lost, as RabbitMQ says.
+    "promises": ("one-at-a-time",),
     "time_limit_ms": (15_000, 15_000, 30_000),
     "interval_ms": Range(3000, 8000, 500),
     "faults_until": (0.5, 0.7, 1.0),

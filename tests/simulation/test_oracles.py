@@ -12,7 +12,9 @@ import pytest
 
 from shalott.broker.rabbit.amqp import publishing
 from shalott.broker.rabbit.mirrored import rows
+from shalott.broker.rabbit.storage.entries import Entry
 from shalott.broker.rabbit.storage.flusher import Flusher
+from shalott.broker.rabbit.storage.message_table import MessageTable
 from shalott.broker.raft import api, leader
 from shalott.broker.raft.applier import Applier
 from shalott.broker.raft.state import State
@@ -36,9 +38,9 @@ SYSTEMS = ("mirrored", "master-slave", "dledger", "controller")
 NAMES = tuple(oracle.name for oracle in ORACLES)
 
 
-def run(system: str, *, policy: tuple[str, ...] = ()) -> SimOutcome:
+def run(system: str, *, policy: tuple[str, ...] = (), workload: str = "") -> SimOutcome:
     request = Request(
-        system=system, profile="safe", cluster="sim", rate=40.0, time_limit="12", nemesis="kill",
+        system=system, workload=workload, profile="safe", cluster="sim", rate=40.0, time_limit="12", nemesis="kill",
         targets="master", nemesis_interval="4", nemesis_duration="1", policy=policy,
         given={"enqueue-fraction": "0.95"} if policy else {},
     )  # fmt: skip
@@ -153,6 +155,15 @@ def promotes_the_youngest(patch: Patch) -> None:
     patch.setattr(rows, "_successor", lambda row, alive: alive[-1])
 
 
+def takes_back_as_new(patch: Patch) -> None:
+    requeue = MessageTable.requeue
+
+    def forget(self: MessageTable, entry: Entry, *, redelivered: bool) -> None:
+        requeue(self, entry, redelivered=False)
+
+    patch.setattr(MessageTable, "requeue", forget)
+
+
 @dataclass(frozen=True, slots=True)
 class Plant:
     """``also``: what else must break with it."""
@@ -162,6 +173,7 @@ class Plant:
     kind: str
     also: tuple[str, ...] = ()
     policy: tuple[str, ...] = ()
+    workload: str = ""
 
 
 MANUAL = ("ha-sync-mode=manual",)
@@ -181,6 +193,7 @@ PLANTS = (
     Plant(counts_unsynchronised_mirrors, "mirrored", "unsynchronised-counted", policy=MANUAL),
     Plant(promotes_the_youngest, "mirrored", "unsynchronised-counted", policy=MANUAL),
     Plant(confirms_before_the_sync, "mirrored", "acked-before-sync", ("too-few-disks",)),
+    Plant(takes_back_as_new, "mirrored", "flag-forgotten", workload="consume"),
     Plant(
         counts_what_is_only_written,
         "master-slave",
@@ -195,7 +208,7 @@ PLANTS = (
 )
 def test_its_planted_failure_is_found(plant: Plant, monkeypatch: Patch) -> None:
     plant.breaks(monkeypatch)
-    outcome = run(plant.system, policy=plant.policy)
+    outcome = run(plant.system, policy=plant.policy, workload=plant.workload)
     assert found_by_oracles(outcome) == sorted((plant.kind, *plant.also))
 
 
@@ -205,11 +218,12 @@ def test_the_sound_broker_keeps_all_promises_and_is_asked(system: str) -> None:
     assert found_by_oracles(outcome) == []
     asked = {r.checker for r in outcome.results if r.counts.get("asked-count", 0) > 0}
     of_logs = {"disk-copies", "equal-logs", "dispatched-confirmed", "dense-queues"}
+    of_queues = {"synchronised-only", "flags-kept"}
     of_raft = {"votes-kept", "leaders-complete"}
     expected = {
-        "mirrored": {"disk-copies", "sync-first", "equal-logs", "synchronised-only", *of_raft},
+        "mirrored": {"disk-copies", "sync-first", "equal-logs", *of_queues, *of_raft},
         "master-slave": {*of_logs, "sync-first"},
         "dledger": {*of_logs, *of_raft, "sync-first", "reads-led"},
-        "controller": {*NAMES} - {"synchronised-only"},
+        "controller": {*NAMES} - of_queues,
     }
     assert asked & {*NAMES} == expected[system]

@@ -255,7 +255,7 @@ def fault_kinds(subject: Subject) -> Mapping[str, float]:
     """What is drawn from, by weight."""
     if subject.swarm.schedule is not None:
         return {action.kind: 1 for action in subject.swarm.schedule}
-    is_calm = subject.profile == "safe" and "anything" not in subject.swarm.promises
+    is_calm = subject.profile == "safe" and {*subject.swarm.promises} <= {"one-at-a-time"}
     usual = _ONE_AT_A_TIME if is_calm else _ANYTHING
     kinds = subject.swarm.faults or {**usual, **subject.swarm.more_faults}
     beyond = (*search_of(subject.system, subject.profile).beyond, *subject.left_out)
@@ -339,8 +339,9 @@ def _faults(
     promises = swarm.promises or (_promise(subject.profile),)
     promise = draw.choice("promises", promises) if swarm.promise is None else swarm.promise
     kinds, targets = fault_kinds(subject), swarm.targets
-    if swarm.promises and promise != "anything":
+    if swarm.promises and promise == "one-at-a-time":
         kinds = {kind: weight for kind, weight in kinds.items() if not _hits_all(kind)}
+    if swarm.promises and promise != "anything":
         targets = tuple(target for target in targets if is_single(target))
     return draw_faults(
         stream_key(draw.seed, "swarm", "faults") >> 1,

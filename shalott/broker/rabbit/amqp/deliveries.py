@@ -21,6 +21,7 @@ from shalott.broker.rabbit.amqp.errors import NOT_IMPLEMENTED, PRECONDITION_FAIL
 from shalott.broker.rabbit.amqp.queue_methods import QueueAccess, unexpected_answer
 from shalott.broker.rabbit.amqp.queue_protocol import (
     ChannelLimit,
+    Content,
     Deliver,
     Get,
     Got,
@@ -135,6 +136,7 @@ class Unsettled:
             raise unexpected_answer(row, answer)
         content = answer.content
         tag = self._deliveries.next_tag()
+        self._testify(row.pid, content, answer.redelivered)
         if not method.no_ack:
             assert row.pid is not None
             self._context.watch(row.pid)
@@ -180,10 +182,15 @@ class Unsettled:
         if not no_ack:
             self._deliveries.add(tag, Delivery(message.process, message.ack_id, counted=True))
         content = message.content
+        self._testify(message.process, content, message.redelivered)
         payload = encode_deliver(
             message.tag, tag, message.redelivered, content.exchange, content.routing_key
         )
         await self._context.port.send_content(payload, content.properties, content.body)
+
+    def _testify(self, process: Pid | None, content: Content, redelivered: bool) -> None:
+        """A client is about to have it."""
+        self._context.services.env.witness("delivered", str(process), content.id, redelivered)
 
     def requeue(self, message: Deliver) -> None:
         settle = Settle(self._context.pid, (message.ack_id,), "requeue")

@@ -45,6 +45,7 @@ class Oracles:
             "synchronised": queues.synchronised,
             "durable": queues.durable,
             "counted": queues.counted,
+            "delivered": queues.delivered,
             "promoted": queues.promoted,
         }
 

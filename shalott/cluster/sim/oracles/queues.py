@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shalott.cluster.sim.oracles.watch import Watch
-from shalott.core.oracles import SYNC_FIRST, SYNCHRONISED_ONLY
+from shalott.core.oracles import FLAGS_KEPT, SYNC_FIRST, SYNCHRONISED_ONLY
 
 JOURNAL = "journal"  # in a queue's directory
 
@@ -19,11 +19,16 @@ class Queues:
         self._watch = watch
         self.directories: dict[str, str] = {}  # by the queue's name
         self._synchronised: dict[str, bool] = {}  # by process; a master is
+        self._deliveries = 0
+        # Of processes that are masters: the queue, and the deliveries before they were.
+        self._reigns: dict[str, tuple[str, int]] = {}
+        self._delivered: dict[tuple[str, int], tuple[str, int]] = {}  # by whom last, as which
 
     def role(self, node: str, life: int, queue: str, pid: str, is_master: bool, path: str) -> None:
         self.directories[queue.rpartition("@")[0]] = path
         if is_master:
             self._synchronised[pid] = True
+            self._reigns[pid] = (queue, self._deliveries)
 
     def synchronised(self, node: str, life: int, queue: str, pid: str, value: bool) -> None:
         """A mirror has, or lacks, what its master has."""
@@ -46,6 +51,18 @@ class Queues:
         if weak:
             summary = f"{node} counts the confirm of {weak[0]} of {queue}, which isn't synchronised"
             watch.broken(SYNCHRONISED_ONLY, node, summary, process=weak[0])
+
+    def delivered(self, node: str, life: int, pid: str, message_id: int, redelivered: bool) -> None:
+        """A client gets a message of ``pid``'s queue. Another master may have delivered it since
+        this one is: two at once, or a delivery that was on its way."""
+        watch, (queue, since) = self._watch, self._reigns.get(pid, ("", 0))
+        self._deliveries += 1
+        watch.asked(FLAGS_KEPT, node)
+        by, number = self._delivered.get((queue, message_id), ("", 0))
+        self._delivered[queue, message_id] = (pid, self._deliveries)
+        if by and not redelivered and (by == pid or number <= since):
+            summary = f"{pid} delivers message {message_id} of {queue} as new, and {by} had before"
+            watch.broken(FLAGS_KEPT, node, summary, offset=message_id)
 
     def promoted(self, node: str, life: int, queue: str, pid: str, obliged: bool) -> None:
         """``obliged``: the policy promotes synchronised mirrors only."""

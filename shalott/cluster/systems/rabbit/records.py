@@ -37,6 +37,8 @@ MEMORY_LIMITS = (0, 0, 0, 20_000, 60_000)
 RECOVERY_DELAYS_MS = (0, 0, 0, 100, 500)
 # What an operator does to queues and nodes, seldom beside the usual faults.
 OPERATORS_FAULTS = {"move-mirrors": 1.0, "replace-node": 0.5, "kill-redeclare": 0.5}
+# A confirm means every synchronised disk, so ``safe`` outlasts the loss of all nodes at once.
+SAFE_PROMISES = ("one-at-a-time", "one-or-all")
 # A run writes some dozens of rows: with few, nodes that were away are sent a snapshot.
 SNAPSHOT_ENTRIES = (1000, 1000, 20, 5)
 # All queues are in one; a name may have what a path has to escape.
@@ -181,6 +183,11 @@ def notices_after_ms(plan: Plan) -> float:
     return 1.25 * float(plan.system.parameters.get("net_tick_ms", 4000))
 
 
+def _searched(profile: str) -> dict[str, object]:
+    promises = {"promises": SAFE_PROMISES} if profile == "safe" else {}
+    return {"more_faults": OPERATORS_FAULTS, **promises}
+
+
 MIRRORED = SystemRecord(
     name="mirrored",
     summary="our classic mirrored queues, as RabbitMQ 3.10 has them",
@@ -196,7 +203,7 @@ MIRRORED = SystemRecord(
     program=broker_program,
     draw=draw_mirrored,
     search={
-        name: Search(settings={"more_faults": OPERATORS_FAULTS}, wanted=partial(wanted_in, name))
+        name: Search(settings=_searched(name), wanted=partial(wanted_in, name))
         for name in PROFILES
     },
     calm={

@@ -67,7 +67,7 @@ READS_LED: Final = Oracle(
     "reads-led",
     "read-without-majority",
     "whether leaders that answer reads still lead",
-    "No leader answers a read that was asked for when a majority had a later term.",
+    "A read shows what was committed when it began, by a leader that a majority still had then.",
     f"{_RAFT}, 8",
 )
 CONFIRMED_BY_ALL: Final = Oracle(

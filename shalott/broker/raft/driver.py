@@ -193,7 +193,7 @@ class CoreDriver:
                 self._submitting = action
             case api.ReadReady(number, index):
                 core, path = self.core, self._storage.path
-                self._env.witness("raft.read", path, number, core.term)
+                self._env.witness("raft.read", path, number, core.term, index)
                 if (done := self.reads.get(number)) is not None:
                     self.applier.await_applied(index, done)
             case api.ReadFailed(number, leader):
@@ -209,9 +209,9 @@ class CoreDriver:
                 self.news.role_changed("candidate", term, "")
             case api.Commit(index):  # it is applied when the step is done: settle
                 if (core := self.core).role == "leader":
-                    entry_term = self._storage.term_at(index)
-                    witness = self._env.witness
-                    witness("raft.committed", self._storage.path, core.term, index, entry_term)
+                    storage, members = self._storage, core.member_count
+                    entry = (index, storage.term_at(index), *storage.proofs.entry(index))
+                    self._env.witness("raft.committed", storage.path, core.term, members, *entry)
 
     def _testify(self, to: str, message: api.Message) -> None:
         """What ``message`` says of this member's disk."""

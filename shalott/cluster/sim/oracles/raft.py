@@ -13,6 +13,7 @@ from typing import Protocol
 
 from shalott.cluster.sim.oracles.watch import Watch
 from shalott.core.oracles import (
+    DISK_COPIES,
     EQUAL_LOGS,
     LEADERS_COMPLETE,
     READS_LED,
@@ -42,7 +43,9 @@ class Raft:
         self._anew: dict[tuple[str, str], None] = {}  # it may be another group's by now
         self._applied: dict[tuple[str, int], tuple[int, int]] = {}  # (log, index): term and CRC
         self._committed: dict[str, tuple[int, int]] = {}  # of each log the last: index and term
-        self._lonely: dict[tuple[str, int, str, int], None] = {}  # reads: node, life, log, number
+        # Of reads under way, by node, life, log and number: what was committed when they began, and
+        # whether a majority had left the term by then.
+        self._reads: dict[tuple[str, int, str, int], tuple[int, bool]] = {}
 
     def began(self, node: str, life: int, log: str, term: int, voted_for: str) -> None:
         """A life begins with what the disk says."""
@@ -110,10 +113,18 @@ class Raft:
             watch.broken(LEADERS_COMPLETE, node, summary, offset=index)
 
     def committed(
-        self, node: str, life: int, log: str, term: int, index: int, entry_term: int
-    ) -> None:
-        """A leader lets entries up to ``index`` count."""
+        self, node: str, life: int, log: str, term: int, members: int, index: int,
+        entry_term: int, path: str, text: bytes,
+    ) -> None:  # fmt: skip
+        """A leader lets entries up to ``index`` count. ``text`` is the last one's."""
         watch = self._watch
+        if text:
+            watch.asked(DISK_COPIES, node)
+            having = [m for m in watch.machines if watch.disk(m).keeps_text(path, text)]
+            if len(having) <= members // 2:
+                where = " and ".join(having) or "none"
+                summary = f"{node} commits {log} up to {index}: of the disks {where} has it"
+                watch.broken(DISK_COPIES, node, summary, offset=index, disks=having)
         watch.asked(LEADERS_COMPLETE, node)
         if entry_term == term:
             self._committed[log] = max(self._committed.get(log, (0, 0)), (index, term))
@@ -124,14 +135,18 @@ class Raft:
     def asked(self, node: str, life: int, log: str, number: int, term: int, members: int) -> None:
         """A member is asked for a read, in whose term ``term``."""
         later = sum(1 for (_, one), told in self._terms.items() if one == log and told > term)
-        if later > members // 2:
-            self._lonely[node, life, log, number] = None
+        begun = (self._committed.get(log, (0, 0))[0], later > members // 2)
+        self._reads[node, life, log, number] = begun
 
-    def read(self, node: str, life: int, log: str, number: int, term: int) -> None:
+    def read(self, node: str, life: int, log: str, number: int, term: int, index: int) -> None:
         """It lets the read go as its leader."""
         watch = self._watch
         watch.asked(READS_LED, node)
-        if (node, life, log, number) in self._lonely and self._terms.get((node, log), 0) <= term:
+        least, is_alone = self._reads.pop((node, life, log, number), (0, False))
+        if index < least:
+            summary = f"{node} reads {log} up to {index}, and {least} was committed before"
+            watch.broken(READS_LED, node, summary, offset=index)
+        elif is_alone and self._terms.get((node, log), 0) <= term:
             summary = f"{node} answers a read of {log} in term {term}, which a majority had left"
             watch.broken(READS_LED, node, summary, offset=term)
 

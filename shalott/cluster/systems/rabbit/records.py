@@ -203,8 +203,7 @@ MIRRORED = SystemRecord(
     program=broker_program,
     draw=draw_mirrored,
     search={
-        name: Search(settings=_searched(name), wanted=partial(wanted_in, name))
-        for name in PROFILES
+        name: Search(settings=_searched(name), wanted=partial(wanted_in, name)) for name in PROFILES
     },
     calm={
         "startup_delay_ms": 0,

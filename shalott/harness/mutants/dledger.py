@@ -58,6 +58,7 @@ DLEDGER: tuple[Mutant, ...] = (
         "s.hold(s.hard_mark, SelfVote(s.term))",
         "take_vote(s, s.name)",
         "a candidate counts its own vote before it is on the disk",
+        equivalent="others are asked once it is on the disk, and no majority is without them",
     ),
     _of(
         "raft.election",
@@ -74,6 +75,7 @@ DLEDGER: tuple[Mutant, ...] = (
         "s.log.term_at(entry.index) != entry.term",
         "s.log.term_at(entry.index) > entry.term",
         "a follower keeps its own entry where the leader's has a newer term",
+        equivalent="a leader has a follower cut off what conflicts before it appends",
     ),
     _of(
         "raft.follower",
@@ -82,6 +84,7 @@ DLEDGER: tuple[Mutant, ...] = (
         "remove_from(s, entry.index)",
         "remove_from(s, min(entry.index + 1, s.log.last_index))",
         "a follower that must give way keeps the first of the entries that conflict",
+        equivalent="a leader has a follower cut off what conflicts before it appends",
     ),
     _of(
         "raft.follower",
@@ -138,6 +141,7 @@ DLEDGER: tuple[Mutant, ...] = (
         "p.state == PushType.COMPARE and is_longer",
         "False",
         "a follower that has more than its new leader is not told to cut it off",
+        equivalent="a follower cuts off what conflicts when it appends",
     ),
     _of(
         "raft.leader",
@@ -194,6 +198,7 @@ DLEDGER: tuple[Mutant, ...] = (
         "core.role == 'leader' and self._applier.applied_index >= core.tenure_index",
         "core.role == 'leader'",
         "a leader takes messages before it has applied what its predecessors committed",
+        equivalent="queue offsets are found in its whole log first, and reads wait for its entry",
     ),
     _of(
         "rocket.dledger.ledger",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,7 +12,9 @@ import msgspec
 from shalott.broker.base.env import Env, SystemClock
 from shalott.broker.base.errors import MetadataUnavailable
 from shalott.broker.rabbit.amqp.alarms import Alarms
+from shalott.broker.rabbit.amqp.channel import Channel
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
+from shalott.broker.rabbit.amqp.exchanges import Router
 from shalott.broker.rabbit.amqp.queue_protocol import MESSAGES as QUEUE_MESSAGES
 from shalott.broker.rabbit.amqp.queue_protocol import (
     Confirmed,
@@ -27,9 +30,15 @@ from shalott.broker.rabbit.amqp.queue_protocol import (
     Stat,
     Stats,
 )
-from shalott.broker.rabbit.amqp.services import ChannelInfo
+from shalott.broker.rabbit.amqp.services import ChannelInfo, Port, Services, Session
 from shalott.broker.rabbit.config import NodeConfig, Peer
+from shalott.broker.rabbit.management.agent import NAME as CLIENTS
+from shalott.broker.rabbit.management.agent import ClientsAgent
+from shalott.broker.rabbit.management.api import serve_other
 from shalott.broker.rabbit.management.backend import Rates
+from shalott.broker.rabbit.management.clients import clients_of_node, send_away
+from shalott.broker.rabbit.management.nodes import admit, forget
+from shalott.broker.rabbit.management.views import look
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.records import QueueRow, Record, queue_key
 from shalott.broker.rabbit.metadata.tables import LocalTransaction, Tables
@@ -165,6 +174,18 @@ class FakeNode:
         self.opened: list[ChannelInfo] = []  # channels of each of them
         self.closed: list[tuple[Pid, str]] = []
         self.rates = Rates()
+        self.runtime.spawn(
+            ClientsAgent(
+                partial(clients_of_node, self),
+                partial(send_away, self),
+                self.alarms,
+                partial(look, self),
+                partial(forget, self),
+                partial(admit, self),
+                partial(serve_other, self),
+            ),
+            name=CLIENTS,
+        )
 
     # -- ManagementBackend -------------------------------------------------------------------------
 
@@ -185,6 +206,14 @@ class FakeNode:
 
     def channels(self) -> Sequence[tuple[ConnectionInfo, Sequence[ChannelInfo]]]:
         return [(info, self.opened) for info in self.clients]
+
+    def make_channel(self, port: Port, session: Session) -> Channel | None:
+        if self.queues is None:
+            return None
+        services = Services(
+            self.env, self.runtime, self.config, self.metadata, self, lambda: True, self.alarms
+        )
+        return Channel(services, session, port, Router(self.metadata))
 
     def close_connection(self, pid: Pid, text: str) -> bool:
         self.closed.append((pid, text))

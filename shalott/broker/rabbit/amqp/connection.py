@@ -49,6 +49,7 @@ from shalott.broker.rabbit.amqp.wire import (
 from shalott.broker.rabbit.metadata import vhosts
 from shalott.broker.rabbit.metadata.permissions import find
 from shalott.broker.rabbit.metadata.records import QueueRow
+from shalott.broker.rabbit.metadata.users import Users
 from shalott.broker.rabbit.processes.messages import Down, Message, Pid
 from shalott.broker.rabbit.processes.process import Process
 
@@ -286,6 +287,7 @@ class Connection(Process):
                     self._socket.receive_method,
                     partial(vhosts.exists, self._services.metadata),
                     lambda vhost, user: find(self._services.metadata, vhost, user) is not None,
+                    partial(is_password, self._services),
                 )
         except TimeoutError:
             log.warning("connection %s took too long to open", self._socket.name)
@@ -368,3 +370,9 @@ class Connection(Process):
         for _, row in self._services.metadata.rows("queue"):
             if isinstance(row, QueueRow) and row.exclusive_owner == self.pid:
                 await self._services.queues.remove(row)
+
+
+def is_password(services: Services, user: str, password: str) -> bool:
+    """Whether it is the user's."""
+    users = Users(services.metadata, services.config.users)
+    return users.authenticate(user, password) is not None

@@ -75,9 +75,10 @@ async def shake_hands(
     receive: Callable[[], Awaitable[Method]],
     has_vhost: Callable[[str], bool],
     may_enter: Callable[[str, str], bool],
+    is_password: Callable[[str, str], bool],
 ) -> Agreement:
-    """Everything after the protocol header. ``may_enter`` takes a vhost and a user. Raises
-    AmqpError."""
+    """Everything after the protocol header. ``may_enter`` takes a vhost and a user, ``is_password``
+    a user and what may be its password. Raises AmqpError."""
     await send(
         commands.Connection.Start(
             server_properties={
@@ -92,7 +93,7 @@ async def shake_hands(
         )
     )
     start_ok = _expect(commands.Connection.StartOk, await receive())
-    user = _authenticate(config, start_ok)
+    user = _authenticate(is_password, start_ok)
     await send(commands.Connection.Tune(config.channel_max, config.frame_max, config.heartbeat_s))
     tune_ok = _expect(commands.Connection.TuneOk, await receive())
     channel_max = _tuned("channel_max", tune_ok.channel_max, config.channel_max, minimum=1)
@@ -131,10 +132,12 @@ def _tuned(name: str, wanted: int, offered: int, *, minimum: int) -> int:
     return wanted
 
 
-def _authenticate(config: NodeConfig, start_ok: commands.Connection.StartOk) -> str:
+def _authenticate(
+    is_password: Callable[[str, str], bool], start_ok: commands.Connection.StartOk
+) -> str:
     """The user's name. Raises LoginRefused."""
     user, password = _credentials(start_ok)
-    if password is None or config.users.get(user) != password:
+    if password is None or not is_password(user, password):
         tell = capabilities_of(start_ok.client_properties or {}).get("authentication_failure_close")
         text = f"login was refused using authentication mechanism {start_ok.mechanism}"
         raise LoginRefused(text, tell=tell is True)

@@ -12,10 +12,11 @@ import logging
 
 from shalott.broker.base.errors import cannot_listen
 from shalott.broker.base.listener import listen
+from shalott.broker.rabbit.amqp.channel import Channel
 from shalott.broker.rabbit.amqp.connection import Connection, ConnectionInfo
 from shalott.broker.rabbit.amqp.errors import CONNECTION_FORCED, AmqpError
 from shalott.broker.rabbit.amqp.exchanges import Router
-from shalott.broker.rabbit.amqp.services import ChannelInfo, Services
+from shalott.broker.rabbit.amqp.services import ChannelInfo, Port, Services, Session
 from shalott.broker.rabbit.processes.messages import Pid
 
 log = logging.getLogger("shalott.broker.amqp")
@@ -96,6 +97,10 @@ class Listener:
         if connection is not None:
             connection.fail(AmqpError(CONNECTION_FORCED, text))
         return connection is not None
+
+    def make_channel(self, port: Port, session: Session) -> Channel:
+        """One of no connection, for the node's own use. It is not spawned yet."""
+        return Channel(self._services, session, port, self._router)
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(self._services, self._router, reader, writer, self._ended)

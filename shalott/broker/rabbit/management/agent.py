@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from shalott.broker.base.errors import BrokerError, ProcessError
+from shalott.broker.base.http_api import Request, Response, unavailable
 from shalott.broker.base.tasks import Tasks
 from shalott.broker.rabbit.amqp.alarms import MESSAGES as ALARM_MESSAGES
 from shalott.broker.rabbit.amqp.alarms import AlarmChanged, Alarms, Resource
@@ -29,6 +30,7 @@ from shalott.broker.rabbit.processes.runtime import Caller
 
 NAME = "clients_agent"
 TIMEOUT_MS = 2000
+RELAY_MS = 10_000
 
 Kind = Literal["connections", "channels", "consumers"]
 Listed = list[dict[str, Any]]
@@ -46,10 +48,14 @@ class ClientsTold(Message):
     rows: bytes
 
 
-class CloseVhost(Message):
-    """call -> Done: its clients at this node are sent away, for it is deleted."""
+class CloseClients(Message):
+    """call -> Done: this node's clients are sent away, those of a vhost, of a user or of a name
+    where one is given."""
 
-    vhost: str
+    text: str
+    vhost: str | None = None
+    user: str | None = None
+    name: str | None = None
 
 
 class Look(Message):
@@ -76,14 +82,31 @@ class Admit(Message):
     node: str
 
 
+class Relay(Message):
+    """call -> Relayed: a request of the API that is this node's to answer."""
+
+    method: str
+    segments: tuple[str, ...]
+    query: dict[str, str]
+    body: bytes
+    user: str
+
+
+class Relayed(Message):
+    status: int
+    body: bytes
+
+
 MESSAGES: tuple[type[Message], ...] = (
     ListClients,
     ClientsTold,
-    CloseVhost,
+    CloseClients,
     Look,
     LookTold,
     Forget,
     Admit,
+    Relay,
+    Relayed,
     *ALARM_MESSAGES,
 )
 
@@ -91,7 +114,7 @@ Change = Callable[[str], Awaitable[None]]
 
 
 class ClientsAgent(Process):
-    """``told``: what this node has of each kind. ``close``: sends a vhost's clients away.
+    """``told``: what this node has of each kind. ``close``: sends clients away.
     ``alarms``, which stop them: those of all nodes, kept up to date here. ``look``: what the node
     says of itself. ``forget`` and ``admit`` change who belongs to the cluster; they raise
     BrokerError.
@@ -100,11 +123,12 @@ class ClientsAgent(Process):
     def __init__(
         self,
         told: Callable[[Kind], Listed],
-        close: Callable[[str], None],
+        close: Callable[[CloseClients], None],
         alarms: Alarms,
         look: Callable[[Look], Awaitable[dict[str, object]]],
         forget: Change,
         admit: Change,
+        serve: Callable[[Request], Awaitable[Response]],
     ) -> None:
         super().__init__()
         self._alarms = alarms
@@ -112,6 +136,7 @@ class ClientsAgent(Process):
         self._close = close
         self._forget = forget
         self._admit = admit
+        self._serve = serve
         self._look = look
         self._answering = Tasks()
 
@@ -139,8 +164,8 @@ class ClientsAgent(Process):
     async def handle_call(self, request: Message, caller: Caller) -> Message | None:
         if isinstance(request, ListClients):
             return ClientsTold(msgspec.json.encode(self._told(request.kind)))
-        if isinstance(request, CloseVhost):
-            self._close(request.vhost)
+        if isinstance(request, CloseClients):
+            self._close(request)
             return Done()
         answer = self._slow_answer(request)
         if answer is None:
@@ -157,7 +182,16 @@ class ClientsAgent(Process):
                 return _done(self._forget(node))
             case Admit(node):
                 return _done(self._admit(node))
+            case Relay():
+                return self._served(request)
         return None
+
+    async def _served(self, asked: Relay) -> Message:
+        request = Request(
+            asked.method, asked.segments, asked.query, body=asked.body, user=asked.user
+        )
+        answer = await self._serve(request)
+        return Relayed(answer.status, answer.body)
 
     def _begin(self, answer: Awaitable[Message], caller: Caller) -> None:
         async def reply() -> None:
@@ -202,3 +236,17 @@ async def _ask(backend: ManagementBackend, node: str, kind: Kind) -> Listed:
     if not isinstance(answer, ClientsTold):
         return []
     return msgspec.json.decode(answer.rows, type=Listed)
+
+
+async def relay(
+    backend: ManagementBackend, node: str, request: Request, *, timeout_ms: float = RELAY_MS
+) -> Response:
+    """Have another node answer. Raises ApiError(503) if it does not."""
+    asked = Relay(request.method, request.segments, dict(request.query), request.body, request.user)
+    try:
+        answer = await backend.runtime.call(Name(node, NAME), asked, timeout_ms=timeout_ms)
+    except ProcessError as error:
+        raise unavailable(f"node {node} gave no answer: {error}") from error
+    if not isinstance(answer, Relayed):
+        raise unavailable(f"node {node} does not know what is asked")
+    return Response(answer.status, answer.body)

@@ -7,33 +7,52 @@ is our own; beside the API stands the page that shows what it tells (pages.py).
 
 from __future__ import annotations
 
-import base64
-import binascii
 import dataclasses
-import hmac
 from collections.abc import Mapping
 from importlib.resources import files
 
+import msgspec
+
 from shalott.broker.base.errors import BrokerError, CallTimeout, MetadataUnavailable, ProcessError
-from shalott.broker.base.http_api import ApiError, Request, Response, bad_request, find, unavailable
+from shalott.broker.base.http_api import (
+    ApiError,
+    Request,
+    Response,
+    bad_request,
+    find,
+    json_response,
+    unavailable,
+)
+from shalott.broker.rabbit.amqp import errors as amqp
 from shalott.broker.rabbit.amqp.errors import AmqpError
 from shalott.broker.rabbit.management import (
+    access,
     clients,
+    definitions,
     health,
+    messages,
     nodes,
+    parameters,
     policies,
     queues,
     topology,
+    users,
     vhosts,
     views,
 )
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
+from shalott.broker.rabbit.management.shaping import shape
+from shalott.broker.rabbit.metadata.records import UserRow
 
 ROUTES: tuple[Route, ...] = (
     *nodes.ROUTES,
     *queues.ROUTES,
     *policies.ROUTES,
     *topology.ROUTES,
+    *messages.ROUTES,
+    *users.ROUTES,
+    *parameters.ROUTES,
+    *definitions.ROUTES,
     *vhosts.ROUTES,
     *clients.ROUTES,
     *health.ROUTES,
@@ -47,19 +66,50 @@ async def respond(backend: ManagementBackend, request: Request) -> Response:
     if page is not None:
         return page
     try:
-        user = authenticate(backend.config.users, request.headers.get("authorization", ""))
-        handler, parameters = find(ROUTES, request.method, request.segments)
-        return await handler(backend, dataclasses.replace(request, user=user), parameters)
+        user = access.authenticate(backend, request.headers.get("authorization", ""))
+        access.check(backend, user, request)
+        answer = await handle(backend, dataclasses.replace(request, user=user.name))
+        if request.method not in access.READING:
+            return answer
+        if not access.sees_all(user):
+            answer = _as_seen(backend, user, answer)
+        return shape(answer, request.query)
     except BrokerError as error:
         return _to_api_error(error).response()
+
+
+async def handle(backend: ManagementBackend, request: Request) -> Response:
+    """Of one who may. Raises BrokerError."""
+    handler, parameters = find(ROUTES, request.method, request.segments)
+    return await handler(backend, request, parameters)
+
+
+async def serve_other(backend: ManagementBackend, request: Request) -> Response:
+    """What another node was asked and this one is to do."""
+    try:
+        return await handle(backend, request)
+    except BrokerError as error:
+        return _to_api_error(error).response()
+
+
+def _as_seen(backend: ManagementBackend, user: UserRow, answer: Response) -> Response:
+    if answer.status != 200 or not answer.body.startswith(b"["):
+        return answer
+    return json_response(access.visible(backend, user, msgspec.json.decode(answer.body)))
 
 
 def _to_api_error(error: BrokerError) -> ApiError:
     match error:
         case ApiError():
             return error
+        case AmqpError(code=amqp.ACCESS_REFUSED):
+            return ApiError(401, "not_authorised", error.text)
+        case AmqpError(code=amqp.NOT_FOUND):
+            return ApiError(404, "not_found", error.text)
+        case AmqpError(code=amqp.INTERNAL_ERROR):
+            return unavailable(error.text)
         case AmqpError():
-            return bad_request(str(error))
+            return bad_request(error.text)
         case MetadataUnavailable():
             return unavailable(f"the write's outcome is unknown: {error}")
         case CallTimeout():
@@ -68,21 +118,6 @@ def _to_api_error(error: BrokerError) -> ApiError:
             return unavailable(str(error))
         case _:
             return ApiError(500, "Internal Server Error", str(error))
-
-
-def authenticate(users: Mapping[str, str], authorization: str) -> str:
-    """The user's name. Raises ApiError(401)."""
-    scheme, _, token = authorization.partition(" ")
-    if scheme.lower() == "basic":
-        try:
-            name, _, password = base64.b64decode(token, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
-            name = password = ""
-        known = users.get(name)
-        if known is not None and hmac.compare_digest(known.encode(), password.encode()):
-            return name
-    challenge = {"WWW-Authenticate": 'Basic realm="Shalott"'}
-    raise ApiError(401, "not_authorised", "Login failed", challenge)
 
 
 # -- the page --------------------------------------------------------------------------------------

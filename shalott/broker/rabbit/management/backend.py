@@ -7,13 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from shalott.broker.base.env import Env
-from shalott.broker.base.http_api import RouteOf, not_found, unavailable
+from shalott.broker.base.http_api import ApiError, Request, RouteOf, not_found, unavailable
 from shalott.broker.rabbit.amqp.alarms import Alarms
+from shalott.broker.rabbit.amqp.channel import Channel
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
-from shalott.broker.rabbit.amqp.services import ChannelInfo, Queues
+from shalott.broker.rabbit.amqp.services import ChannelInfo, Port, Queues, Session
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata import vhosts
 from shalott.broker.rabbit.metadata.api import Metadata
+from shalott.broker.rabbit.metadata.membership import FORGOTTEN
+from shalott.broker.rabbit.metadata.permissions import Permissions, Right
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.processes.runtime import Runtime
@@ -85,6 +88,10 @@ class ManagementBackend(Protocol):
         """Of this node's AMQP clients."""
         ...
 
+    def make_channel(self, port: Port, session: Session) -> Channel | None:
+        """Of no client, not spawned; None while the broker doesn't run."""
+        ...
+
     @property
     def rates(self) -> Rates:
         """What was counted at earlier questions."""
@@ -122,6 +129,9 @@ class Clustering(Protocol):
 
 
 Route = RouteOf[ManagementBackend]
+
+COMPATIBLE_VERSION = "3.10.8"  # of RabbitMQ, whose shapes these are
+TOOL = "rmq-cli"  # who a tool of the node's own is that knows the cookie
 
 
 # -- rates -----------------------------------------------------------------------------------------
@@ -189,6 +199,17 @@ def require_vhost(backend: ManagementBackend, vhost: str) -> None:
         raise not_found()
 
 
+def require_right(
+    backend: ManagementBackend, request: Request, right: Right, vhost: str, name: str
+) -> None:
+    """Of the one who asks. The node's own tools may do all. Raises ApiError(401)."""
+    if request.user == TOOL:
+        return
+    if not Permissions(backend.metadata, vhost, request.user).allow(right, name):
+        text = f"access to queue '{name}' in vhost '{vhost}' refused for user '{request.user}'"
+        raise ApiError(401, "not_authorised", text)
+
+
 def running_queues(backend: ManagementBackend) -> Queues:
     """Raises ApiError(503) while the broker doesn't run."""
     if backend.queues is None:
@@ -201,3 +222,9 @@ def queue_rows(backend: ManagementBackend) -> list[QueueRow]:
     rows = dict(backend.metadata.rows("durable_queue"))
     rows.update(backend.metadata.rows("queue"))
     return [row for _, row in sorted(rows.items()) if isinstance(row, QueueRow)]
+
+
+def cluster_nodes(backend: ManagementBackend) -> list[str]:
+    """The nodes that belong to the cluster, as this one's tables have it, running or not."""
+    names = backend.config.node_names
+    return [name for name in names if backend.metadata.read(FORGOTTEN, name) is None]

@@ -13,7 +13,7 @@ from shalott.broker.base.http_api import Request, Response, json_response, not_f
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
 from shalott.broker.rabbit.amqp.queue_protocol import Stat, Stats
 from shalott.broker.rabbit.amqp.services import ChannelInfo, ConsumerInfo
-from shalott.broker.rabbit.management.agent import Kind, Listed, of_all_nodes
+from shalott.broker.rabbit.management.agent import CloseClients, Kind, Listed, of_all_nodes
 from shalott.broker.rabbit.management.backend import (
     ManagementBackend,
     Route,
@@ -21,6 +21,7 @@ from shalott.broker.rabbit.management.backend import (
     require_vhost,
 )
 from shalott.broker.rabbit.management.queues import STAT_TIMEOUT_MS
+from shalott.broker.rabbit.management.users import close_clients
 from shalott.broker.rabbit.metadata.records import QueueRow
 
 
@@ -106,11 +107,16 @@ def clients_of_node(backend: ManagementBackend, kind: Kind) -> Listed:
     ]
 
 
-def send_away(backend: ManagementBackend, vhost: str) -> None:
-    """Close this node's connections to a vhost."""
+def send_away(backend: ManagementBackend, wanted: CloseClients) -> None:
+    """Close this node's connections that are meant."""
     for info in backend.connections():
-        if info.vhost == vhost:
-            backend.close_connection(info.pid, f"vhost '{vhost}' is deleted")
+        meant = (
+            wanted.vhost in (None, info.vhost)
+            and wanted.user in (None, info.user)
+            and wanted.name in (None, info.name)
+        )
+        if meant:
+            backend.close_connection(info.pid, wanted.text)
 
 
 async def _all(backend: ManagementBackend, kind: Kind) -> Listed:
@@ -120,7 +126,12 @@ async def _all(backend: ManagementBackend, kind: Kind) -> Listed:
 async def list_connections(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    return json_response(await _all(backend, "connections"))
+    """All, or those of a vhost."""
+    shown, vhost = await _all(backend, "connections"), parameters.get("vhost")
+    if vhost is not None:
+        require_vhost(backend, vhost)
+        shown = [one for one in shown if one["vhost"] == vhost]
+    return json_response(shown)
 
 
 async def show_connection(
@@ -135,18 +146,54 @@ async def show_connection(
 async def close_connection(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    for info in backend.connections():
-        if info.name == parameters["name"]:
-            reason = request.headers.get("x-reason", "closed via the management API")
-            backend.close_connection(info.pid, reason)
-            return Response(204)
-    raise not_found()
+    """At the node that has it."""
+    if all(one["name"] != parameters["name"] for one in await _all(backend, "connections")):
+        raise not_found()
+    await close_clients(backend, CloseClients(_reason(request), name=parameters["name"]))
+    return Response(204)
+
+
+async def list_connections_of_user(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    shown = await _all(backend, "connections")
+    return json_response([one for one in shown if one["user"] == parameters["user"]])
+
+
+async def close_connections_of_user(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    await close_clients(backend, CloseClients(_reason(request), user=parameters["user"]))
+    return Response(204)
+
+
+def _reason(request: Request) -> str:
+    return request.headers.get("x-reason", "Closed via management plugin")
 
 
 async def list_channels(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    return json_response(await _all(backend, "channels"))
+    """All, those of a vhost, or those of a connection."""
+    shown = await _all(backend, "channels")
+    vhost, name = parameters.get("vhost"), parameters.get("name")
+    if vhost is not None:
+        require_vhost(backend, vhost)
+        shown = [one for one in shown if one["vhost"] == vhost]
+    if name is not None:
+        if all(one["name"] != name for one in await _all(backend, "connections")):
+            raise not_found()
+        shown = [one for one in shown if one["connection_details"]["name"] == name]
+    return json_response(shown)
+
+
+async def show_channel(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    for shown in await _all(backend, "channels"):
+        if shown["name"] == parameters["name"]:
+            return json_response(shown)
+    raise not_found()
 
 
 async def list_consumers(
@@ -188,7 +235,13 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/connections", list_connections),
     Route("GET", "/api/connections/:name", show_connection),
     Route("DELETE", "/api/connections/:name", close_connection),
+    Route("GET", "/api/connections/username/:user", list_connections_of_user),
+    Route("DELETE", "/api/connections/username/:user", close_connections_of_user),
+    Route("GET", "/api/connections/:name/channels", list_channels),
+    Route("GET", "/api/vhosts/:vhost/connections", list_connections),
+    Route("GET", "/api/vhosts/:vhost/channels", list_channels),
     Route("GET", "/api/channels", list_channels),
+    Route("GET", "/api/channels/:name", show_channel),
     Route("GET", "/api/consumers", list_consumers),
     Route("GET", "/api/consumers/:vhost", list_consumers),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Annotated
@@ -19,18 +20,25 @@ from shalott.broker.base.http_api import (
     not_found,
     unavailable,
 )
-from shalott.broker.rabbit.management.backend import ManagementBackend, Route, queue_rows, summed
+from shalott.broker.rabbit.management.agent import TIMEOUT_MS, relay
+from shalott.broker.rabbit.management.backend import (
+    COMPATIBLE_VERSION,
+    ManagementBackend,
+    Route,
+    cluster_nodes,
+    queue_rows,
+    summed,
+)
+from shalott.broker.rabbit.management.parameters import cluster_name
 from shalott.broker.rabbit.management.queues import view_queues
 from shalott.broker.rabbit.management.topology import exchange_rows
 from shalott.broker.rabbit.metadata import membership
 from shalott.broker.rabbit.metadata.api import Transaction
-from shalott.broker.rabbit.metadata.membership import FORGOTTEN
 from shalott.broker.rabbit.mirrored import rows
 
 # Below this RabbitMQ stops its publishers; here the health checks say so.
 DISK_FREE_LIMIT_BYTES = 50_000_000
 VERSION = "0.1.0"
-COMPATIBLE_VERSION = "3.13.0"  # of RabbitMQ, whose shapes these are
 
 
 async def is_disk_alarm(backend: ManagementBackend) -> bool:
@@ -68,16 +76,34 @@ async def view_node(backend: ManagementBackend, name: str) -> dict[str, object]:
     }
 
 
-def cluster_nodes(backend: ManagementBackend) -> list[str]:
-    """The nodes that belong to the cluster, as this one's tables have it, running or not."""
-    names = backend.config.node_names
-    return [name for name in names if backend.metadata.read(FORGOTTEN, name) is None]
+async def node_as_told(
+    backend: ManagementBackend, request: Request, name: str
+) -> dict[str, object]:
+    """As the node itself has it, if it runs with this one and answers."""
+    shown = await view_node(backend, name)
+    if name == backend.config.name or not shown["running"]:
+        return shown
+    own = Request("GET", ("api", "shalott", "node"), user=request.user)
+    try:
+        answer = await relay(backend, name, own, timeout_ms=TIMEOUT_MS)
+    except ApiError:
+        return shown
+    told = msgspec.json.decode(answer.body, type=dict[str, object])
+    return {**told, **shown}
+
+
+async def own_node(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    return json_response(await view_node(backend, backend.config.name))
 
 
 async def list_nodes(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    return json_response([await view_node(backend, name) for name in cluster_nodes(backend)])
+    nodes = cluster_nodes(backend)
+    shown = await asyncio.gather(*(node_as_told(backend, request, node) for node in nodes))
+    return json_response(shown)
 
 
 async def show_node(
@@ -85,7 +111,7 @@ async def show_node(
 ) -> Response:
     if parameters["name"] not in cluster_nodes(backend):
         raise not_found()
-    return json_response(await view_node(backend, parameters["name"]))
+    return json_response(await node_as_told(backend, request, parameters["name"]))
 
 
 def listeners(backend: ManagementBackend) -> list[dict[str, object]]:
@@ -123,7 +149,7 @@ async def overview(
             "product_version": VERSION,
             "management_version": COMPATIBLE_VERSION,
             "rabbitmq_version": COMPATIBLE_VERSION,
-            "cluster_name": "shalott",
+            "cluster_name": cluster_name(backend),
             "node": backend.config.name,
             "message_stats": summed(
                 [s for q in queues if isinstance(s := q.get("message_stats"), dict)]
@@ -139,12 +165,6 @@ async def overview(
             "listeners": listeners(backend),
         }
     )
-
-
-async def cluster_name(
-    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
-) -> Response:
-    return json_response({"name": "shalott"})
 
 
 # -- stopping and starting the broker --------------------------------------------------------------
@@ -340,9 +360,9 @@ def _stranger() -> ApiError:
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/overview", overview),
-    Route("GET", "/api/cluster-name", cluster_name),
     Route("GET", "/api/nodes", list_nodes),
     Route("GET", "/api/nodes/:name", show_node),
+    Route("GET", "/api/shalott/node", own_node),
     Route("GET", "/api/shalott/app", show_app),
     Route("POST", "/api/shalott/app", act_on_app),
     Route("PUT", "/api/shalott/vm_memory_high_watermark", set_watermark),

@@ -26,6 +26,7 @@ from shalott.broker.rabbit.management.backend import (
     require_vhost,
     running_queues,
 )
+from shalott.broker.rabbit.management.bodies import Number, number
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.policies import OPERATOR_POLICY, POLICY, policy_rows
 from shalott.broker.rabbit.metadata.records import PolicyRow, policy_key
@@ -37,7 +38,7 @@ class PolicyBody(msgspec.Struct, kw_only=True, rename={"apply_to": "apply-to"}):
 
     pattern: str
     definition: dict[str, object]
-    priority: int = 0
+    priority: Number = 0
     apply_to: Literal["all", "queues", "exchanges"] = "all"
 
 
@@ -98,7 +99,7 @@ class PolicyApi:
             name=parameters["name"],
             pattern=body.pattern,
             definition=normalise(body.definition),
-            priority=body.priority,
+            priority=number(body.priority),
             apply_to=body.apply_to,
         )
         problem = self.validate(row)
@@ -142,7 +143,9 @@ class PolicyApi:
         )
 
 
+OWN = PolicyApi(POLICY, validate)
+OPERATORS = PolicyApi(OPERATOR_POLICY, validate_operators)
 ROUTES: tuple[Route, ...] = (
-    *PolicyApi(POLICY, validate).routes("/api/policies"),
-    *PolicyApi(OPERATOR_POLICY, validate_operators).routes("/api/operator-policies"),
+    *OWN.routes("/api/policies"),
+    *OPERATORS.routes("/api/operator-policies"),
 )

@@ -24,14 +24,18 @@ from shalott.broker.rabbit.amqp.arguments import (
     check_same_queue_arguments,
 )
 from shalott.broker.rabbit.amqp.queue_protocol import Count, Delete, Inspect, Purge, Stats
+from shalott.broker.rabbit.management.agent import relay
 from shalott.broker.rabbit.management.backend import (
     ManagementBackend,
     Route,
     queue_rows,
+    require_right,
     require_vhost,
     running_queues,
 )
+from shalott.broker.rabbit.management.bodies import Flag, flag, short
 from shalott.broker.rabbit.metadata.api import Transaction
+from shalott.broker.rabbit.metadata.parameters import vhost_limits
 from shalott.broker.rabbit.metadata.policies import in_force
 from shalott.broker.rabbit.metadata.records import QueueRow, Record, queue_key
 from shalott.broker.rabbit.mirrored.messages import (
@@ -48,8 +52,8 @@ CALL_TIMEOUT_MS = 5000
 class QueueBody(msgspec.Struct, kw_only=True):
     """What PUT takes. Unknown keys are ignored, as RabbitMQ does."""
 
-    durable: bool = False
-    auto_delete: bool = False
+    durable: Flag = False
+    auto_delete: Flag = False
     arguments: dict[str, object] = {}
     node: str | None = None
 
@@ -112,25 +116,39 @@ async def put_queue(
     vhost, name = parameters["vhost"], parameters["name"]
     require_vhost(backend, vhost)
     body = decode_body(request, QueueBody)
-    if not name:
+    if not short(name):
         raise bad_request("a queue needs a name")
-    if body.node not in (None, "", backend.config.name):
-        raise bad_request(f"a queue is declared on the node that is asked: ask {body.node}")
+    durable, auto_delete = flag(body.durable), flag(body.auto_delete)
+    if body.node and (node := body.node.rpartition("@")[2]) != backend.config.name:
+        if node not in backend.metadata.running_nodes():
+            raise bad_request(f"the broker does not run on node {body.node}")
+        return await relay(backend, node, request)
+    require_right(backend, request, "configure", vhost, name)
     check_queue_arguments(name, body.arguments)
     is_new = all((row.vhost, row.name) != (vhost, name) for row in queue_rows(backend))
+    if is_new:
+        _require_room(backend, vhost, name)
     row = await queues.declare(
         vhost=vhost,
         name=name,
-        durable=body.durable,
-        auto_delete=body.auto_delete,
+        durable=durable,
+        auto_delete=auto_delete,
         exclusive_owner=None,
         arguments=body.arguments,
     )
     where = f"queue '{name}' in vhost '{vhost}'"
-    check_same("durable", where, body.durable, row.durable)
-    check_same("auto_delete", where, body.auto_delete, row.auto_delete)
+    check_same("durable", where, durable, row.durable)
+    check_same("auto_delete", where, auto_delete, row.auto_delete)
     check_same_queue_arguments(where, body.arguments, row.arguments)
     return Response(201 if is_new else 204)
+
+
+def _require_room(backend: ManagementBackend, vhost: str, name: str) -> None:
+    """Raises ApiError(400) if the vhost has as many queues as it may."""
+    limit = vhost_limits(backend.metadata, vhost).get("max-queues", -1)
+    if 0 <= limit <= sum(row.vhost == vhost for row in queue_rows(backend)):
+        where = f"cannot declare queue '{name}' in vhost '{vhost}'"
+        raise bad_request(f"{where}: queue limit in vhost '{vhost}' ({limit}) is reached")
 
 
 async def delete_queue(
@@ -139,6 +157,7 @@ async def delete_queue(
     """With if-empty or if-unused in the query the master judges, and deletes: 400 if it is not."""
     queues = running_queues(backend)
     row = find_row(backend, parameters)
+    require_right(backend, request, "configure", row.vhost, row.name)
     conditions = Delete(
         if_unused=is_true(request, "if-unused"), if_empty=is_true(request, "if-empty")
     )
@@ -156,6 +175,7 @@ async def purge_queue(
 ) -> Response:
     running_queues(backend)
     row = find_row(backend, parameters)
+    require_right(backend, request, "read", row.vhost, row.name)
     answer = await ask_master(backend, row, Purge())
     if not isinstance(answer, Count):
         raise unavailable(f"queue '{row.name}' can't be purged now: {_text(answer)}")

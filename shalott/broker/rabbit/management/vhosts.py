@@ -2,52 +2,93 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from shalott.broker.base.errors import ProcessError
 from shalott.broker.base.http_api import (
     Request,
     Response,
     bad_request,
     decode_body,
     json_response,
-    not_found,
     unavailable,
 )
 from shalott.broker.rabbit.amqp.exchanges import predeclared_exchanges
-from shalott.broker.rabbit.management.agent import NAME, TIMEOUT_MS, CloseVhost
+from shalott.broker.rabbit.management.agent import CloseClients
 from shalott.broker.rabbit.management.backend import (
     ManagementBackend,
     Route,
+    cluster_nodes,
     queue_rows,
     require_vhost,
     running_queues,
+    summed,
 )
+from shalott.broker.rabbit.management.bodies import Flag, flag, words
+from shalott.broker.rabbit.management.queues import view_queues
+from shalott.broker.rabbit.management.users import close_clients
 from shalott.broker.rabbit.metadata import permissions, vhosts
 from shalott.broker.rabbit.metadata.api import Transaction
-from shalott.broker.rabbit.metadata.records import PermissionRow
-from shalott.broker.rabbit.processes.messages import Name
+from shalott.broker.rabbit.metadata.records import VhostRow
+
+COUNTED = ("messages", "messages_ready", "messages_unacknowledged")
 
 
-def view_vhost(backend: ManagementBackend, vhost: str) -> dict[str, object]:
-    state = "running" if backend.phase == "running" else "stopped"
-    return {"name": vhost, "tracing": False, "cluster_state": {backend.config.name: state}}
+def view_row(row: VhostRow) -> dict[str, object]:
+    tags = list(row.tags)
+    return {
+        "name": row.name,
+        "description": row.description,
+        "tags": tags,
+        "default_queue_type": "undefined",
+        "metadata": {"description": row.description, "tags": tags},
+        "tracing": row.tracing,
+    }
+
+
+async def view_vhosts(backend: ManagementBackend, names: Sequence[str]) -> list[dict[str, object]]:
+    """With sums over their queues, where they have some."""
+    rows = [row for row in queue_rows(backend) if row.vhost in names]
+    counted = await view_queues(backend, rows)
+    running = backend.metadata.running_nodes() if backend.phase == "running" else []
+    states = {node: "running" if node in running else "stopped" for node in cluster_nodes(backend)}
+    shown = []
+    for name in names:
+        row = vhosts.find(backend.metadata, name)
+        own = [queue for queue in counted if queue["vhost"] == name]
+        told = [n for key in COUNTED for q in own if isinstance(n := q.get(key), int)]
+        sums = {key: sum(n for q in own if isinstance(n := q.get(key), int)) for key in COUNTED}
+        stats = summed([s for q in own if isinstance(s := q.get("message_stats"), dict)])
+        shown.append(
+            {
+                **view_row(VhostRow(name=name) if row is None else row),
+                "cluster_state": states,
+                **(sums if told else {}),
+                **({"message_stats": stats} if stats else {}),
+            }
+        )
+    return shown
 
 
 async def list_vhosts(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    return json_response([view_vhost(backend, name) for name in vhosts.names(backend.metadata)])
+    return json_response(await view_vhosts(backend, vhosts.names(backend.metadata)))
 
 
 async def show_vhost(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
     require_vhost(backend, parameters["vhost"])
-    return json_response(view_vhost(backend, parameters["vhost"]))
+    (shown,) = await view_vhosts(backend, [parameters["vhost"]])
+    return json_response(shown)
+
+
+class VhostBody(msgspec.Struct, kw_only=True):
+    description: str | None = None
+    tags: str | list[str] | None = None
+    tracing: Flag | None = None
 
 
 async def add_vhost(
@@ -62,11 +103,18 @@ async def add_vhost(
     problem = vhosts.problem_of(vhost)
     if problem is not None:
         raise bad_request(problem)
+    body = decode_body(request, VhostBody)
+    given: dict[str, object] = {
+        **({} if body.description is None else {"description": body.description}),
+        **({} if body.tags is None else {"tags": words(body.tags)}),
+        **({} if body.tracing is None else {"tracing": flag(body.tracing)}),
+    }
     exchanges = predeclared_exchanges(vhost)
     owner = None if request.query.get("permissions") == "none" else request.user
 
     def add(tx: Transaction) -> bool:
         is_new = vhosts.add(tx, vhost, exchanges)
+        vhosts.describe(tx, vhost, given)
         if is_new and owner is not None:
             permissions.grant(tx, permissions.everything(vhost, owner))
         return is_new
@@ -85,150 +133,25 @@ async def delete_vhost(
         raise unavailable(f"the broker on this node is {backend.phase}")
     if vhost == vhosts.DEFAULT:
         raise bad_request("the vhost / can't be deleted here")
-    await _close_connections(backend, vhost)
+    sent_away = CloseClients(f"vhost '{vhost}' is deleted", vhost=vhost)
+    await close_clients(backend, sent_away)
     for row in queue_rows(backend):
         if row.vhost == vhost:
             await queues.remove(row)
     await backend.metadata.transact(lambda tx: vhosts.drop(tx, vhost), confirmed=True, once=True)
-    await _close_connections(backend, vhost)  # those that came meanwhile
+    await close_clients(backend, sent_away)  # those that came meanwhile
     return Response(204)
 
 
-async def _close_connections(backend: ManagementBackend, vhost: str) -> None:
-    """At every running node; one that does not answer in time closes them when it has read it."""
-
-    async def ask(node: str) -> None:
-        request = CloseVhost(vhost)
-        try:
-            await backend.runtime.call(Name(node, NAME), request, timeout_ms=TIMEOUT_MS)
-        except ProcessError:
-            pass
-
-    await asyncio.gather(*(ask(node) for node in backend.metadata.running_nodes()))
-
-
-# -- permissions -----------------------------------------------------------------------------------
-
-# /api/permissions: what users may do in vhosts. The users are those of the configuration.
-
-
-class PermissionBody(msgspec.Struct, kw_only=True):
-    """Three regular expressions on names."""
-
-    configure: str
-    write: str
-    read: str
-
-
-def view_permission(row: PermissionRow) -> dict[str, object]:
-    return {
-        "user": row.user,
-        "vhost": row.vhost,
-        "configure": row.configure,
-        "write": row.write,
-        "read": row.read,
-    }
-
-
-async def list_permissions(
+async def start_vhost(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    """Of all vhosts, of one, or of one user."""
-    vhost, user = parameters.get("vhost"), parameters.get("user")
-    if vhost is not None:
-        require_vhost(backend, vhost)
-    if user is not None:
-        _require_user(backend, user)
-    users = backend.config.users if user is None else (user,)
-    names = vhosts.names(backend.metadata) if vhost is None else [vhost]
-    rows = [row for name in names for row in permissions.of_vhost(backend.metadata, name, users)]
-    return json_response([view_permission(row) for row in rows])
-
-
-async def show_permission(
-    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
-) -> Response:
-    vhost, user = _where(backend, parameters)
-    row = permissions.find(backend.metadata, vhost, user)
-    if row is None:
-        raise not_found()
-    return json_response(view_permission(row))
-
-
-async def put_permission(
-    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
-) -> Response:
-    """201 if there were none, 204 if they are replaced."""
+    """It runs wherever the broker does."""
     running_queues(backend)
-    vhost, user = _where(backend, parameters)
-    body = decode_body(request, PermissionBody)
-    row = PermissionRow(
-        user=user, vhost=vhost, configure=body.configure, write=body.write, read=body.read
-    )
-    problem = permissions.problem_of(row)
-    if problem is not None:
-        raise bad_request(problem)
-    is_new = await backend.metadata.transact(lambda tx: permissions.grant(tx, row), once=True)
-    return Response(201 if is_new else 204)
-
-
-async def delete_permission(
-    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
-) -> Response:
-    """404 if there are none. Connections that are open stay, and may do nothing any more."""
-    running_queues(backend)
-    vhost, user = _where(backend, parameters)
-    if permissions.find(backend.metadata, vhost, user) is None:
-        raise not_found()
-    await backend.metadata.transact(
-        lambda tx: permissions.withdraw(tx, vhost, user), confirmed=True, once=True
-    )
+    require_vhost(backend, parameters["vhost"])
+    if parameters["node"] not in backend.metadata.running_nodes():
+        raise bad_request(f"the broker does not run on node {parameters['node']}")
     return Response(204)
-
-
-def _where(backend: ManagementBackend, parameters: Mapping[str, str]) -> tuple[str, str]:
-    vhost, user = parameters["vhost"], parameters["user"]
-    require_vhost(backend, vhost)
-    _require_user(backend, user)
-    return vhost, user
-
-
-def _require_user(backend: ManagementBackend, user: str) -> None:
-    if user not in backend.config.users:
-        raise not_found()
-
-
-# -- users -----------------------------------------------------------------------------------------
-
-# /api/users and /api/whoami: those of the node's configuration, all of them administrators.
-#
-# Password hashes are not shown: the configuration has the passwords themselves.
-
-TAGS = ("administrator",)
-
-
-def view_user(name: str) -> dict[str, object]:
-    return {"name": name, "tags": list(TAGS), "limits": {}}
-
-
-async def list_users(
-    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
-) -> Response:
-    return json_response([view_user(name) for name in sorted(backend.config.users)])
-
-
-async def show_user(
-    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
-) -> Response:
-    if parameters["name"] not in backend.config.users:
-        raise not_found()
-    return json_response(view_user(parameters["name"]))
-
-
-async def whoami(
-    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
-) -> Response:
-    return json_response({"name": request.user, "tags": list(TAGS)})
 
 
 ROUTES: tuple[Route, ...] = (
@@ -236,13 +159,5 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/vhosts/:vhost", show_vhost),
     Route("PUT", "/api/vhosts/:vhost", add_vhost),
     Route("DELETE", "/api/vhosts/:vhost", delete_vhost),
-    Route("GET", "/api/permissions", list_permissions),
-    Route("GET", "/api/vhosts/:vhost/permissions", list_permissions),
-    Route("GET", "/api/users/:user/permissions", list_permissions),
-    Route("GET", "/api/permissions/:vhost/:user", show_permission),
-    Route("PUT", "/api/permissions/:vhost/:user", put_permission),
-    Route("DELETE", "/api/permissions/:vhost/:user", delete_permission),
-    Route("GET", "/api/whoami", whoami),
-    Route("GET", "/api/users", list_users),
-    Route("GET", "/api/users/:name", show_user),
+    Route("POST", "/api/vhosts/:vhost/start/:node", start_vhost),
 )

@@ -16,8 +16,13 @@ import msgspec
 from shalott.broker.base.errors import CallTimeout, ProcessError
 from shalott.broker.base.http_api import Request, Response, json_response
 from shalott.broker.rabbit.management.agent import NAME, TIMEOUT_MS, Look, LookTold
-from shalott.broker.rabbit.management.backend import ManagementBackend, Route, queue_rows
-from shalott.broker.rabbit.management.nodes import cluster_nodes, view_node
+from shalott.broker.rabbit.management.backend import (
+    ManagementBackend,
+    Route,
+    cluster_nodes,
+    queue_rows,
+)
+from shalott.broker.rabbit.management.nodes import view_node
 from shalott.broker.rabbit.management.queues import count_of, find_row, is_live
 from shalott.broker.rabbit.metadata.records import GroupRow, MemberId, QueueRow
 from shalott.broker.rabbit.mirrored.messages import Claim, Claimed, LookRing, PubLook, RingLook

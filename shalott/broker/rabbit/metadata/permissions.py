@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
 from shalott.broker.rabbit.metadata.api import Transaction
-from shalott.broker.rabbit.metadata.records import PermissionRow, Record
+from shalott.broker.rabbit.metadata.records import PermissionRow, Record, TopicPermissionRow
 from shalott.broker.rabbit.metadata.vhosts import DEFAULT
 
 TABLE = "permission"
+TOPIC_TABLE = "topic_permission"
 EVERYTHING = ".*"
 DEFAULT_EXCHANGE = "amq.default"  # what the exchange without a name is called here
 
@@ -54,9 +55,9 @@ def of_vhost(tables: Reads, vhost: str, users: Iterable[str]) -> list[Permission
     return [row for row in found if row is not None]
 
 
-def problem_of(row: PermissionRow) -> str | None:
+def problem_of(*patterns: str) -> str | None:
     """Why these patterns can't be; None if they can."""
-    for pattern in (row.configure, row.write, row.read):
+    for pattern in patterns:
         try:
             re.compile(pattern)
         except re.error as error:
@@ -78,6 +79,42 @@ def withdraw(tx: Transaction, vhost: str, user: str) -> bool:
     none = PermissionRow(user=user, vhost=vhost, granted=False)
     tx.write(TABLE, permission_key(vhost, user), none)
     return True
+
+
+# -- topics ----------------------------------------------------------------------------------------
+
+
+def topic_key(vhost: str, user: str, exchange: str) -> str:
+    return f"{user}>{exchange}@{vhost}"
+
+
+def topic_rows(tables: Reads) -> list[TopicPermissionRow]:
+    return [row for _, row in tables.rows(TOPIC_TABLE) if isinstance(row, TopicPermissionRow)]
+
+
+def grant_topics(tx: Transaction, row: TopicPermissionRow) -> bool:
+    """False if there was one before."""
+    key = topic_key(row.vhost, row.user, row.exchange)
+    is_new = tx.read(TOPIC_TABLE, key) is None
+    tx.write(TOPIC_TABLE, key, row)
+    return is_new
+
+
+def withdraw_topics(tx: Transaction, vhost: str, user: str, exchange: str | None = None) -> bool:
+    """Of one exchange, or of all. False if there were none."""
+    keys = [
+        key
+        for key, row in tx.rows(TOPIC_TABLE)
+        if isinstance(row, TopicPermissionRow)
+        and (row.vhost, row.user) == (vhost, user)
+        and exchange in (None, row.exchange)
+    ]
+    for key in keys:
+        tx.delete(TOPIC_TABLE, key)
+    return bool(keys)
+
+
+# -- as often as they are asked --------------------------------------------------------------------
 
 
 class Permissions:

@@ -108,9 +108,12 @@ class ForgottenRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="record"
 
 
 class VhostRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="vhost"):
-    """A virtual host besides "/", which is always there (vhosts.py)."""
+    """A virtual host; "/" is always there, with a row only if it was described anew (vhosts.py)."""
 
     name: str
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    tracing: bool = False
 
 
 class PermissionRow(
@@ -127,6 +130,39 @@ class PermissionRow(
     granted: bool = True
 
 
+class TopicPermissionRow(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="topic_permission"
+):
+    """What a user may do with which routing keys of a topic exchange (permissions.py)."""
+
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str
+
+
+class UserRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="user"):
+    """A user, or one of the configuration that was changed (users.py). ``password_hash``: as in
+    definitions, "" never fits. ``gone``: deleted, though the configuration names it."""
+
+    name: str
+    password_hash: str = ""
+    hashing_algorithm: str = "rabbit_password_hashing_sha256"
+    tags: tuple[str, ...] = ()
+    limits: dict[str, int] = {}
+    gone: bool = False
+
+
+class ParameterRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="parameter"):
+    """A runtime parameter; one without component and vhost is the cluster's (parameters.py)."""
+
+    name: str
+    value: object
+    component: str = ""
+    vhost: str = ""
+
+
 Record = (
     QueueRow
     | ExchangeRow
@@ -136,6 +172,9 @@ Record = (
     | ForgottenRow
     | VhostRow
     | PermissionRow
+    | TopicPermissionRow
+    | UserRow
+    | ParameterRow
 )
 
 # table -> whether it is kept on disk. Keys: see the functions below.
@@ -150,6 +189,9 @@ TABLES: Mapping[str, bool] = {
     "vhost": True,
     "operator_policy": True,
     "permission": True,
+    "topic_permission": True,
+    "user": True,
+    "parameter": True,
 }
 
 

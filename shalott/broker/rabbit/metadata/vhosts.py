@@ -6,16 +6,20 @@ in their keys, so a vhost's name has none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
+
+import msgspec
 
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.records import (
     BindingRow,
     ExchangeRow,
+    ParameterRow,
     PermissionRow,
     PolicyRow,
     Record,
+    TopicPermissionRow,
     VhostRow,
     exchange_key,
 )
@@ -23,11 +27,16 @@ from shalott.broker.rabbit.metadata.records import (
 TABLE = "vhost"
 DEFAULT = "/"
 # What goes with a vhost, besides its queues.
-_BELONGING: Sequence[tuple[str, type[BindingRow | PolicyRow | ExchangeRow | PermissionRow]]] = (
+_Belonging = (
+    BindingRow | PolicyRow | ExchangeRow | PermissionRow | TopicPermissionRow | ParameterRow
+)
+_BELONGING: Sequence[tuple[str, type[_Belonging]]] = (
     ("binding", BindingRow),
     ("policy", PolicyRow),
     ("operator_policy", PolicyRow),
     ("permission", PermissionRow),
+    ("topic_permission", TopicPermissionRow),
+    ("parameter", ParameterRow),
     ("exchange", ExchangeRow),
 )
 
@@ -46,7 +55,15 @@ def exists(tables: Reads, vhost: str) -> bool:
 
 def names(tables: Reads) -> list[str]:
     """All of them, in order."""
-    return sorted([DEFAULT, *(key for key, _ in tables.rows(TABLE))])
+    return sorted(dict.fromkeys((DEFAULT, *(key for key, _ in tables.rows(TABLE)))))
+
+
+def find(tables: Reads, vhost: str) -> VhostRow | None:
+    row = tables.read(TABLE, vhost)
+    if isinstance(row, VhostRow):
+        return row
+    default = VhostRow(name=DEFAULT, description="Default virtual host")
+    return default if vhost == DEFAULT else None
 
 
 def problem_of(vhost: str) -> str | None:
@@ -58,12 +75,19 @@ def problem_of(vhost: str) -> str | None:
 
 def add(tx: Transaction, vhost: str, exchanges: Iterable[ExchangeRow]) -> bool:
     """With the exchanges that each has from the start. False if it is there already."""
-    if vhost == DEFAULT or tx.read(TABLE, vhost) is not None:
+    if exists(tx, vhost):
         return False
     tx.write(TABLE, vhost, VhostRow(name=vhost))
     for row in exchanges:
         tx.write("exchange", exchange_key(row.vhost, row.name), row)
     return True
+
+
+def describe(tx: Transaction, vhost: str, changes: Mapping[str, object]) -> None:
+    """Change what is said of one that is there."""
+    row = find(tx, vhost)
+    if row is not None and changes:
+        tx.write(TABLE, vhost, msgspec.structs.replace(row, **changes))
 
 
 def drop(tx: Transaction, vhost: str) -> bool:

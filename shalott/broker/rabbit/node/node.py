@@ -22,14 +22,15 @@ from shalott.broker.base.env import Env, Platform
 from shalott.broker.base.errors import BrokerError, ConfigError
 from shalott.broker.base.http_server import ManagementServer
 from shalott.broker.rabbit.amqp.alarms import Alarms
+from shalott.broker.rabbit.amqp.channel import Channel
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
 from shalott.broker.rabbit.amqp.queue_protocol import MESSAGES as QUEUE_MESSAGES
-from shalott.broker.rabbit.amqp.services import ChannelInfo, Queues
+from shalott.broker.rabbit.amqp.services import ChannelInfo, Port, Queues, Session
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.management.agent import MESSAGES as AGENT_MESSAGES
 from shalott.broker.rabbit.management.agent import NAME as CLIENTS
 from shalott.broker.rabbit.management.agent import ClientsAgent
-from shalott.broker.rabbit.management.api import respond
+from shalott.broker.rabbit.management.api import respond, serve_other
 from shalott.broker.rabbit.management.backend import Rates
 from shalott.broker.rabbit.management.clients import clients_of_node, send_away
 from shalott.broker.rabbit.management.nodes import admit, forget
@@ -103,6 +104,7 @@ class Node:
             partial(look, view),
             partial(forget, view),
             partial(admit, view),
+            partial(serve_other, view),
         )
         self.memory = MemoryMonitor(
             env.clock,
@@ -370,3 +372,9 @@ class NodeView:
     def close_connection(self, pid: Pid, text: str) -> bool:
         broker = self._node.broker
         return broker is not None and broker.listener.close_connection(pid, text)
+
+    def make_channel(self, port: Port, session: Session) -> Channel | None:
+        broker = self._node.broker
+        if broker is None or self.phase != "running":
+            return None
+        return broker.listener.make_channel(port, session)

@@ -146,7 +146,7 @@ def test_exchanges_and_bindings() -> None:
         implied, declared = await get(node, "/api/bindings")
         assert (implied["source"], implied["properties_key"]) == ("", "orders")
         assert (declared["source"], declared["destination_type"]) == ("logs", "queue")
-        assert declared["properties_key"].startswith("a.#~")
+        assert declared["properties_key"].startswith("a.%23~")
         assert [each["name"] for each in await get(node, "/api/vhosts")] == ["/"]
         assert (await get(node, "/api/vhosts/%2F"))["name"] == "/"
 
@@ -175,7 +175,7 @@ def test_connections_are_listed_and_closed() -> None:
         path = "/api/connections/10.0.0.9%3A5000%20-%3E%2010.0.0.1%3A5672"
         assert await get(node, path) == shown
         assert (await ask(node, "DELETE", path)).status == 204
-        assert node.closed == [(Pid("n1", 3, 99), "closed via the management API")]
+        assert node.closed == [(Pid("n1", 3, 99), "Closed via management plugin")]
         assert (await ask(node, "DELETE", "/api/connections/none")).status == 404
 
     on_node(body)

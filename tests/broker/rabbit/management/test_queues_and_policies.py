@@ -108,10 +108,11 @@ def test_put_declares_a_queue_once() -> None:
 @pytest.mark.parametrize(
     ("definition", "text"),
     [
-        ({"durable": "yes"}, "Expected `bool`, got `str` - at `$.durable`"),
+        ({"durable": "yes"}, "not_boolean: yes"),
+        ({"durable": 1}, "Expected `bool | str`, got `int` - at `$.durable`"),
         ({"arguments": {"x-max-length": -1}}, "must not be negative"),
         ({"arguments": {"x-queue-type": "quorum"}}, "must be one of: classic"),
-        ({"node": "n2"}, "ask n2"),
+        ({"node": "rabbit@n9"}, "the broker does not run on node rabbit@n9"),
         ([], "Expected `object`"),
     ],
 )

@@ -66,6 +66,7 @@ class UserBody(msgspec.Struct, kw_only=True):
     password: str | None = None
     password_hash: str | None = None
     hashing_algorithm: str | None = None
+    limits: dict[str, int] | None = None
 
 
 def read_user(
@@ -81,12 +82,13 @@ def read_user(
     algorithm = body.hashing_algorithm or users.DEFAULT_ALGORITHM
     if algorithm not in users.ALGORITHMS:
         raise bad_request(f"unknown hashing_algorithm {algorithm}")
-    row = UserRow(
-        name=name,
-        hashing_algorithm=algorithm,
-        tags=words(body.tags),
-        limits={} if before is None else before.limits,
-    )
+    limits = {} if before is None else before.limits
+    if body.limits is not None:
+        limits = body.limits
+        problem = runtime_parameters.problem_of_limits(limits, users.LIMITS, "user-limits")
+        if problem is not None:
+            raise bad_request(problem)
+    row = UserRow(name=name, hashing_algorithm=algorithm, tags=words(body.tags), limits=limits)
     if body.password:
         salt = backend.env.rng.getrandbits(8 * users.SALT_BYTES).to_bytes(users.SALT_BYTES, "big")
         hashed = users.hash_password(body.password, salt, algorithm)

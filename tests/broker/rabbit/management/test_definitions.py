@@ -21,7 +21,7 @@ ORIGINAL: dict[str, Any] = {
             "password_hash": "PxjHynWfTBlPO7KcvCbUjdtQN5/JvgYcABIR7S9JqT1En2HU",
             "hashing_algorithm": "rabbit_password_hashing_sha256",
             "tags": ["monitoring"],
-            "limits": {},
+            "limits": {"max-channels": 2},
         }
     ],
     "vhosts": [{"name": "/"}, {"name": "v1"}],

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+RABBITMQ_VERSION = "3.10.8"  # whose behaviour is modelled; clients and tools look at it
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 UNKNOWN_MEMORY_BYTES = 8 << 30  # of a machine that cannot be asked: a simulated one
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -33,6 +34,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     amqp_port: Port = 5672
     cluster_port: Port = 25672
     management_port: Port = 15672
+    prometheus_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0  # RabbitMQ: 15692; 0: none
     cookie: str = "shalott"  # nodes with another cookie are refused
     # How long a silent peer is believed to be alive. RabbitMQ's default is 60 s; 4 s keeps tests
     # short.

@@ -198,6 +198,10 @@ class FakeNode:
     def connections(self) -> Sequence[ConnectionInfo]:
         return self.clients
 
+    @property
+    def opened_connections(self) -> int:
+        return len(self.clients) + len(self.closed)
+
     def stop_app(self) -> None:
         self.phase = "stopped"
 

@@ -9,6 +9,7 @@ from pamqp import commands
 from shalott.broker.base.env import Clock
 from shalott.broker.rabbit.amqp.errors import COMMAND_INVALID, AmqpError
 from shalott.broker.rabbit.amqp.wire import (
+    FRAME_OVERHEAD,
     HEARTBEAT,
     METHOD,
     Frame,
@@ -39,6 +40,9 @@ class ClientSocket:
         self.last_read_ns = self.last_write_ns = clock.monotonic_ns()
         self.peer = writer.get_extra_info("peername") or ("unknown", 0)
         local = writer.get_extra_info("sockname") or ("unknown", 0)
+        self.local_host, self.local_port = local[0], local[1]
+        self.received = self.sent = 0  # frames read, and writes
+        self.received_bytes = self.sent_bytes = 0
         self.name = f"{self.peer[0]}:{self.peer[1]} -> {local[0]}:{local[1]}"
 
     # -- out ---------------------------------------------------------------------------------------
@@ -46,6 +50,8 @@ class ClientSocket:
     def write(self, data: bytes) -> None:
         if not self.is_closing:
             self._writer.write(data)
+            self.sent += 1
+            self.sent_bytes += len(data)
             self.last_write_ns = self._clock.monotonic_ns()
 
     def write_method(self, method: Method) -> None:
@@ -54,6 +60,11 @@ class ClientSocket:
 
     async def drain(self) -> None:
         await self._writer.drain()
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait for the client to read."""
+        return self._writer.transport.get_write_buffer_size()
 
     @property
     def is_closing(self) -> bool:
@@ -91,6 +102,8 @@ class ClientSocket:
 
     async def next_frame(self) -> Frame:
         frame = await read_frame(self._reader, self.frame_max)
+        self.received += 1
+        self.received_bytes += len(frame.payload) + FRAME_OVERHEAD
         self.last_read_ns = self._clock.monotonic_ns()
         return frame
 

@@ -24,6 +24,7 @@ from pamqp import commands
 from shalott.broker.base.env import Clock
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rabbit.amqp.alarms import Throttle
+from shalott.broker.rabbit.amqp.arguments import plain_table
 from shalott.broker.rabbit.amqp.channel import Channel
 from shalott.broker.rabbit.amqp.channel_table import ChannelTable, blame
 from shalott.broker.rabbit.amqp.client_socket import CLOSE_TIMEOUT_MS, ClientSocket, is_end
@@ -86,6 +87,18 @@ class ConnectionInfo(msgspec.Struct, frozen=True, kw_only=True):
     peer_host: str
     peer_port: int
     connected_at_ns: int  # on the node's wall clock
+    host: str = ""
+    port: int = 0
+    mechanism: str = ""
+    client_properties: dict[str, object] = {}
+    channel_max: int = 0
+    frame_max: int = 0
+    timeout_s: int = 0  # of heartbeats
+    received: int = 0  # frames
+    received_bytes: int = 0
+    sent: int = 0  # writes
+    sent_bytes: int = 0
+    unsent_bytes: int = 0
 
 
 class Heartbeats:
@@ -157,17 +170,30 @@ class Connection(Process):
     # -- for the listener --------------------------------------------------------------------------
 
     def info(self) -> ConnectionInfo:
-        peer_host, peer_port = self._socket.peer[:2]
+        socket, agreed = self._socket, self._agreement
+        peer_host, peer_port = socket.peer[:2]
         return ConnectionInfo(
-            name=self._socket.name,
+            name=socket.name,
             pid=self.pid,
-            user="" if self._agreement is None else self._agreement.user,
-            vhost="" if self._agreement is None else self._agreement.vhost,
+            user="" if agreed is None else agreed.user,
+            vhost="" if agreed is None else agreed.vhost,
             state=self._throttle.state if self._state == "running" else self._state,
             channels=len(self._table),
             peer_host=peer_host,
             peer_port=peer_port,
             connected_at_ns=self._connected_at_ns,
+            host=socket.local_host,
+            port=socket.local_port,
+            mechanism="" if agreed is None else agreed.mechanism,
+            client_properties={} if agreed is None else plain_table(agreed.client_properties),
+            channel_max=0 if agreed is None else agreed.channel_max,
+            frame_max=socket.frame_max,
+            timeout_s=0 if agreed is None else agreed.heartbeat_s,
+            received=socket.received,
+            received_bytes=socket.received_bytes,
+            sent=socket.sent,
+            sent_bytes=socket.sent_bytes,
+            unsent_bytes=socket.unsent,
         )
 
     def channels(self) -> list[ChannelInfo]:

@@ -43,6 +43,7 @@ class Agreement:
     """What both sides agreed on. ``heartbeat_s`` 0: no heartbeats."""
 
     user: str
+    mechanism: str
     vhost: str
     client_properties: dict[str, object]
     channel_max: int
@@ -107,6 +108,7 @@ async def shake_hands(
     await send(commands.Connection.OpenOk())
     return Agreement(
         user=user,
+        mechanism=start_ok.mechanism,
         vhost=opened.virtual_host,
         client_properties=dict(start_ok.client_properties or {}),
         channel_max=channel_max,

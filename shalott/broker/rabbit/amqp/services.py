@@ -118,6 +118,9 @@ class ChannelInfo(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     pid: Pid
     confirms: bool
+    transactional: bool = False
+    uncommitted: int = 0  # publishes
+    uncommitted_acks: int = 0
     prefetch: int
     channel_prefetch: int
     unacknowledged: int

@@ -68,6 +68,8 @@ def check(backend: ManagementBackend, user: UserRow, request: Request) -> None:
     """Raises ApiError(401)."""
     if not any(tag in TAGS for tag in user.tags):
         raise _refused("Not management user")
+    if request.segments[0] == "metrics" and not sees_all(user):
+        raise _refused("Not monitoring user")
     place = request.segments[1] if len(request.segments) > 1 else ""
     reading = request.method in READING
     need = NEEDS.get(place, OTHERS)[0 if reading else 1]

@@ -84,6 +84,11 @@ class ManagementBackend(Protocol):
         """This node's AMQP clients."""
         ...
 
+    @property
+    def opened_connections(self) -> int:
+        """How many AMQP clients there were since the broker started."""
+        ...
+
     def channels(self) -> Sequence[tuple[ConnectionInfo, Sequence[ChannelInfo]]]:
         """Of this node's AMQP clients."""
         ...
@@ -130,7 +135,6 @@ class Clustering(Protocol):
 
 Route = RouteOf[ManagementBackend]
 
-COMPATIBLE_VERSION = "3.10.8"  # of RabbitMQ, whose shapes these are
 TOOL = "rmq-cli"  # who a tool of the node's own is that knows the cookie
 
 

@@ -20,6 +20,7 @@ from shalott.broker.rabbit.management.backend import (
     queue_rows,
     require_vhost,
 )
+from shalott.broker.rabbit.management.messages import jsonable
 from shalott.broker.rabbit.management.queues import STAT_TIMEOUT_MS
 from shalott.broker.rabbit.management.users import close_clients
 from shalott.broker.rabbit.metadata.records import QueueRow
@@ -32,6 +33,19 @@ def view_connection(backend: ManagementBackend, info: ConnectionInfo) -> dict[st
         "node": backend.config.name,
         "type": "network",
         "protocol": "AMQP 0-9-1",
+        "auth_mechanism": info.mechanism,
+        "host": info.host,
+        "port": info.port,
+        "client_properties": jsonable(info.client_properties),
+        "channel_max": info.channel_max,
+        "frame_max": info.frame_max,
+        "timeout": info.timeout_s,
+        "recv_cnt": info.received,
+        "recv_oct": info.received_bytes,
+        "send_cnt": info.sent,
+        "send_oct": info.sent_bytes,
+        "send_pend": info.unsent_bytes,
+        "ssl": False,
         "user": info.user,
         "vhost": info.vhost,
         "state": info.state,
@@ -53,15 +67,18 @@ def view_channel(
         "user": connection.user,
         "vhost": connection.vhost,
         "state": "running",
-        "transactional": False,
+        "transactional": info.transactional,
         "confirm": info.confirms,
         "consumer_count": len(info.consumers),
         "messages_unacknowledged": info.unacknowledged,
         "messages_unconfirmed": info.unconfirmed,
+        "messages_uncommitted": info.uncommitted,
+        "acks_uncommitted": info.uncommitted_acks,
         "prefetch_count": info.prefetch,
         "global_prefetch_count": info.channel_prefetch,
         "connection_details": {
             "name": connection.name,
+            "pid": str(connection.pid),
             "peer_host": connection.peer_host,
             "peer_port": connection.peer_port,
         },

@@ -25,9 +25,9 @@ from shalott.broker.base.http_api import (
     json_response,
 )
 from shalott.broker.rabbit.amqp.errors import NOT_FOUND, AmqpError
+from shalott.broker.rabbit.config import RABBITMQ_VERSION
 from shalott.broker.rabbit.management import parameters, policies, queues, topology, users, vhosts
 from shalott.broker.rabbit.management.backend import (
-    COMPATIBLE_VERSION,
     ManagementBackend,
     Route,
     queue_rows,
@@ -47,10 +47,10 @@ Rows = list[dict[str, object]]
 def export(backend: ManagementBackend, vhost: str | None = None) -> dict[str, object]:
     """Of one vhost: what is in it, and not where."""
     told: dict[str, object] = {
-        "rabbit_version": COMPATIBLE_VERSION,
-        "rabbitmq_version": COMPATIBLE_VERSION,
+        "rabbit_version": RABBITMQ_VERSION,
+        "rabbitmq_version": RABBITMQ_VERSION,
         "product_name": "Shalott",
-        "product_version": COMPATIBLE_VERSION,
+        "product_version": RABBITMQ_VERSION,
     }
     if vhost is None:
         names = vhost_rows.names(backend.metadata)

@@ -182,17 +182,18 @@ def view_properties(data: bytes) -> dict[str, object]:
         for name, encoded in split_properties(data).items()
     }
     shown = plain_table(values)
-    return {name: _jsonable(value) for name, value in shown.items()}
+    return {name: jsonable(value) for name, value in shown.items()}
 
 
-def _jsonable(value: object) -> object:
+def jsonable(value: object) -> object:
+    """What AMQP has and JSON has not, as text."""
     match value:
         case bytes():
             return value.decode("utf-8", "replace")
         case dict():
-            return {str(name): _jsonable(each) for name, each in value.items()}
+            return {str(name): jsonable(each) for name, each in value.items()}
         case list():
-            return [_jsonable(each) for each in value]
+            return [jsonable(each) for each in value]
     return value
 
 

@@ -20,9 +20,9 @@ from shalott.broker.base.http_api import (
     not_found,
     unavailable,
 )
+from shalott.broker.rabbit.config import RABBITMQ_VERSION
 from shalott.broker.rabbit.management.agent import TIMEOUT_MS, relay
 from shalott.broker.rabbit.management.backend import (
-    COMPATIBLE_VERSION,
     ManagementBackend,
     Route,
     cluster_nodes,
@@ -147,8 +147,8 @@ async def overview(
         {
             "product_name": "Shalott",
             "product_version": VERSION,
-            "management_version": COMPATIBLE_VERSION,
-            "rabbitmq_version": COMPATIBLE_VERSION,
+            "management_version": RABBITMQ_VERSION,
+            "rabbitmq_version": RABBITMQ_VERSION,
             "cluster_name": cluster_name(backend),
             "node": backend.config.name,
             "message_stats": summed(

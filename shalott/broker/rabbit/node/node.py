@@ -33,6 +33,7 @@ from shalott.broker.rabbit.management.agent import ClientsAgent
 from shalott.broker.rabbit.management.api import respond, serve_other
 from shalott.broker.rabbit.management.backend import Rates
 from shalott.broker.rabbit.management.clients import clients_of_node, send_away
+from shalott.broker.rabbit.management.metrics import respond as respond_metrics
 from shalott.broker.rabbit.management.nodes import admit, forget
 from shalott.broker.rabbit.management.views import look
 from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
@@ -115,6 +116,13 @@ class Node:
         self.management = ManagementServer(
             partial(respond, view), host=config.management_host, port=config.management_port
         )
+        self.metrics: ManagementServer | None = None
+        if config.prometheus_port:
+            self.metrics = ManagementServer(
+                partial(respond_metrics, view),
+                host=config.management_host,
+                port=config.prometheus_port,
+            )
         self.fatal: asyncio.Future[BrokerError] = asyncio.get_running_loop().create_future()
         self._store = store
         self._go = asyncio.Event()
@@ -145,6 +153,8 @@ class Node:
         self.runtime.spawn(self.clients, name=CLIENTS)
         await asyncio.sleep(0)  # let both subscribe to links before there are any
         await self.management.start()
+        if self.metrics is not None:
+            await self.metrics.start()
         await self.mesh.start()
         if self.standing.joining is not None:
             self._life = asyncio.create_task(self.clustering.enter(), name="join")
@@ -165,6 +175,8 @@ class Node:
         await self._stop_broker("stopped", "the node stops")
         self.memory.stop()
         await self.management.stop()
+        if self.metrics is not None:
+            await self.metrics.stop()
         await self.mesh.stop()
         await self.runtime.kill(self.clients.pid)
         if self.standing.joining is None:
@@ -360,6 +372,11 @@ class NodeView:
     def connections(self) -> Sequence[ConnectionInfo]:
         broker = self._node.broker
         return [] if broker is None else broker.listener.connections()
+
+    @property
+    def opened_connections(self) -> int:
+        broker = self._node.broker
+        return 0 if broker is None else broker.listener.accepted
 
     def channels(self) -> Sequence[tuple[ConnectionInfo, Sequence[ChannelInfo]]]:
         broker = self._node.broker

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from shalott.broker.rabbit.amqp.properties import split_properties
 from shalott.broker.rabbit.gm.activity import Pub
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.mirrored import policy
@@ -22,6 +23,7 @@ from shalott.broker.rabbit.queue_process.state import QueueState
 from shalott.broker.rabbit.replica import instructions as ins
 from shalott.broker.rabbit.replica.master import Master
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
+from shalott.broker.rabbit.storage.entries import Place
 
 
 def inspect(
@@ -31,11 +33,17 @@ def inspect(
     it watches.
     """
     queue, consumers, limits = master.queue, master.consumers, master.limits
-    exclusive = next((c.request.tag for c in consumers if c.request.exclusive), None)
+    exclusive = next((c.request for c in consumers if c.request.exclusive), None)
+    capacity = 1.0 if consumers.has_ready() else 0.0  # as it is now, no average
     active = consumers.single_active
     ready_bytes, all_bytes = queue.messages.ready_bytes, queue.messages.bytes
     return {
-        "exclusive_consumer_tag": exclusive,
+        **_held(queue),
+        "exclusive_consumer_tag": None if exclusive is None else exclusive.tag,
+        "exclusive_consumer_pid": None if exclusive is None else str(exclusive.channel),
+        "owner_pid": None if row.exclusive_owner is None else str(row.exclusive_owner),
+        "consumer_capacity": capacity,
+        "consumer_utilisation": capacity,
         "single_active_consumer_tag": None if active is None else active[1],
         "message_bytes": all_bytes,
         "message_bytes_ready": ready_bytes,
@@ -51,7 +59,7 @@ def inspect(
         },
         "q": {
             "q": row.name,
-            "exclusive_consumer": exclusive or "none",
+            "exclusive_consumer": "none" if exclusive is None else exclusive.tag,
             "has_had_consumers": consumers.had_any,
             "backing_queue": _backing_queue(row),
             "backing_queue_state": {
@@ -69,7 +77,7 @@ def inspect(
             ],
             "expires": policy.setting(row, "expires"),
             "sync_timer_ref": queue.index.sync_timer_runs,
-            "rate_timer_ref": None,
+            "rate_timer_ref": queue.ram.is_measured,
             "expiry_timer_ref": limits.waits_for_use,
             "stats_timer": None,
             "msg_id_to_channel": master.confirms.owed_count,
@@ -86,6 +94,39 @@ def inspect(
             "status": status,
         },
     }
+
+
+def _held(queue: BackingQueue) -> dict[str, object]:
+    """Where its messages are, and what was read and written of them."""
+    messages, index = queue.messages, queue.index
+    ready, unacked, size = messages.ready, messages.unacked, messages.bytes
+    if messages.has_paged:
+        inside = [entry for entry in messages.entries.values() if entry.content is not None]
+        ready = sum(entry.place is Place.READY for entry in inside)
+        unacked, size = len(inside) - ready, sum(entry.size for entry in inside)
+    return {
+        "memory": queue.ram.bytes,
+        "messages_ram": ready + unacked,
+        "messages_ready_ram": ready,
+        "messages_unacknowledged_ram": unacked,
+        "messages_paged_out": messages.depth - ready - unacked,
+        "messages_persistent": index.live,
+        "message_bytes_ram": size,
+        "message_bytes_paged_out": messages.bytes - size,
+        "message_bytes_persistent": index.live_body_bytes,
+        "disk_reads": queue.ahead.count,
+        "disk_writes": index.written + queue.pager.written,
+        "head_message_timestamp": _head_timestamp(queue),
+    }
+
+
+def _head_timestamp(queue: BackingQueue) -> int | None:
+    """That the publisher gave the next message, if there is one and it is in memory."""
+    head = queue.messages.peek()
+    if head is None or head.content is None:
+        return None
+    encoded = split_properties(head.content.properties).get("timestamp")
+    return None if encoded is None else int.from_bytes(encoded, "big")
 
 
 def _by_priority(queue: BackingQueue) -> dict[str, int]:

@@ -291,7 +291,7 @@ class BackingQueue:
         self._remove(entries, is_told=not journaled)
         for segment in segments:
             self.messages.remove_segment(segment)
-            self.index.live_bytes -= segment.record_bytes
+            self.index.uncount_segment(segment)
         self.pager.left_delta(segments)
         if journaled:
             kept = [e.serial for e in self.messages.entries.values() if e.record_bytes]
@@ -303,7 +303,7 @@ class BackingQueue:
         journaled = [entry.serial for entry in entries if entry.record_bytes]
         for entry in entries:
             self.messages.remove(entry)
-            self.index.live_bytes -= entry.record_bytes
+            self.index.uncount(entry)
             self.pager.left(entry)
         if is_told:
             self.index.remove(journaled)

@@ -170,6 +170,7 @@ class Segment:
         "first_serial",
         "ids",
         "journaled",
+        "journaled_bytes",
         "record_bytes",
         "runs",
         "unrecorded",
@@ -184,6 +185,7 @@ class Segment:
         self.bytes = sum(entry.size for entry in entries)
         self.record_bytes = sum(entry.record_bytes for entry in entries)
         self.journaled = sum(entry.record_bytes > 0 for entry in entries)
+        self.journaled_bytes = sum(entry.size for entry in entries if entry.record_bytes)
         self.expiring = sum(entry.expiry is not None for entry in entries)
         self.unrecorded = sum(e.redelivered and not e.is_flag_recorded for e in entries)
         self.ids = array("Q", sorted(entry.id for entry in entries if entry.copy_may_come))

@@ -106,6 +106,11 @@ class MemoryMonitor:
         self._look()
 
     @property
+    def is_looking(self) -> bool:
+        """Whether it measures how fast what is in memory goes, again and again."""
+        return self._timer is not None
+
+    @property
     def ratio(self) -> float:
         """Used of the limit."""
         if self.limit_bytes is None:
@@ -229,6 +234,11 @@ class RamUse:
         self.bytes -= size
         if self._monitor is not None:
             self._monitor.used -= size
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether its rates are looked at by a timer."""
+        return self._monitor is not None and self._monitor.is_looking
 
     @property
     def room(self) -> int:

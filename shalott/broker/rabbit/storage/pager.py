@@ -36,6 +36,7 @@ class Pager:
         self, messages: MessageTable, ram: RamUse, ahead: ReadAhead, files: PageFiles | None
     ) -> None:
         self.traffic = Traffic()
+        self.written = 0  # messages, to pages
         self.files = files
         self.failure_listener: Callable[[StorageError], None] = lambda error: None
         self.buggify: Callable[[str], bool] = never
@@ -205,6 +206,7 @@ class Pager:
         if not batch:
             return
         pages = await self.files.write([encode_page(entry) for entry in batch])
+        self.written += len(batch)
         for entry, page in zip(batch, pages, strict=True):
             entry.page = page
             if entry.place is Place.GONE:

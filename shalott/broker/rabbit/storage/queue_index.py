@@ -18,7 +18,7 @@ from shalott.broker.base.env import never
 from shalott.broker.base.errors import StorageError
 from shalott.broker.base.journal import Journal
 from shalott.broker.rabbit.amqp.queue_protocol import Content
-from shalott.broker.rabbit.storage.entries import Entry
+from shalott.broker.rabbit.storage.entries import Entry, Segment
 from shalott.broker.rabbit.storage.flusher import Flusher
 
 # Compact when this much of the journal is garbage, and half of it at least.
@@ -96,7 +96,9 @@ class QueueIndex:
     def __init__(self, journal: Journal | None, live_records: Callable[[], LiveRecords]) -> None:
         self._flusher = None if journal is None else Flusher(journal, self._compaction)
         self._live_records = live_records
-        self.live_bytes = 0  # of the records of messages that are still there
+        # Of messages that are still there: their number, their bodies, and their records.
+        self.live = self.live_body_bytes = self.live_bytes = 0
+        self.written = 0  # records of messages, in this life
         self.buggify: Callable[[str], bool] = never  # of the node's Env
 
     # -- records -----------------------------------------------------------------------------------
@@ -107,13 +109,28 @@ class QueueIndex:
             return 0
         record = record_of(entry, content, redelivered)
         self.count(entry, len(record))
+        self.written += 1
         # A flush may come late: nothing is promised before it.
         return self._flusher.append(record, eager=not self.buggify("storage.flush_late"))
 
     def count(self, entry: Entry, size: int) -> None:
         """Its record of ``size`` bytes is in the journal."""
         entry.record_bytes = size
+        self.live += 1
+        self.live_body_bytes += entry.size
         self.live_bytes += size
+
+    def uncount(self, gone: Entry) -> None:
+        """It may have no record."""
+        if gone.record_bytes:
+            self.live -= 1
+            self.live_body_bytes -= gone.size
+            self.live_bytes -= gone.record_bytes
+
+    def uncount_segment(self, gone: Segment) -> None:
+        self.live -= gone.journaled
+        self.live_body_bytes -= gone.journaled_bytes
+        self.live_bytes -= gone.record_bytes
 
     def remove(self, serials: list[int]) -> None:
         if serials and self._flusher is not None:

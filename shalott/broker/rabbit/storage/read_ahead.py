@@ -26,6 +26,7 @@ class ReadAhead:
         self._ram = ram
         self._reader = reader
         self._read: dict[int, Entry] = {}  # the next one first; some are gone or away again
+        self.count = 0  # messages that were read
 
     async def find_head(self) -> None:
         """If the head is in a delta, read its segment. Raises StorageError."""
@@ -39,6 +40,7 @@ class ReadAhead:
             for run in segment.runs
             for paged, page in await read_run(self._reader, run)
         ]
+        self.count += len(entries)
         self._messages.in_delta -= segment.count
         brought = line.bring(entries)
         assert brought is segment, "a segment is read by one at a time"
@@ -93,6 +95,7 @@ class ReadAhead:
                 entry = next(found)[2]
                 assert paged.serial == entry.serial, "a page holds another message"
                 entry.content = paged.content
+                self.count += 1
                 self._ram.grow(entry.weight)
 
     async def close(self) -> None:

@@ -22,6 +22,7 @@ from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
 from shalott.checkers.queues.loss_windows import WINDOWS
 from shalott.clients.amqp.channel import guest_of
 from shalott.clients.amqp.queue_client import AmqpQueueClient
+from shalott.clients.amqp.transactional_client import TransactionalQueueClient
 from shalott.clients.queued_client import QueuedClient
 from shalott.cluster.systems.record import QUEUES, SYSTEMS, Queues, serving_nodes
 from shalott.core.client import Client, MakeClient
@@ -73,6 +74,9 @@ class QueueParameters(msgspec.Struct, frozen=True, kw_only=True):
     durable: Annotated[bool, msgspec.Meta(description="Queues outlive their nodes.")] = True
     persistent: Annotated[bool, msgspec.Meta(description="Messages outlive their nodes.")] = True
     confirms: Annotated[bool, msgspec.Meta(description="Await a confirm of each enqueue.")] = True
+    transactions: Annotated[
+        bool, msgspec.Meta(description="Each operation is a transaction, some are rolled back.")
+    ] = False
 
 
 def parameters_of(plan: Plan) -> QueueParameters:
@@ -96,7 +100,7 @@ def client_guarantees(parameters: QueueParameters) -> ClientGuarantees:
         manual_acks=parameters.ack_mode == "manual",
         durable=parameters.durable,
         persistent=parameters.persistent,
-        confirms=parameters.confirms,
+        confirms=parameters.confirms or parameters.transactions,
     )
 
 
@@ -159,12 +163,13 @@ def queue_workload(plan: Plan) -> Workload:
 def _amqp_clients(plan: Plan) -> MakeClient:
     parameters = parameters_of(plan)
     return partial(
-        AmqpQueueClient,
+        TransactionalQueueClient if parameters.transactions else AmqpQueueClient,
         body_bytes=parameters.body_bytes,
         op_timeout_ms=plan.workload.op_timeout_ms,
         ack_after_ms=parameters.ack_after_ms,
         guarantees=client_guarantees(parameters),
         credentials=guest_of(plan),
+        transactions=parameters.transactions,
     )
 
 
@@ -209,18 +214,21 @@ def draw_parameters(draw: Draw) -> Values:
         "durable": draw.knob("durable", (True,)),
         "persistent": draw.knob("persistent", (True,)),
         "confirms": draw.knob("confirms", (True,)),
+        "transactions": draw.knob("transactions", (False,)),
     }
 
 
 def check_parameters(plan: Plan) -> None:
     """Raises UsageError if no dequeue could be answered in time, or if clients that speak no AMQP
     are to be careless in its ways."""
-    if queues_of(plan) is not None and client_guarantees(parameters_of(plan)) != CAREFUL:
+    parameters = parameters_of(plan)
+    is_amqp = parameters.transactions or client_guarantees(parameters) != CAREFUL
+    if queues_of(plan) is not None and is_amqp:
         raise UsageError(
-            "--ack-mode, --durable, --persistent and --confirms are AMQP's: set what"
-            f" {plan.system.name} calls them"
+            "--ack-mode, --durable, --persistent, --confirms and --transactions are AMQP's: set"
+            f" what {plan.system.name} calls them"
         )
-    delay_ms, timeout_ms = parameters_of(plan).ack_after_ms, plan.workload.op_timeout_ms
+    delay_ms, timeout_ms = parameters.ack_after_ms, plan.workload.op_timeout_ms
     if delay_ms >= timeout_ms:
         raise UsageError(
             f"a message would be acknowledged after {delay_ms} ms, but an operation is given up"
@@ -236,7 +244,8 @@ def describe_queues(parameters: QueueParameters) -> str:
 
 
 def describe(plan: Plan) -> str:
-    return describe_queues(parameters_of(plan))
+    parameters = parameters_of(plan)
+    return describe_queues(parameters) + (", transactions" if parameters.transactions else "")
 
 
 WORKLOAD = WorkloadRecord(
@@ -252,5 +261,5 @@ WORKLOAD = WorkloadRecord(
     draw=draw_parameters,
     describe=describe,
     lower=("queues",),
-    calm={"body_bytes": SMALLEST_BYTES, "enqueue_fraction": 1.0},
+    calm={"body_bytes": SMALLEST_BYTES, "enqueue_fraction": 1.0, "transactions": False},
 )

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from pamqp import commands
+from pamqp.base import Frame
 
 from shalott.clients.amqp.connection import Connection, ConnectionLost, Event, connect
 from shalott.core.errors import Definite, Indefinite, Unreachable
@@ -57,12 +58,17 @@ class AmqpChannel:
         *,
         op_timeout_ms: int,
         confirms: bool,
+        transactions: bool = False,
         credentials: Credentials = GUEST,
     ) -> None:
         self._host = host
         self._port = port
-        self._timeout_s = op_timeout_ms / 1000
-        self._confirms = confirms
+        self.timeout_s = op_timeout_ms / 1000
+        self._mode: tuple[Frame, type[Frame]] | None = None  # how it is asked for, and granted
+        if transactions:
+            self._mode = (commands.Tx.Select(), commands.Tx.SelectOk)
+        elif confirms:
+            self._mode = (commands.Confirm.Select(), commands.Confirm.SelectOk)
         self._credentials = credentials
         self._connection: Connection | None = None
         self._unsettled = False  # an operation is under way, or ended without an answer
@@ -165,10 +171,10 @@ class AmqpChannel:
         progress = Progress()
         self._unsettled = True
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self.timeout_s):
                 yield progress
         except TimeoutError as error:
-            text = f"timeout: no answer in {self._timeout_s:g} s"
+            text = f"timeout: no answer in {self.timeout_s:g} s"
             if progress.written:
                 raise Indefinite(text) from error
             raise Unreachable(text) from error
@@ -182,9 +188,11 @@ class AmqpChannel:
         self._unsettled = False
 
     async def _open(self, connection: Connection) -> None:
-        confirms = self._confirms
-        opening = (commands.Channel.Open(), *((commands.Confirm.Select(),) if confirms else ()))
-        opened = commands.Confirm.SelectOk if confirms else commands.Channel.OpenOk
+        opening: list[Frame] = [commands.Channel.Open()]
+        opened: type[Frame] = commands.Channel.OpenOk
+        if self._mode is not None:
+            asked, opened = self._mode
+            opening.append(asked)
         connection.send(*opening)
         self.published = 0
         while True:

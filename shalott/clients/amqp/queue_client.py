@@ -52,7 +52,7 @@ from shalott.core.op import Completion, Invocation
 TRANSIENT, PERSISTENT = 1, 2  # delivery modes
 EMPTY = "empty"
 CORRUPTED = "corrupted"
-_PUBLISH = commands.Basic.Publish.index
+PUBLISH = commands.Basic.Publish.index
 _GET = commands.Basic.Get.index
 _DECLARE = commands.Queue.Declare.index
 _NO_ROUTE = 312
@@ -71,6 +71,7 @@ class AmqpQueueClient:
         ack_after_ms: int = 0,
         guarantees: ClientGuarantees = CAREFUL,
         credentials: Credentials = GUEST,
+        transactions: bool = False,
     ) -> None:
         self._body_bytes = body_bytes
         self._ack_after_ms = ack_after_ms
@@ -81,6 +82,7 @@ class AmqpQueueClient:
             port,
             op_timeout_ms=op_timeout_ms,
             confirms=guarantees.confirms,
+            transactions=transactions,
             credentials=credentials,
         )
 
@@ -114,21 +116,13 @@ class AmqpQueueClient:
         await self._channel.close()
 
     async def _enqueue(self, connection: Connection, queue: str, value: int) -> Completion:
-        if connection.blocked is not None:
-            raise Definite(f"the server blocks publishers: {connection.blocked}")
-        self._channel.published += 1
-        mode = PERSISTENT if self.guarantees.persistent else TRANSIENT
-        connection.send_content(
-            commands.Basic.Publish(routing_key=queue, mandatory=True),
-            commands.Basic.Properties(delivery_mode=mode),
-            encode_body(value, self._body_bytes),
-        )
+        self._publish(connection, queue, value)
         if not self.guarantees.confirms:
             connection.send(commands.Basic.Qos(prefetch_count=0))
         returned: str | None = None
         wanted = (Content, commands.Basic.Ack, commands.Basic.Nack, commands.Basic.QosOk)
         while True:
-            event = await self._channel.answer(connection, wanted, _PUBLISH)
+            event = await self._channel.answer(connection, wanted, PUBLISH)
             match event:
                 case Content(method=commands.Basic.Return() as refusal):
                     returned = f"returned: {refusal.reply_code} {refusal.reply_text}"
@@ -142,6 +136,17 @@ class AmqpQueueClient:
                     if returned is not None:
                         raise Definite(returned)
                     raise Indefinite("nack: no process of the queue lived to confirm it")
+
+    def _publish(self, connection: Connection, queue: str, value: int) -> None:
+        if connection.blocked is not None:
+            raise Definite(f"the server blocks publishers: {connection.blocked}")
+        self._channel.published += 1
+        mode = PERSISTENT if self.guarantees.persistent else TRANSIENT
+        connection.send_content(
+            commands.Basic.Publish(routing_key=queue, mandatory=True),
+            commands.Basic.Properties(delivery_mode=mode),
+            encode_body(value, self._body_bytes),
+        )
 
     async def _dequeue(self, connection: Connection, queue: str) -> Completion:
         no_ack, life = not self.guarantees.manual_acks, self._channel.lives
@@ -164,11 +169,14 @@ class AmqpQueueClient:
                 extra = {GIVEN_BACK_VALUE: value}
                 return Completion(type="fail", redelivered=redelivered, error=why, extra=extra)
         if not no_ack:
-            connection.send(commands.Basic.Ack(delivery_tag=event.method.delivery_tag or 0))
+            self._acknowledge(connection, event.method.delivery_tag or 0)
         if value is None:
             head = {"body_hex": event.body[:64].hex(), "body_bytes": len(event.body)}
             return Completion(type="ok", redelivered=redelivered, error=CORRUPTED, extra=head)
         return Completion(type="ok", value=value, redelivered=redelivered)
+
+    def _acknowledge(self, connection: Connection, tag: int) -> None:
+        connection.send(commands.Basic.Ack(delivery_tag=tag))
 
     def _misses(self, queue: str) -> None:
         if not self.guarantees.durable:

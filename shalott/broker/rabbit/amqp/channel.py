@@ -2,7 +2,8 @@
 
 Its mailbox merges three streams: commands from the client, in the client's order; deliveries and
 confirms from queue processes; the ends of those processes. The work is done by its parts
-(Publisher, Consumers, ExchangeMethods, QueueMethods); this file passes on and ends the channel.
+(Publisher, Consumers, Transactions, ExchangeMethods, QueueMethods); this file passes on and ends
+the channel.
 
 A refusal (AmqpError) ends the channel, or the connection if it is a hard one. When a channel ends,
 every queue process learns it through its monitor and takes back what was
@@ -50,6 +51,7 @@ from shalott.broker.rabbit.amqp.services import (
     Services,
     Session,
 )
+from shalott.broker.rabbit.amqp.transactions import Transactions
 from shalott.broker.rabbit.amqp.wire import Command, Method
 from shalott.broker.rabbit.metadata.permissions import Permissions
 from shalott.broker.rabbit.processes.messages import Down, Message, Pid
@@ -124,6 +126,7 @@ class Channel(Process):
         self._access = access = QueueAccess(context)
         self.unsettled = Unsettled(context, access)
         self.consumers = Consumers(context, access, self.unsettled)
+        self.transactions = Transactions(context, self.publisher, self.unsettled)
         self._handlers = self._dispatch_table(
             ExchangeMethods(context), QueueMethods(context, access)
         )
@@ -137,6 +140,9 @@ class Channel(Process):
             number=number,
             pid=self.pid,
             confirms=self.publisher.confirming,
+            transactional=self.transactions.selected,
+            uncommitted=self.publisher.uncommitted,
+            uncommitted_acks=self.unsettled.uncommitted_acks,
             prefetch=self.consumers.prefetch,
             channel_prefetch=self.unsettled.prefetch,
             unacknowledged=len(self.unsettled),
@@ -171,12 +177,17 @@ class Channel(Process):
 
     async def idle(self) -> None:
         if self.publisher.has_verdicts:
-            await self._flush()
+            try:
+                await self._flush()
+            except AmqpError as error:
+                await self._fail(error, None)
 
     async def _on_command(self, command: Command) -> None:
         method = command.method
         if command.oversized is not None:
             raise command.oversized
+        if not isinstance(method, commands.Channel.Close):
+            self.transactions.check_quiet()
         check(self._permissions, self._session, method, self._access.name)
         if isinstance(method, commands.Basic.Publish):
             await self.publisher.publish(method, command.properties, command.body)
@@ -231,6 +242,8 @@ class Channel(Process):
         # Confirms may come late: then they are sent when it looks again.
         is_late = self._services.env.buggify("channel.confirm_late")
         done = not is_late and await self.publisher.flush()
+        if done:
+            await self.transactions.complete()
         if not done and not self._retrying_confirms:
             self._retrying_confirms = True
             self.after(CONFIRM_RETRY_MS, RetryConfirms())
@@ -271,9 +284,9 @@ class Channel(Process):
             commands.Basic.Reject: self.unsettled.reject,
             commands.Basic.Recover: self._recover,
             commands.Basic.RecoverAsync: self._recover_async,
-            commands.Tx.Select: self._no_transactions,
-            commands.Tx.Commit: self._no_transactions,
-            commands.Tx.Rollback: self._no_transactions,
+            commands.Tx.Select: self.transactions.select,
+            commands.Tx.Commit: self.transactions.commit,
+            commands.Tx.Rollback: self.transactions.rollback,
         }
 
     async def _cancel(self, method: commands.Basic.Cancel) -> None:
@@ -291,9 +304,6 @@ class Channel(Process):
         if not method.active:
             raise AmqpError(NOT_IMPLEMENTED, "channel.flow with active=false")
         await self._port.send(commands.Channel.FlowOk(True))
-
-    async def _no_transactions(self, method: Method) -> None:
-        raise AmqpError(NOT_IMPLEMENTED, f"{method.name}: there are no transactions here")
 
     async def _ignore(self, method: Method) -> None:
         pass

@@ -39,19 +39,25 @@ from shalott.broker.rabbit.processes.messages import Pid
 class Delivery:
     """One unsettled delivery. ``process`` None: stale."""
 
-    __slots__ = ("ack_id", "counted", "process")
+    __slots__ = ("ack_id", "counted", "process", "tag")
 
     def __init__(self, process: Pid, ack_id: int, *, counted: bool) -> None:
         self.process: Pid | None = process
         self.ack_id = ack_id
+        self.tag = 0
         self.counted = counted  # against the channel's global prefetch
 
 
 class Deliveries:
-    """By tag: pure bookkeeping. Tags count up from 1 and are never reused."""
+    """By tag: pure bookkeeping. Tags count up from 1 and are never reused.
+
+    What ``settle`` takes out stays *uncommitted* until the queues hear of it (``commit``), which
+    is at once but in a transaction; ``roll_back`` makes it unsettled again.
+    """
 
     def __init__(self) -> None:
         self._unsettled: dict[int, Delivery] = {}  # in order of tag
+        self._uncommitted: dict[int, Delivery] = {}
         self._last_tag = 0
         self.counted = 0
 
@@ -63,6 +69,7 @@ class Deliveries:
         return self._last_tag
 
     def add(self, tag: int, delivery: Delivery) -> None:
+        delivery.tag = tag
         self._unsettled[tag] = delivery
         self.counted += delivery.counted
 
@@ -86,15 +93,25 @@ class Deliveries:
 
     def process_down(self, process: Pid) -> None:
         """Everything from ``process`` is stale now."""
-        for delivery in self._unsettled.values():
+        for delivery in (*self._unsettled.values(), *self._uncommitted.values()):
             if delivery.process == process:
                 delivery.process = None
                 self.counted -= delivery.counted
                 delivery.counted = False
 
+    def commit(self, deliveries: Iterable[Delivery]) -> None:
+        for delivery in deliveries:
+            del self._uncommitted[delivery.tag]
+            self.counted -= delivery.counted
+
+    def roll_back(self) -> None:
+        back = self._unsettled | self._uncommitted
+        self._unsettled = {tag: back[tag] for tag in sorted(back)}
+        self._uncommitted = {}
+
     def _remove(self, tags: Iterable[int]) -> list[Delivery]:
         removed = [self._unsettled.pop(tag) for tag in tags]
-        self.counted -= sum(delivery.counted for delivery in removed)
+        self._uncommitted.update((delivery.tag, delivery) for delivery in removed)
         return removed
 
 
@@ -119,6 +136,8 @@ class Unsettled:
         # Queue processes that a delivery beyond the prefetch was returned to; whether they have
         # heard of it.
         self._returned: dict[Pid, bool] = {}
+        # In a transaction, what the client settled since it began; None: there is none.
+        self._uncommitted: list[tuple[str, list[Delivery]]] | None = None
 
     def __len__(self) -> int:
         return len(self._deliveries)
@@ -167,10 +186,37 @@ class Unsettled:
         self.resume()
 
     async def _settle(self, tag: int, *, multiple: bool, outcome: str) -> None:
-        self._tell_queues(self._deliveries.settle(tag, multiple=multiple), outcome)
+        settled = self._deliveries.settle(tag, multiple=multiple)
+        if self._uncommitted is not None:
+            self._uncommitted.append((outcome, settled))
+            return
+        self._tell_queues(settled, outcome)
         self.resume()
 
+    # -- transactions ------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """From now on queues hear of what is settled when it is committed."""
+        self._uncommitted = []
+
+    @property
+    def uncommitted_acks(self) -> int:
+        return sum(len(settled) for outcome, settled in self._uncommitted or () if outcome == "ack")
+
+    def commit(self) -> None:
+        """In the order in which the client settled."""
+        settlements, self._uncommitted = self._uncommitted or (), []
+        for outcome, settled in settlements:
+            self._tell_queues(settled, outcome)
+        self.resume()
+
+    def roll_back(self) -> None:
+        """All that was settled since the transaction began is the client's again."""
+        self._uncommitted = []
+        self._deliveries.roll_back()
+
     def _tell_queues(self, deliveries: list[Delivery], outcome: str) -> None:
+        self._deliveries.commit(deliveries)
         for process, ack_ids in by_process(deliveries).items():
             settle = Settle(self._context.pid, ack_ids, outcome)
             self._context.services.runtime.send(process, settle)

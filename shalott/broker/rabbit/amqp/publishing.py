@@ -8,6 +8,7 @@ the same message, and an unroutable message is acknowledged (rabbit_channel.erl)
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from pamqp import commands
 
@@ -31,12 +32,26 @@ from shalott.broker.rabbit.processes.messages import Pid
 FLUSH_AT = 256  # verdicts that are sent although more may be coming
 
 
+class Routed(NamedTuple):
+    """A publish that was not refused, and the names of the queues that it goes to."""
+
+    method: commands.Basic.Publish
+    content: Content
+    queues: list[str]
+
+
 class Publisher:
-    """basic.publish, confirm.select, and the acks and nacks that follow."""
+    """basic.publish, confirm.select, and the acks and nacks that follow.
+
+    In a transaction (``begin``) publishes are kept until ``commit``, and what becomes of them is
+    not the client's to hear one by one, but the commit's (transactions.py).
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._confirming = False
+        self._uncommitted: list[Routed] | None = None  # None: not in a transaction
+        self._refused = False  # something that was committed was not taken
         self._seq = 0
         self._rules = confirm_rules(context.services.env.has_bug)
         self._unconfirmed = UnconfirmedMessages(
@@ -65,6 +80,8 @@ class Publisher:
         return self._unconfirmed.decided >= FLUSH_AT
 
     async def select(self, method: commands.Confirm.Select) -> None:
+        if self._uncommitted is not None:
+            raise AmqpError(PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
         self._confirming = True
         if not method.nowait:
             await self._context.port.send(commands.Confirm.SelectOk())
@@ -78,13 +95,6 @@ class Publisher:
         self._check_exchange(method.exchange)
         properties = read_properties(encoded_properties)
         self._check_user(properties)
-        rows = self._route(method.exchange, method.routing_key, properties)
-        if not rows and method.mandatory:
-            await self._return(method, encoded_properties, body)
-        seq = None
-        if self._confirming:
-            self._seq += 1
-            seq = self._seq
         content = Content(
             id=self._context.services.env.rng.getrandbits(63),
             exchange=method.exchange,
@@ -95,7 +105,37 @@ class Publisher:
             priority=properties.priority,
             expiration_ms=properties.expiration_ms,
         )
-        self._send_to_queues(rows, seq, content)
+        routed = Routed(method, content, self._route(content, properties))
+        if self._uncommitted is not None:
+            self._uncommitted.append(routed)
+        else:
+            await self._send(routed, needs_verdict=self._confirming)
+
+    # -- transactions ------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        self._uncommitted = []
+
+    @property
+    def uncommitted(self) -> int:
+        return len(self._uncommitted or ())
+
+    async def commit(self) -> None:
+        """Send what is kept, in order. ``unconfirmed`` and ``refused`` tell what becomes of it."""
+        publishes, self._uncommitted = self._uncommitted or (), []
+        self._refused = False
+        for routed in publishes:
+            await self._send(routed, needs_verdict=True)
+
+    def roll_back(self) -> None:
+        self._uncommitted = []
+
+    @property
+    def refused(self) -> bool:
+        """Whether part of what was last committed is not known to be in its queues."""
+        return self._refused
+
+    # -- from queue processes ----------------------------------------------------------------------
 
     def on_confirmed(self, message: Confirmed) -> None:
         self._unconfirmed.confirm(message.process, message.seqs)
@@ -144,13 +184,16 @@ class Publisher:
         if not self._unconfirmed.decided:
             return not self._unconfirmed.in_question
         for nack in self._unconfirmed.take_nacks():
-            await self._context.port.send(commands.Basic.Nack(nack.seq, requeue=False))
+            self._refused = True
+            if self._confirming:
+                await self._context.port.send(commands.Basic.Nack(nack.seq, requeue=False))
         if not self._unconfirmed.decided:
             return not self._unconfirmed.in_question
         if not self._context.services.may_confirm():
             return False
         for ack in self._unconfirmed.take_acks():
-            await self._send_ack(ack)
+            if self._confirming:
+                await self._send_ack(ack)
         return not self._unconfirmed.in_question
 
     def _counted(self, queue: str, processes: Iterable[Pid]) -> None:
@@ -178,16 +221,25 @@ class Publisher:
             text = f"user_id property set to '{properties.user_id}' but the user is '{user}'"
             raise AmqpError(PRECONDITION_FAILED, text)
 
-    def _route(self, exchange: str, routing_key: str, properties: Properties) -> list[QueueRow]:
-        vhost = self._context.session.vhost
-        lookup = self._context.services.queues.lookup
-        names = self._context.router.route(vhost, exchange, routing_key, properties.headers)
-        rows = (lookup(vhost, name) for name in names)
-        return [row for row in rows if row is not None]
+    def _route(self, content: Content, properties: Properties) -> list[str]:
+        vhost, exchange = self._context.session.vhost, content.exchange
+        return self._context.router.route(vhost, exchange, content.routing_key, properties.headers)
 
-    async def _return(self, method: commands.Basic.Publish, properties: bytes, body: bytes) -> None:
-        payload = encode_return(NO_ROUTE, NAMES[NO_ROUTE], method.exchange, method.routing_key)
-        await self._context.port.send_content(payload, properties, body)
+    async def _send(self, routed: Routed, *, needs_verdict: bool) -> None:
+        vhost, lookup = self._context.session.vhost, self._context.services.queues.lookup
+        found = (lookup(vhost, name) for name in routed.queues)
+        rows = [row for row in found if row is not None]
+        if not rows and routed.method.mandatory:
+            await self._return(routed.content)
+        seq = None
+        if needs_verdict:
+            self._seq += 1
+            seq = self._seq
+        self._send_to_queues(rows, seq, routed.content)
+
+    async def _return(self, content: Content) -> None:
+        payload = encode_return(NO_ROUTE, NAMES[NO_ROUTE], content.exchange, content.routing_key)
+        await self._context.port.send_content(payload, content.properties, content.body)
 
     def _send_to_queues(self, rows: list[QueueRow], seq: int | None, content: Content) -> None:
         """To the master and to every mirror of each queue (rabbit_amqqueue:deliver)."""

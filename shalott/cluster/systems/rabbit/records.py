@@ -184,8 +184,11 @@ def notices_after_ms(plan: Plan) -> float:
 
 
 def _searched(profile: str) -> dict[str, object]:
-    promises = {"promises": SAFE_PROMISES} if profile == "safe" else {}
-    return {"more_faults": OPERATORS_FAULTS, **promises}
+    """In some runs under ``safe`` clients use transactions."""
+    own: dict[str, object] = {}
+    if profile == "safe":
+        own = {"promises": SAFE_PROMISES, "transactions": (False, False, False, True)}
+    return {"more_faults": OPERATORS_FAULTS, **own}
 
 
 MIRRORED = SystemRecord(

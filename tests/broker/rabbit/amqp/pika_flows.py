@@ -293,8 +293,6 @@ def connection_errors(address: Address) -> None:
         connection.channel().basic_qos(prefetch_size=1)
     with connected(address) as connection, closes_connection(503, "unknown exchange type"):
         connection.channel().exchange_declare("pika.type", "no-such-type")
-    with connected(address) as connection, closes_connection(540, "transactions"):
-        connection.channel().tx_select()
     with connected(address) as connection:
         assert connection.channel().is_open, "the node lives on"
 

@@ -26,8 +26,21 @@ def ack_ids(deliveries: list[Delivery]) -> list[int]:
 
 def test_one_tag_settles_one_delivery() -> None:
     deliveries = given_out(A, A, A)
-    assert ack_ids(deliveries.settle(2, multiple=False)) == [101]
+    settled = deliveries.settle(2, multiple=False)
+    assert ack_ids(settled) == [101]
+    assert (len(deliveries), deliveries.counted) == (2, 3)
+    deliveries.commit(settled)
     assert (len(deliveries), deliveries.counted) == (2, 2)
+
+
+def test_rolled_back_deliveries_are_unsettled_in_their_order() -> None:
+    deliveries = given_out(A, B, A)
+    deliveries.settle(2, multiple=False)
+    deliveries.settle(1, multiple=False)
+    deliveries.process_down(B)
+    deliveries.roll_back()
+    assert (len(deliveries), deliveries.counted) == (3, 2)
+    assert by_process(deliveries.settle(3, multiple=True)) == {A: (100, 102)}
 
 
 def test_multiple_settles_everything_up_to_the_tag() -> None:
@@ -65,7 +78,9 @@ def test_stale_tags_settle_silently_once() -> None:
     deliveries.process_down(A)
     assert deliveries.counted == 1
     assert by_process(deliveries.settle(1, multiple=False)) == {}
-    assert by_process(deliveries.settle(3, multiple=True)) == {B: (101,)}
+    settled = deliveries.settle(3, multiple=True)
+    assert by_process(settled) == {B: (101,)}
+    deliveries.commit(settled)
     assert deliveries.counted == 0
     with pytest.raises(AmqpError):
         deliveries.settle(1, multiple=False)

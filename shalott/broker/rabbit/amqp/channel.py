@@ -22,6 +22,7 @@ from pamqp import commands
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rabbit.amqp.consuming import RETRY_MS, CancelDone, Consumers
 from shalott.broker.rabbit.amqp.deliveries import Unsettled
+from shalott.broker.rabbit.amqp.direct_reply import DirectReplies
 from shalott.broker.rabbit.amqp.errors import (
     COMMAND_INVALID,
     INTERNAL_ERROR,
@@ -38,6 +39,8 @@ from shalott.broker.rabbit.amqp.queue_protocol import (
     Deliver,
     Paused,
     Refused,
+    Reply,
+    ReplyConsumer,
 )
 from shalott.broker.rabbit.amqp.rights import check
 from shalott.broker.rabbit.amqp.services import (
@@ -56,6 +59,7 @@ from shalott.broker.rabbit.amqp.wire import Command, Method
 from shalott.broker.rabbit.metadata.permissions import Permissions
 from shalott.broker.rabbit.processes.messages import Down, Message, Pid
 from shalott.broker.rabbit.processes.process import Process
+from shalott.broker.rabbit.processes.runtime import Caller
 
 CONFIRM_RETRY_MS = 50  # how often may_confirm is asked again while it says no
 BACKLOG_HIGH = 500  # commands in the mailbox at which the connection stops reading
@@ -122,13 +126,14 @@ class Channel(Process):
             pid=self.pid,
             watch=self._watch,
         )
-        self.publisher = Publisher(context)
+        self.replies = DirectReplies(context)
+        self.publisher = Publisher(context, self.replies)
         self._access = access = QueueAccess(context)
         self.unsettled = Unsettled(context, access)
-        self.consumers = Consumers(context, access, self.unsettled)
+        self.consumers = Consumers(context, access, self.unsettled, self.replies)
         self.transactions = Transactions(context, self.publisher, self.unsettled)
         self._handlers = self._dispatch_table(
-            ExchangeMethods(context), QueueMethods(context, access)
+            ExchangeMethods(context), QueueMethods(context, access, self.replies)
         )
         self.has_started = True
 
@@ -175,6 +180,11 @@ class Channel(Process):
             await self._fail(AmqpError(INTERNAL_ERROR, text), command)
         self._schedule_consumers()
 
+    async def handle_call(self, request: Message, caller: Caller) -> Message | None:
+        if isinstance(request, ReplyConsumer):
+            return self.replies.on_asked(request)
+        return await super().handle_call(request, caller)
+
     async def idle(self) -> None:
         if self.publisher.has_verdicts:
             try:
@@ -212,6 +222,8 @@ class Channel(Process):
                 await self.consumers.on_consumer_cancelled(message)
             case CancelDone():
                 await self.consumers.on_cancel_done(message)
+            case Reply():
+                await self.replies.on_reply(message, self.unsettled.upcoming_tag)
             case Down():
                 await self._on_down(message)
             case RetryConfirms():

@@ -32,7 +32,6 @@ from shalott.broker.rabbit.amqp.errors import (
     CHANNEL_ERROR,
     COMMAND_INVALID,
     FRAME_ERROR,
-    NOT_IMPLEMENTED,
     AmqpError,
 )
 from shalott.broker.rabbit.amqp.exchanges import Router
@@ -352,7 +351,9 @@ class Connection(Process):
             self._owes_close_ok = True
             return True
         if isinstance(method, commands.Connection.UpdateSecret):
-            raise blame(AmqpError(NOT_IMPLEMENTED, "connection.update-secret"), method)
+            # Users of a name and a password have no secret that expires (rabbit_reader.erl).
+            self._socket.write_method(commands.Connection.UpdateSecretOk())
+            return False
         text = f"{method.name} makes no sense on channel 0 of an open connection"
         raise blame(AmqpError(COMMAND_INVALID, text), method)
 

@@ -13,6 +13,7 @@ from pamqp import commands
 from shalott.broker.base.errors import ProcessError
 from shalott.broker.rabbit.amqp.arguments import check_consumer_arguments, plain_table
 from shalott.broker.rabbit.amqp.deliveries import Unsettled
+from shalott.broker.rabbit.amqp.direct_reply import REPLY_TO, DirectReplies
 from shalott.broker.rabbit.amqp.errors import (
     ACCESS_REFUSED,
     NOT_ALLOWED,
@@ -55,8 +56,11 @@ class CancelDone(Message, frozen=True):
 class Consumers:
     """The consumers of one channel."""
 
-    def __init__(self, context: Context, access: QueueAccess, unsettled: Unsettled) -> None:
+    def __init__(
+        self, context: Context, access: QueueAccess, unsettled: Unsettled, replies: DirectReplies
+    ) -> None:
         self._context = context
+        self._replies = replies
         self._access = access
         self._unsettled = unsettled
         self._consumers: dict[str, Consumer] = {}
@@ -86,7 +90,7 @@ class Consumers:
 
     async def qos(self, method: commands.Basic.Qos) -> None:
         if method.prefetch_size:
-            text = f"prefetch_size {method.prefetch_size} is not 0"
+            text = f"prefetch_size!=0 ({method.prefetch_size})"
             raise AmqpError(NOT_IMPLEMENTED, text)
         if method.global_:
             self._unsettled.prefetch = method.prefetch_count
@@ -98,6 +102,9 @@ class Consumers:
         self._unsettled.resume()
 
     async def consume(self, method: commands.Basic.Consume) -> None:
+        if method.queue == REPLY_TO:
+            await self._replies.consume(method, self._consumers)
+            return
         name = self._access.name(method.queue)
         existing = self._consumers.get(method.consumer_tag)
         if existing is not None and not existing.cancelling:
@@ -134,7 +141,7 @@ class Consumers:
     async def cancel(self, method: commands.Basic.Cancel) -> CancelDone | None:
         """What the channel is to send itself, so that cancel-ok follows the last delivery."""
         tag = method.consumer_tag or ""
-        consumer = self._consumers.get(tag)
+        consumer = None if self._replies.cancel(tag) else self._consumers.get(tag)
         if consumer is None:
             await self._send_cancel_ok(tag, nowait=method.nowait)
             return None

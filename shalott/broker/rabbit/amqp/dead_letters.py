@@ -88,14 +88,16 @@ class DeadLetters(Process):
             reason=died.reason,
             at_s=self._env.clock.wall_ns() // 1_000_000_000,
             exchange=content.exchange,
-            routing_key=content.routing_key,
+            routing_keys=(content.routing_key, *read_properties(content.properties).also),
         )
+        replaced = died.routing_key is not None
         routing_key = content.routing_key if died.routing_key is None else died.routing_key
         return Content(
             id=self._env.rng.getrandbits(63),
             exchange=died.exchange,
             routing_key=routing_key,
-            properties=record_death(content.properties, death),
+            properties=record_death(content.properties, death, drop_cc=replaced),
+            also=() if replaced else content.also,
             body=content.body,
             persistent=content.persistent,
             priority=content.priority,
@@ -103,7 +105,9 @@ class DeadLetters(Process):
 
     def _targets(self, died: Died, letter: Content) -> list[QueueRow]:
         headers = read_properties(letter.properties).headers
-        names = self._router.route(died.vhost, died.exchange, letter.routing_key, headers)
+        names = self._router.route(
+            died.vhost, died.exchange, letter.routing_key, headers, letter.also
+        )
         rows = []
         for name in names:
             row = self._queues.lookup(died.vhost, name)
@@ -145,16 +149,18 @@ REJECTED = long_string("rejected")
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How a message left ``queue``, to which it had come by ``exchange`` and ``routing_key``."""
+    """How a message left ``queue``, to which it had come by ``exchange`` and ``routing_keys``:
+    that of its publish, and those of its header CC.
+    """
 
     queue: str
     reason: str  # rejected, expired, maxlen
     at_s: int  # Unix time
     exchange: str
-    routing_key: str
+    routing_keys: tuple[str, ...]
 
 
-def record_death(properties: bytes, death: Death) -> bytes:
+def record_death(properties: bytes, death: Death, *, drop_cc: bool = False) -> bytes:
     """The encoded property list of the dead letter. Raises ValueError on a malformed one."""
     values = split_properties(properties)
     headers = split_table(values["headers"]) if "headers" in values else []
@@ -171,7 +177,7 @@ def record_death(properties: bytes, death: Death) -> bytes:
             (b"x-first-death-queue", long_string(death.queue)),
             (b"x-first-death-exchange", long_string(death.exchange)),
         ]
-    replaced = [name for name, _ in added]
+    replaced = [name for name, _ in added] + ([b"CC"] if drop_cc else [])
     kept = [field for field in headers if field[0] not in replaced]
     values["headers"] = join_table((*kept, *added))
     return join_properties(values)
@@ -219,7 +225,7 @@ def _first(death: Death, expiration: bytes | None) -> bytes:
         (b"queue", long_string(death.queue)),
         (b"time", b"T" + struct.pack(">Q", death.at_s)),
         (b"exchange", long_string(death.exchange)),
-        (b"routing-keys", b"A" + join_array([long_string(death.routing_key)])),
+        (b"routing-keys", b"A" + join_array(map(long_string, death.routing_keys))),
     ]
     if expiration is not None:
         fields.append((b"original-expiration", long_string(expiration[1:])))

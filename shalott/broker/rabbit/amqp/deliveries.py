@@ -64,6 +64,10 @@ class Deliveries:
     def __len__(self) -> int:
         return len(self._unsettled)
 
+    @property
+    def upcoming_tag(self) -> int:
+        return self._last_tag + 1
+
     def next_tag(self) -> int:
         self._last_tag += 1
         return self._last_tag
@@ -192,6 +196,11 @@ class Unsettled:
             return
         self._tell_queues(settled, outcome)
         self.resume()
+
+    @property
+    def upcoming_tag(self) -> int:
+        """Of the next delivery. A reply bears it too, and can't be settled."""
+        return self._deliveries.upcoming_tag
 
     # -- transactions ------------------------------------------------------------------------------
 

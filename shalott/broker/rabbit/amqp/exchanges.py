@@ -8,7 +8,7 @@ message, one copy a queue.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from shalott.broker.rabbit.metadata.api import Metadata, Transaction
 from shalott.broker.rabbit.metadata.policies import POLICIES, in_force
@@ -118,14 +118,15 @@ class _Source:
         self.topics.add(binding)
 
     def match(
-        self, exchange: ExchangeRow, routing_key: str, headers: Mapping[str, object]
+        self, exchange: ExchangeRow, keys: Sequence[str], headers: Mapping[str, object]
     ) -> list[BindingRow]:
+        """Several keys may fit the same binding, which is then there several times."""
         if exchange.type == "direct":
-            return self.by_key.get(routing_key, [])
+            return [row for key in keys for row in self.by_key.get(key, ())]
         if exchange.type == "fanout":
             return self.every
         if exchange.type == "topic":
-            return self.topics.match(routing_key)
+            return [row for key in keys for row in self.topics.match(key)]
         return [row for row in self.every if headers_match(row.arguments, headers)]
 
 
@@ -146,7 +147,7 @@ class RoutingTable:
             self._sources.setdefault((row.vhost, row.source), _Source()).add(row)
 
     def route(
-        self, vhost: str, exchange: str, routing_key: str, headers: Mapping[str, object]
+        self, vhost: str, exchange: str, keys: Sequence[str], headers: Mapping[str, object]
     ) -> list[str]:
         """Names of the queues that a message published to ``exchange`` goes to."""
         queues: dict[str, None] = {}
@@ -155,13 +156,13 @@ class RoutingTable:
         while waiting:
             name = waiting.popleft()
             if name == "":
-                queues[routing_key] = None
+                queues.update(dict.fromkeys(keys))
                 continue
             row = self._exchanges.get((vhost, name))
             if row is None:
                 continue
             source = self._sources.get((vhost, name))
-            matched = [] if source is None else source.match(row, routing_key, headers)
+            matched = [] if source is None else source.match(row, keys, headers)
             onward = [binding.destination for binding in matched if binding.to_exchange]
             alternate = row.arguments.get(ALTERNATE, self._alternates.get((vhost, name)))
             if not matched and isinstance(alternate, str):
@@ -192,11 +193,17 @@ class Router:
         return predeclared_exchanges(vhost)[0] if name == "" else None
 
     def route(
-        self, vhost: str, exchange: str, routing_key: str, headers: Mapping[str, object]
+        self,
+        vhost: str,
+        exchange: str,
+        routing_key: str,
+        headers: Mapping[str, object],
+        also: Sequence[str] = (),
     ) -> list[str]:
-        """Names of queues, which may no longer (or not yet) exist."""
+        """Names of queues, which may no longer (or not yet) exist. ``also``: more keys."""
+        keys = (routing_key, *also)
         if exchange == "":
-            return [routing_key]
+            return list(dict.fromkeys(keys))
         rows = tuple(map(self._metadata.rows, ("exchange", "binding", *POLICIES)))
         if rows != self._rows:  # cheap: unchanged rows are the same objects
             self._rows = rows
@@ -206,7 +213,7 @@ class Router:
                 [row for _, row in rows[1] if isinstance(row, BindingRow)],
                 self._alternates(exchanges),
             )
-        return self._table.route(vhost, exchange, routing_key, headers)
+        return self._table.route(vhost, exchange, keys, headers)
 
     def _alternates(self, exchanges: Iterable[ExchangeRow]) -> dict[tuple[str, str], str]:
         found: dict[tuple[str, str], str] = {}

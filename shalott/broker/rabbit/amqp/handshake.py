@@ -21,7 +21,7 @@ from shalott.broker.rabbit.amqp.errors import (
     AmqpError,
 )
 from shalott.broker.rabbit.amqp.wire import FRAME_MIN_SIZE, Method
-from shalott.broker.rabbit.config import NodeConfig
+from shalott.broker.rabbit.config import RABBITMQ_VERSION, NodeConfig
 
 _CAPABILITIES: Mapping[str, bool] = {
     "publisher_confirms": True,
@@ -32,7 +32,7 @@ _CAPABILITIES: Mapping[str, bool] = {
     "authentication_failure_close": True,
     "per_consumer_qos": True,
     "connection.blocked": True,
-    "direct_reply_to": False,
+    "direct_reply_to": True,
 }
 
 M = TypeVar("M", bound=Method)
@@ -83,8 +83,9 @@ async def shake_hands(
     await send(
         commands.Connection.Start(
             server_properties={
-                "product": "Shalott",
-                "version": "3.13.7",  # whose behaviour is modelled; some clients look at it
+                "product": "RabbitMQ",  # in what it does and says; clients go by it
+                "information": "Shalott's implementation. See https://www.rabbitmq.com",
+                "version": RABBITMQ_VERSION,
                 "platform": "Python",
                 "cluster_name": f"shalott@{config.name}",
                 "capabilities": dict(_CAPABILITIES),

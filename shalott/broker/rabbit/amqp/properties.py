@@ -22,7 +22,9 @@ _FIELDS: tuple[tuple[int, str, str], ...] = tuple(
     for name, flag in commands.Basic.Properties.flags.items()
 )
 _KINDS: Mapping[str, str] = {name: kind for _, name, kind in _FIELDS}
-_READ = ("headers", "delivery_mode", "priority", "expiration", "user_id")
+_READ = ("headers", "delivery_mode", "priority", "expiration", "user_id", "reply_to")
+_SELECTED = "CC and BCC"  # no property's name
+_BCC = b"BCC"
 T = TypeVar("T")
 _MAX_EXPIRATION_MS = 2**32 - 1
 
@@ -35,6 +37,9 @@ class Properties(msgspec.Struct, frozen=True):
     expiration_ms: int | None = None
     headers: dict[str, object] = {}
     user_id: str | None = None
+    reply_to: str | None = None
+    also: tuple[str, ...] = ()  # routing keys of the headers CC and BCC
+    has_bcc: bool = False
 
 
 def read_properties(data: bytes) -> Properties:
@@ -44,13 +49,49 @@ def read_properties(data: bytes) -> Properties:
     except (ValueError, struct.error, OverflowError, OSError, RecursionError) as error:
         text = f"the content properties can't be decoded: {error}"
         raise AmqpError(SYNTAX_ERROR, text) from error
+    expiration_ms = _expiration_ms(_typed(values, "expiration", str))
+    selected = _selected(values.pop(_SELECTED, ()))
     return Properties(
         persistent=values.get("delivery_mode") == 2,
         priority=_typed(values, "priority", int) or 0,
-        expiration_ms=_expiration_ms(_typed(values, "expiration", str)),
+        expiration_ms=expiration_ms,
         headers=plain_table(_typed(values, "headers", dict)),
         user_id=_typed(values, "user_id", str),
+        reply_to=_typed(values, "reply_to", str),
+        also=tuple(key for keys in selected.values() for key in keys),
+        has_bcc=_BCC in selected,
     )
+
+
+def _selected(headers: object) -> dict[bytes, list[str]]:
+    """Sender-selected distribution: more routing keys, by header. Raises AmqpError(406)."""
+    assert isinstance(headers, tuple)
+    found: dict[bytes, list[str]] = {}
+    for name in (b"CC", _BCC):
+        value = next((value for key, value in headers if key == name), None)
+        if value is None:
+            continue
+        if value[:1] != b"A":
+            kind = _KIND_NAMES[value[0]]
+            text = f'invalid message: {{unacceptable_type_in_header,"{name.decode()}",{kind}}}'
+            raise AmqpError(PRECONDITION_FAILED, text)
+        keys = [each[5:] for each in split_array(value[1:]) if each[:1] == b"S"]
+        found[name] = [key.decode(errors="replace") for key in keys]
+    return found
+
+
+def without_bcc(data: bytes) -> bytes:
+    """The list as consumers are to see it."""
+    values = split_properties(data)
+    fields = split_table(values["headers"])
+    values["headers"] = join_table(field for field in fields if field[0] != _BCC)
+    return join_properties(values)
+
+
+def with_reply_to(data: bytes, address: str) -> bytes:
+    encoded = address.encode()
+    values = {**split_properties(data), "reply_to": bytes((len(encoded),)) + encoded}
+    return join_properties(values)
 
 
 def _typed(values: Mapping[str, object], name: str, kind: type[T]) -> T | None:
@@ -101,7 +142,8 @@ def _decode_list(data: bytes) -> dict[str, object]:
         if kind != "shortstr" or name in _READ:
             values[name] = decode.by_type(encoded, kind)[1]
         if kind == "table":
-            split_table(encoded)  # stricter than the decoder about where values end
+            fields = split_table(encoded)  # stricter than the decoder about where values end
+            values[_SELECTED] = tuple(each for each in fields if each[0] in (b"CC", _BCC))
     return values
 
 
@@ -132,6 +174,17 @@ _FIXED: Mapping[int, int] = {
     for kinds, size in (("tbB", 1), ("su", 2), ("Iif", 4), ("D", 5), ("lLdT", 8), ("V\x00", 0))
     for kind in kinds
 }
+
+# As RabbitMQ calls them (rabbit_binary_parser.erl).
+_KIND_NAMES: Mapping[int, str] = {
+    ord(kind): name
+    for kind, name in (
+        ("S", "longstr"), ("x", "binary"), ("A", "array"), ("F", "table"), ("t", "bool"),
+        ("b", "byte"), ("B", "unsignedbyte"), ("s", "short"), ("u", "unsignedshort"),
+        ("I", "signedint"), ("i", "unsignedint"), ("l", "long"), ("L", "long"), ("f", "float"),
+        ("d", "double"), ("D", "decimal"), ("T", "timestamp"), ("V", "void"), ("\0", "void"),
+    )
+}  # fmt: skip
 
 Field = tuple[bytes, bytes]  # name, value
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from pamqp import commands
 
 from shalott.broker.rabbit.amqp.confirms import UnconfirmedMessages, Verdict, confirm_rules
+from shalott.broker.rabbit.amqp.direct_reply import REPLY_TO, DirectReplies, is_reply_queue
 from shalott.broker.rabbit.amqp.errors import (
     ACCESS_REFUSED,
     NAMES,
@@ -22,7 +23,12 @@ from shalott.broker.rabbit.amqp.errors import (
     PRECONDITION_FAILED,
     AmqpError,
 )
-from shalott.broker.rabbit.amqp.properties import Properties, read_properties
+from shalott.broker.rabbit.amqp.properties import (
+    Properties,
+    read_properties,
+    with_reply_to,
+    without_bcc,
+)
 from shalott.broker.rabbit.amqp.queue_protocol import Confirmed, Content, Publish, Refused
 from shalott.broker.rabbit.amqp.services import Context
 from shalott.broker.rabbit.amqp.wire import encode_return
@@ -47,8 +53,9 @@ class Publisher:
     not the client's to hear one by one, but the commit's (transactions.py).
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, replies: DirectReplies) -> None:
         self._context = context
+        self._replies = replies
         self._confirming = False
         self._uncommitted: list[Routed] | None = None  # None: not in a transaction
         self._refused = False  # something that was committed was not taken
@@ -94,7 +101,11 @@ class Publisher:
             raise AmqpError(NOT_IMPLEMENTED, "immediate=true")
         self._check_exchange(method.exchange)
         properties = read_properties(encoded_properties)
+        if properties.reply_to == REPLY_TO:
+            encoded_properties = with_reply_to(encoded_properties, self._replies.rewritten())
         self._check_user(properties)
+        if properties.has_bcc:
+            encoded_properties = without_bcc(encoded_properties)
         content = Content(
             id=self._context.services.env.rng.getrandbits(63),
             exchange=method.exchange,
@@ -104,6 +115,7 @@ class Publisher:
             persistent=properties.persistent,
             priority=properties.priority,
             expiration_ms=properties.expiration_ms,
+            also=properties.also,
         )
         routed = Routed(method, content, self._route(content, properties))
         if self._uncommitted is not None:
@@ -218,12 +230,26 @@ class Publisher:
     def _check_user(self, properties: Properties) -> None:
         user = self._context.session.user
         if properties.user_id is not None and properties.user_id != user:
-            text = f"user_id property set to '{properties.user_id}' but the user is '{user}'"
+            text = (
+                f"user_id property set to '{properties.user_id}'"
+                f" but authenticated user was '{user}'"
+            )
             raise AmqpError(PRECONDITION_FAILED, text)
 
     def _route(self, content: Content, properties: Properties) -> list[str]:
-        vhost, exchange = self._context.session.vhost, content.exchange
-        return self._context.router.route(vhost, exchange, content.routing_key, properties.headers)
+        names = self._context.router.route(
+            self._context.session.vhost,
+            content.exchange,
+            content.routing_key,
+            properties.headers,
+            content.also,
+        )
+        if content.exchange != "" or not any(map(is_reply_queue, names)):
+            return names
+        for name in names:
+            if is_reply_queue(name):
+                self._replies.send(name, content)
+        return [name for name in names if not is_reply_queue(name)]
 
     async def _send(self, routed: Routed, *, needs_verdict: bool) -> None:
         vhost, lookup = self._context.session.vhost, self._context.services.queues.lookup

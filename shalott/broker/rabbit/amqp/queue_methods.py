@@ -16,6 +16,7 @@ from shalott.broker.rabbit.amqp.arguments import (
     check_same_queue_arguments,
     plain_table,
 )
+from shalott.broker.rabbit.amqp.direct_reply import DirectReplies, is_reply_queue
 from shalott.broker.rabbit.amqp.errors import (
     ACCESS_REFUSED,
     INTERNAL_ERROR,
@@ -41,12 +42,17 @@ from shalott.broker.rabbit.processes.messages import Failed, Message
 class QueueMethods:
     """Checks names, rights and arguments; the queue's own work is done by its master."""
 
-    def __init__(self, context: Context, access: QueueAccess) -> None:
+    def __init__(self, context: Context, access: QueueAccess, replies: DirectReplies) -> None:
         self._context = context
         self._access = access
+        self._replies = replies
         self._vhost = context.session.vhost
 
     async def declare(self, method: commands.Queue.Declare) -> None:
+        if is_reply_queue(method.queue):
+            await self._replies.declare(method)
+            self._access.last_declared = method.queue
+            return
         if method.passive:
             name = self._access.name(method.queue)
         else:
@@ -168,8 +174,7 @@ def _check_same_queue(
     check_same("durable", where, bool(method.durable), row.durable)
     check_same("auto_delete", where, bool(method.auto_delete), row.auto_delete)
     if exclusive != (row.exclusive_owner is not None):
-        text = f"{where} was declared with another value of exclusive"
-        raise AmqpError(RESOURCE_LOCKED, text)
+        raise _locked(row)
     check_same_queue_arguments(where, arguments, row.arguments)
 
 
@@ -209,11 +214,7 @@ class QueueAccess:
 
     def check_owner(self, row: QueueRow) -> None:
         if row.exclusive_owner not in (None, self._context.session.connection):
-            raise AmqpError(
-                RESOURCE_LOCKED,
-                f"cannot obtain exclusive access to locked queue '{row.name}'"
-                f" in vhost '{row.vhost}'",
-            )
+            raise _locked(row)
 
     def down(self, name: str) -> AmqpError | None:
         """The 404 for a durable queue that exists, but none of whose processes does."""
@@ -254,6 +255,15 @@ class QueueAccess:
                 await pause_ms(POLL_MS)
                 continue
             return row, answer
+
+
+def _locked(row: QueueRow) -> AmqpError:
+    return AmqpError(
+        RESOURCE_LOCKED,
+        f"cannot obtain exclusive access to locked queue '{row.name}' in vhost '{row.vhost}'. It"
+        " could be originally declared on another connection or the exclusive property value does"
+        " not match that of the original declaration.",
+    )
 
 
 def _absent(row: QueueRow) -> AmqpError:

@@ -26,6 +26,7 @@ class Content(msgspec.Struct, frozen=True, array_like=True):
     persistent: bool
     priority: int = 0
     expiration_ms: int | None = None  # per-message TTL
+    also: tuple[str, ...] = ()  # more routing keys, of the headers CC and BCC
 
 
 class Publish(Message):
@@ -202,6 +203,19 @@ class Delete(Message):
     if_empty: bool
 
 
+class Reply(Message):
+    """channel -> channel: for its reply consumer, if it has the one of this key."""
+
+    key: str
+    content: Content
+
+
+class ReplyConsumer(Message):
+    """call, channel -> channel: Done if it has the reply consumer of this key, or Failed."""
+
+    key: str
+
+
 MESSAGES: tuple[type[Message], ...] = (
     Inspect,
     Publish,
@@ -225,4 +239,6 @@ MESSAGES: tuple[type[Message], ...] = (
     Stat,
     Stats,
     Delete,
+    Reply,
+    ReplyConsumer,
 )

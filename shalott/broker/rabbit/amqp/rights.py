@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from pamqp import commands
 
+from shalott.broker.rabbit.amqp.direct_reply import is_reply_queue
 from shalott.broker.rabbit.amqp.errors import ACCESS_REFUSED, AmqpError
 from shalott.broker.rabbit.amqp.services import Session
 from shalott.broker.rabbit.amqp.wire import Method
@@ -21,6 +22,10 @@ def needs(method: Method, queue: Callable[[str], str]) -> list[Need]:
     match method:
         case commands.Basic.Publish():
             return [("write", "exchange", method.exchange)]
+        case commands.Basic.Consume(queue=name) | commands.Queue.Declare(queue=name) if (
+            is_reply_queue(name)
+        ):
+            return []
         case commands.Basic.Get() | commands.Basic.Consume() | commands.Queue.Purge():
             return [("read", "queue", queue(method.queue))]
         case commands.Queue.Declare():

@@ -18,8 +18,8 @@ from pamqp import base, commands, decode, encode
 
 from shalott.broker.rabbit.amqp.errors import (
     COMMAND_INVALID,
-    CONTENT_TOO_LARGE,
     FRAME_ERROR,
+    PRECONDITION_FAILED,
     SYNTAX_ERROR,
     UNEXPECTED_FRAME,
     AmqpError,
@@ -251,8 +251,8 @@ class Assembler:
         if header.class_id != BASIC_CLASS:
             raise self._unexpected(f"a header of class {BASIC_CLASS}", f"class {header.class_id}")
         if header.body_size > MAX_MESSAGE_BYTES:
-            text = f"a message of {header.body_size} bytes is larger than {MAX_MESSAGE_BYTES}"
-            self._oversized = AmqpError(CONTENT_TOO_LARGE, text)
+            size = f"{header.body_size} is larger than configured max size {MAX_MESSAGE_BYTES}"
+            self._oversized = AmqpError(PRECONDITION_FAILED, f"message size {size}")
         self._properties, self._missing = header.properties, header.body_size
         return self._completed()
 

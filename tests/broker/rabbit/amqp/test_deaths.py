@@ -66,7 +66,7 @@ def headers(encoded: bytes) -> dict[str, Any]:
 
 
 def death(queue: str = "q", reason: str = "rejected", *, at_s: int = 9) -> Death:
-    return Death(queue, reason, at_s, exchange="x", routing_key="k")
+    return Death(queue, reason, at_s, exchange="x", routing_keys=("k",))
 
 
 def deaths(encoded: bytes) -> list[tuple[str, str, int]]:

@@ -43,7 +43,7 @@ def route(
     key: str = "",
     headers: dict[str, Any] | None = None,
 ) -> list[str]:
-    return RoutingTable(exchanges, bindings).route("/", name, key, headers or {})
+    return RoutingTable(exchanges, bindings).route("/", name, (key,), headers or {})
 
 
 def test_direct_takes_the_exact_key_only() -> None:

@@ -174,7 +174,12 @@ def test_the_properties_that_matter() -> None:
         app_id="a",
     )
     assert read_properties(data) == Properties(
-        persistent=True, priority=5, expiration_ms=1500, headers={"a": 1}, user_id="guest"
+        persistent=True,
+        priority=5,
+        expiration_ms=1500,
+        headers={"a": 1},
+        user_id="guest",
+        reply_to="r",
     )
     assert read_properties(encoded()) == Properties()
     assert read_properties(encoded(delivery_mode=1)).persistent is False

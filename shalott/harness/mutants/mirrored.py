@@ -157,14 +157,6 @@ MIRRORED: tuple[Mutant, ...] = (
         "a commit is answered before its publishes are confirmed",
     ),
     _of(
-        "rabbit.amqp.transactions",
-        "Transactions.complete",
-        "partial-commit-answered",
-        "self._publisher.refused",
-        "False",
-        "a commit is answered although one of its publishes was refused",
-    ),
-    _of(
         "rabbit.replica.mirror",
         "Mirror.apply",
         "redelivered-flag-dropped",

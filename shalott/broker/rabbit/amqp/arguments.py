@@ -14,7 +14,7 @@ from typing import TypeGuard
 from shalott.broker.rabbit.amqp.errors import PRECONDITION_FAILED, SYNTAX_ERROR, AmqpError
 
 _MAX_NESTING = 32  # of tables and arrays in each other
-_MAX_MS = 2**32 - 1  # timers can't be longer
+MAX_EXPIRY_MS = 315_360_000_000  # ten years
 MAX_PRIORITY = 255  # an octet (rabbit_common/include/rabbit.hrl)
 
 
@@ -46,43 +46,66 @@ def _is_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _check_number(value: object, least: int, most: int | None, complaint: str) -> str | None:
-    if not _is_integer(value):
-        return "must be an integer"
-    if value < 0:
-        return "must not be negative"
-    if most is not None and value > most:
-        return f"must be {most} at most" if complaint == "" else complaint
-    return "must not be zero" if value < least else None
+def type_name(value: object) -> str:
+    """What RabbitMQ calls the AMQP type that clients give a value like this."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        return "signedint" if -(2**31) <= value < 2**31 else "long"
+    names = {str: "longstr", float: "double", dict: "table", list: "array", bytes: "binary"}
+    return names.get(type(value), "void")
+
+
+# What is wrong with a value, in RabbitMQ's words: a term of Erlang.
+
+
+def _unacceptable(value: object) -> str:
+    return f"{{unacceptable_type,{type_name(value)}}}"
+
+
+def _check_integer(value: object) -> str | None:
+    return None if _is_integer(value) else f'"expected integer, got {type_name(value)}"'
 
 
 def _check_non_negative(value: object) -> str | None:
-    return _check_number(value, 0, None, "")
+    is_negative = _is_integer(value) and value < 0
+    return f"{{value_negative,{value}}}" if is_negative else _check_integer(value)
 
 
 def _check_milliseconds(value: object) -> str | None:
-    return _check_number(value, 0, _MAX_MS, "is too large")
+    if _is_integer(value) and value > MAX_EXPIRY_MS:
+        return f"{{value_too_large,{value}}}"
+    return _check_non_negative(value)
 
 
 def _check_expires(value: object) -> str | None:
-    return _check_number(value, 1, _MAX_MS, "is too large")
+    return "{value_zero,0}" if value == 0 and _is_integer(value) else _check_milliseconds(value)
 
 
 def _check_max_priority(value: object) -> str | None:
-    return _check_number(value, 0, MAX_PRIORITY, "")
+    if _is_integer(value) and value > MAX_PRIORITY:
+        return f"{{max_value_exceeded,{value}}}"
+    return _check_non_negative(value)
 
 
 def _check_string(value: object) -> str | None:
-    return None if isinstance(value, str) else "must be a string"
+    return None if isinstance(value, str) else _unacceptable(value)
 
 
 def _check_bool(value: object) -> str | None:
-    return None if isinstance(value, bool) else "must be a boolean"
+    return None if isinstance(value, bool) else _unacceptable(value)
 
 
-def _one_of(*allowed: object) -> Callable[[object], str | None]:
-    names = ", ".join(str(choice) for choice in allowed)
-    return lambda value: None if value in allowed else f"must be one of: {names}"
+def _check_version(value: object) -> str | None:
+    fault = _check_non_negative(value)
+    return fault or (None if value in (1, 2) else f"\"unsupported queue version '{value}'\"")
+
+
+def _one_of(complaint: str, *allowed: str) -> Callable[[object], str | None]:
+    def check(value: object) -> str | None:
+        return _check_string(value) or (None if value in allowed else complaint.format(value=value))
+
+    return check
 
 
 _QUEUE_CHECKS: Mapping[str, Callable[[object], str | None]] = {
@@ -93,12 +116,14 @@ _QUEUE_CHECKS: Mapping[str, Callable[[object], str | None]] = {
     "x-max-length": _check_non_negative,
     "x-max-length-bytes": _check_non_negative,
     "x-max-priority": _check_max_priority,
-    "x-overflow": _one_of("drop-head", "reject-publish", "reject-publish-dlx"),
-    "x-queue-mode": _one_of("default", "lazy"),
-    "x-queue-type": _one_of("classic"),
-    "x-queue-version": _one_of(1, 2),
+    "x-overflow": _one_of("invalid_overflow", "drop-head", "reject-publish", "reject-publish-dlx"),
+    "x-queue-mode": _one_of("\"unsupported queue mode '{value}'\"", "default", "lazy"),
+    "x-queue-type": _one_of("\"unsupported queue type '{value}'\"", "classic"),
+    "x-queue-version": _check_version,
     "x-single-active-consumer": _check_bool,
-    "x-queue-master-locator": _one_of("client-local", "min-masters", "random"),
+    "x-queue-master-locator": _one_of(
+        "invalid_queue_locator_arg", "client-local", "min-masters", "random"
+    ),
 }
 
 _COMPARED_AT_QUEUE_REDECLARE = (
@@ -114,43 +139,43 @@ _COMPARED_AT_QUEUE_REDECLARE = (
 )
 
 
-def check_queue_arguments(queue: str, arguments: Mapping[str, object]) -> None:
-    """Raises AmqpError(406) on the first argument that can't be."""
+def check_queue_arguments(where: str, arguments: Mapping[str, object]) -> None:
+    """Raises AmqpError(406) on the first argument that can't be. ``where``: the queue in words."""
     for name, value in arguments.items():
         check = _QUEUE_CHECKS.get(name)
         fault = None if check is None else check(value)
         if fault is not None:
-            raise _invalid(name, value, f"queue '{queue}'", fault)
+            raise _invalid(name, where, fault)
     if "x-dead-letter-routing-key" in arguments and "x-dead-letter-exchange" not in arguments:
-        value = arguments["x-dead-letter-routing-key"]
-        fault = "needs x-dead-letter-exchange as well"
-        raise _invalid("x-dead-letter-routing-key", value, f"queue '{queue}'", fault)
+        raise _invalid("x-dead-letter-routing-key", where, "routing_key_but_no_dlx_defined")
 
 
-def check_exchange_arguments(exchange: str, arguments: Mapping[str, object]) -> None:
+def check_exchange_arguments(where: str, arguments: Mapping[str, object]) -> None:
     """Raises AmqpError(406)."""
     alternate = arguments.get("alternate-exchange")
     if alternate is not None and not isinstance(alternate, str):
-        where = f"exchange '{exchange}'"
-        raise _invalid("alternate-exchange", alternate, where, "must be a string")
+        kind = type_name(alternate)
+        text = f"invalid type '{kind}' for arg 'alternate-exchange' in {where}"
+        raise AmqpError(PRECONDITION_FAILED, text)
 
 
 def check_binding_arguments(arguments: Mapping[str, object]) -> None:
     """Raises AmqpError(406). Only headers exchanges read them; nonsense is refused for all."""
-    match = arguments.get("x-match")
-    if match is not None and match not in ("all", "any", "all-with-x", "any-with-x"):
-        fault = "must be one of: all, any, all-with-x, any-with-x"
-        raise _invalid("x-match", match, "a binding", fault)
+    match = arguments.get("x-match", "all")
+    if match not in ("all", "any", "all-with-x", "any-with-x"):
+        shown = f'value <<"{match}">>; expected all, any, all-with-x, or any-with-x'
+        if not isinstance(match, str):
+            shown = f"type {type_name(match)} (value {match}); expected longstr"
+        raise AmqpError(PRECONDITION_FAILED, f"Invalid x-match field {shown}")
 
 
-def check_consumer_arguments(arguments: Mapping[str, object]) -> None:
+def check_consumer_arguments(where: str, arguments: Mapping[str, object]) -> None:
     """Raises AmqpError(406)."""
-    priority = arguments.get("x-priority", 0)
-    if not _is_integer(priority):
-        raise _invalid("x-priority", priority, "a consumer", "must be an integer")
-    on_failover = arguments.get("x-cancel-on-ha-failover", False)
-    if not isinstance(on_failover, bool):
-        raise _invalid("x-cancel-on-ha-failover", on_failover, "a consumer", "must be a boolean")
+    checks = {"x-priority": _check_integer, "x-cancel-on-ha-failover": _check_bool}
+    for name, check in checks.items():
+        fault = check(arguments[name]) if name in arguments else None
+        if fault is not None:
+            raise _invalid(name, where, fault)
 
 
 def check_same_queue_arguments(
@@ -167,27 +192,36 @@ def check_same_arguments(
     names: tuple[str, ...],
 ) -> None:
     for name in names:
-        check_same(name, where, received.get(name), current.get(name))
+        mine, theirs = received.get(name), current.get(name)
+        if mine is None or theirs is None:
+            _check_same(name, where, _with_type(mine), _with_type(theirs))
+        else:
+            check_same(name, where, mine, theirs)
 
 
 def check_same(name: str, where: str, received: object, current: object) -> None:
     """Raises AmqpError(406) if one property of a redeclaration differs."""
     if received != current:
-        raise AmqpError(
-            PRECONDITION_FAILED,
-            f"inequivalent arg '{name}' for {where}:"
-            f" received {_show(received)} but current is {_show(current)}",
+        _check_same(name, where, _show(received), _show(current))
+
+
+def _check_same(name: str, where: str, received: str, current: str) -> None:
+    if received != current:
+        text = (
+            f"inequivalent arg '{name}' for {where}: received {received} but current is {current}"
         )
+        raise AmqpError(PRECONDITION_FAILED, text)
+
+
+def _with_type(value: object) -> str:
+    return "none" if value is None else f"the value {_show(value)} of type '{type_name(value)}'"
 
 
 def _show(value: object) -> str:
-    if value is None:
-        return "none"
     if isinstance(value, bool):
         return "'true'" if value else "'false'"
     return f"'{value}'"
 
 
-def _invalid(name: str, value: object, where: str, fault: str) -> AmqpError:
-    text = f"invalid arg '{name}' for {where}: {_show(value)} {fault}"
-    return AmqpError(PRECONDITION_FAILED, text)
+def _invalid(name: str, where: str, fault: str) -> AmqpError:
+    return AmqpError(PRECONDITION_FAILED, f"invalid arg '{name}' for {where}: {fault}")

@@ -314,7 +314,7 @@ class Channel(Process):
 
     async def _flow(self, method: commands.Channel.Flow) -> None:
         if not method.active:
-            raise AmqpError(NOT_IMPLEMENTED, "channel.flow with active=false")
+            raise AmqpError(NOT_IMPLEMENTED, "active=false")
         await self._port.send(commands.Channel.FlowOk(True))
 
     async def _ignore(self, method: Method) -> None:

@@ -111,7 +111,9 @@ class Consumers:
             text = f"attempt to reuse consumer tag '{method.consumer_tag}'"
             raise AmqpError(NOT_ALLOWED, text)
         arguments = plain_table(method.arguments)
-        check_consumer_arguments(arguments)
+        check_consumer_arguments(
+            f"queue '{name}' in vhost '{self._context.session.vhost}'", arguments
+        )
         priority = arguments.get("x-priority", 0)
         is_cancelled = arguments.get("x-cancel-on-ha-failover", False)
         assert isinstance(priority, int) and isinstance(is_cancelled, bool)

@@ -183,7 +183,7 @@ class Unsettled:
     async def recover(self, requeue: bool, *, answers: bool) -> None:
         """What comes before recover-ok is taken back, so queues go on after it."""
         if not requeue:
-            raise AmqpError(NOT_IMPLEMENTED, "basic.recover with requeue=false")
+            raise AmqpError(NOT_IMPLEMENTED, "requeue=false")
         self._tell_queues(self._deliveries.settle_all(), "requeue")
         if answers:
             await self._context.port.send(commands.Basic.RecoverOk())

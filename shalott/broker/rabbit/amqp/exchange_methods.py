@@ -54,7 +54,7 @@ class ExchangeMethods:
         name = method.exchange
         refuse_default(name)
         if name.startswith(RESERVED_PREFIX):
-            text = f"exchange '{name}' in vhost '{self._vhost}' is predeclared"
+            text = f"deletion of system exchange '{name}' in vhost '{self._vhost}' not allowed"
             raise AmqpError(ACCESS_REFUSED, text)
         vhost = self._vhost
 
@@ -91,7 +91,7 @@ class ExchangeMethods:
         arguments = plain_table(method.arguments)
         if method.exchange_type not in EXCHANGE_TYPES:
             raise AmqpError(COMMAND_INVALID, f"unknown exchange type '{method.exchange_type}'")
-        check_exchange_arguments(name, arguments)
+        check_exchange_arguments(f"exchange '{name}' in vhost '{self._vhost}'", arguments)
         row = ExchangeRow(
             vhost=self._vhost,
             name=name,

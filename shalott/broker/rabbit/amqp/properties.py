@@ -7,6 +7,7 @@ values of the properties whose flag is set, in the specification's order.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
@@ -14,7 +15,7 @@ from typing import TypeVar
 import msgspec
 from pamqp import commands, decode
 
-from shalott.broker.rabbit.amqp.arguments import plain_table
+from shalott.broker.rabbit.amqp.arguments import MAX_EXPIRY_MS, plain_table
 from shalott.broker.rabbit.amqp.errors import PRECONDITION_FAILED, SYNTAX_ERROR, AmqpError
 
 _FIELDS: tuple[tuple[int, str, str], ...] = tuple(
@@ -26,7 +27,6 @@ _READ = ("headers", "delivery_mode", "priority", "expiration", "user_id", "reply
 _SELECTED = "CC and BCC"  # no property's name
 _BCC = b"BCC"
 T = TypeVar("T")
-_MAX_EXPIRATION_MS = 2**32 - 1
 
 
 class Properties(msgspec.Struct, frozen=True):
@@ -150,9 +150,24 @@ def _decode_list(data: bytes) -> dict[str, object]:
 def _expiration_ms(text: str | None) -> int | None:
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit()) or int(text[:12]) > _MAX_EXPIRATION_MS:
-        raise AmqpError(PRECONDITION_FAILED, f"invalid expiration '{text}': not milliseconds")
+    fault = _fault_of(text)
+    if fault is not None:
+        raise AmqpError(PRECONDITION_FAILED, f"invalid expiration '{text}': {fault}")
     return int(text)
+
+
+def _fault_of(expiration: str) -> str | None:
+    """In RabbitMQ's words (rabbit_basic:parse_expiration)."""
+    number = re.match(r"[+-]?[0-9]+", expiration)
+    if number is None:
+        return "no_integer"
+    rest = expiration[number.end() :]
+    if rest:
+        return f'{{leftover_string,"{rest}"}}'
+    milliseconds = int(number.group()[:20])
+    if milliseconds < 0:
+        return f"{{value_negative,{milliseconds}}}"
+    return f"{{value_too_large,{milliseconds}}}" if milliseconds > MAX_EXPIRY_MS else None
 
 
 # -- field tables ----------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ class QueueMethods:
     async def _declare(self, method: commands.Queue.Declare) -> QueueRow:
         name = method.queue or self._new_name()
         arguments = plain_table(method.arguments)
-        check_queue_arguments(name, arguments)
+        check_queue_arguments(f"queue '{name}' in vhost '{self._vhost}'", arguments)
         owner = self._context.session.connection if method.exclusive else None
         row = self._context.services.queues.lookup(self._vhost, name)
         if row is None:
@@ -171,10 +171,10 @@ def _check_same_queue(
     exclusive: bool,
 ) -> None:
     where = f"queue '{row.name}' in vhost '{row.vhost}'"
-    check_same("durable", where, bool(method.durable), row.durable)
-    check_same("auto_delete", where, bool(method.auto_delete), row.auto_delete)
     if exclusive != (row.exclusive_owner is not None):
         raise _locked(row)
+    check_same("durable", where, bool(method.durable), row.durable)
+    check_same("auto_delete", where, bool(method.auto_delete), row.auto_delete)
     check_same_queue_arguments(where, arguments, row.arguments)
 
 

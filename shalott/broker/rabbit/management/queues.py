@@ -124,7 +124,7 @@ async def put_queue(
             raise bad_request(f"the broker does not run on node {body.node}")
         return await relay(backend, node, request)
     require_right(backend, request, "configure", vhost, name)
-    check_queue_arguments(name, body.arguments)
+    check_queue_arguments(f"queue '{name}' in vhost '{vhost}'", body.arguments)
     is_new = all((row.vhost, row.name) != (vhost, name) for row in queue_rows(backend))
     if is_new:
         _require_room(backend, vhost, name)

@@ -110,8 +110,8 @@ def test_put_declares_a_queue_once() -> None:
     [
         ({"durable": "yes"}, "not_boolean: yes"),
         ({"durable": 1}, "Expected `bool | str`, got `int` - at `$.durable`"),
-        ({"arguments": {"x-max-length": -1}}, "must not be negative"),
-        ({"arguments": {"x-queue-type": "quorum"}}, "must be one of: classic"),
+        ({"arguments": {"x-max-length": -1}}, "{value_negative,"),
+        ({"arguments": {"x-queue-type": "quorum"}}, "unsupported queue type"),
         ({"node": "rabbit@n9"}, "the broker does not run on node rabbit@n9"),
         ([], "Expected `object`"),
     ],

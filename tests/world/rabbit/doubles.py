@@ -125,6 +125,7 @@ class MemoryQueue(Process):
         self.consumers: list[_Consumer] = []
         self.limits: dict[Pid, int] = {}
         self.paused: set[Pid] = set()
+        self.written = 0
         self.channels: dict[Pid, int] = {}
         self._held: list[protocol.Publish] = []
         self._on_unused = on_unused
@@ -148,6 +149,8 @@ class MemoryQueue(Process):
                 self._settle(channel, (ack_id,), "requeue", redelivered=redelivered)
             case protocol.Resume(channel):
                 self.paused.discard(channel)
+            case protocol.Written(_, count):
+                self.written += count
             case Down(_, channel, _):
                 await self._channel_down(channel)
             case End():

@@ -263,9 +263,13 @@ class TestChannel(Process):
         return bodies
 
     def settle(self, queue: str, ack_ids: Iterable[int], outcome: str = "ack") -> None:
+        self.send(queue, qp.Settle(self.pid, tuple(ack_ids), outcome))
+
+    def send(self, queue: str, message: Message) -> None:
+        """To its master."""
         row = self._node.row(queue)
         assert row is not None and row.pid is not None
-        self.runtime.send(row.pid, qp.Settle(self.pid, tuple(ack_ids), outcome))
+        self.runtime.send(row.pid, message)
 
 
 # -- nodes -----------------------------------------------------------------------------------------

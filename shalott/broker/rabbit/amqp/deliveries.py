@@ -30,10 +30,13 @@ from shalott.broker.rabbit.amqp.queue_protocol import (
     Returned,
     Settle,
     Taken,
+    Written,
 )
 from shalott.broker.rabbit.amqp.services import Context
 from shalott.broker.rabbit.amqp.wire import encode_deliver, encode_get_ok
 from shalott.broker.rabbit.processes.messages import Pid
+
+WRITTEN_EVERY = 50  # deliveries after which their queue is told (rabbit_writer.erl)
 
 
 class Delivery:
@@ -140,6 +143,7 @@ class Unsettled:
         # Queue processes that a delivery beyond the prefetch was returned to; whether they have
         # heard of it.
         self._returned: dict[Pid, bool] = {}
+        self._written: dict[Pid, int] = {}  # deliveries of which their queue has not been told
         # In a transaction, what the client settled since it began; None: there is none.
         self._uncommitted: list[tuple[str, list[Delivery]]] | None = None
 
@@ -247,6 +251,14 @@ class Unsettled:
         """A client is about to have it."""
         self._context.services.env.witness("delivered", str(process), content.id, redelivered)
 
+    def written(self, process: Pid) -> None:
+        """A delivery of its went to the client's socket, or back."""
+        count = self._written.get(process, 0) + 1
+        if count == WRITTEN_EVERY:
+            self._context.services.runtime.send(process, Written(self._context.pid, count))
+            count = 0
+        self._written[process] = count
+
     def requeue(self, message: Deliver) -> None:
         settle = Settle(self._context.pid, (message.ack_id,), "requeue")
         self._context.services.runtime.send(message.process, settle)
@@ -255,6 +267,7 @@ class Unsettled:
         self._limits.pop(process, None)
         self._deliveries.process_down(process)
         self._returned.pop(process, None)
+        self._written.pop(process, None)
 
     # -- the channel-wide prefetch -----------------------------------------------------------------
 

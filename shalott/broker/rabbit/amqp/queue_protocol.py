@@ -114,6 +114,15 @@ class Deliver(Message):
     asks: bool = False
 
 
+class Written(Message):
+    """channel -> master: so many more of its deliveries went to the client's socket. A queue that
+    hears nothing stops, so that what a client does not read stays where it is.
+    """
+
+    channel: Pid
+    count: int
+
+
 class ConsumerCancelled(Message):
     """queue process -> channel: the queue went away or moved, and this consumer is no more."""
 
@@ -227,6 +236,7 @@ MESSAGES: tuple[type[Message], ...] = (
     Consume,
     CancelConsumer,
     Deliver,
+    Written,
     ConsumerCancelled,
     Settle,
     ChannelLimit,

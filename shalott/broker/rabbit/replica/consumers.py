@@ -2,9 +2,10 @@
 
 After rabbit/rabbit_queue_consumers.erl: higher priority first, round robin among equals; a consumer
 is ready while it and its channel have fewer unsettled deliveries than their prefetch limits allow
-(0 is no limit). With x-single-active-consumer one consumer gets everything until it leaves; the
-next is that of the highest priority that has waited longest. A newcomer of higher priority does not
-take its place.
+(0 is no limit), and while the channel has written to its client's socket most of what it was sent
+(``UNWRITTEN_MAX``: rabbit_queue_consumers.erl, UNSENT_MESSAGE_LIMIT). With x-single-active-consumer
+one consumer gets everything until it leaves; the next is that of the highest priority that has
+waited longest. A newcomer of higher priority does not take its place.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from dataclasses import dataclass, field
 
 from shalott.broker.rabbit.amqp.queue_protocol import Consume
 from shalott.broker.rabbit.processes.messages import Pid
+
+UNWRITTEN_MAX = 200
 
 
 @dataclass(slots=True)
@@ -28,6 +31,7 @@ class ChannelUse:
 
     prefetch: int = 0
     paused: bool = False  # it has no room for what other queues send it
+    unwritten: int = 0  # deliveries that it may still have before its socket
     counted: int = 0  # unsettled deliveries to its consumers (not to basic.get)
     # ack id -> (message id, its consumer)
     deliveries: dict[int, tuple[int, Consumer | None]] = field(default_factory=dict)
@@ -137,13 +141,13 @@ class Consumers:
 
     def _is_ready(self, consumer: Consumer) -> bool:
         request = consumer.request
-        if request.no_ack:
-            return True
+        use = self._channels.get(request.channel)
+        if use is not None and use.unwritten >= UNWRITTEN_MAX:
+            return False
+        if use is None or request.no_ack:
+            return request.no_ack or not request.prefetch or consumer.unsettled < request.prefetch
         if request.prefetch and consumer.unsettled >= request.prefetch:
             return False
-        use = self._channels.get(request.channel)
-        if use is None:
-            return True
         return not use.paused and (not use.prefetch or use.counted < use.prefetch)
 
     def delivered(self, channel: Pid, message_id: int, consumer: Consumer | None) -> int:
@@ -162,6 +166,14 @@ class Consumers:
             if use.prefetch:
                 self.in_question = channel, ack_id
         return ack_id
+
+    def sent(self, channel: Pid) -> None:
+        """A delivery to one of its consumers."""
+        self._channel(channel).unwritten += 1
+
+    def written(self, channel: Pid, count: int) -> None:
+        if channel in self._channels:
+            self._channels[channel].unwritten -= count
 
     def answered(self, channel: Pid, ack_id: int) -> None:
         if self.in_question == (channel, ack_id):

@@ -59,6 +59,7 @@ class Dispatch:
                 self._shell.pid, request.tag, ack_id, fetched.redelivered, fetched.content, asks
             )
             self.counts.delivered(no_ack=request.no_ack, redelivered=fetched.redelivered)
+            self._consumers.sent(request.channel)
             self._shell.send(request.channel, delivery)
             self._limits.expire()
 
@@ -92,6 +93,7 @@ class Dispatch:
         self.counts.delivered(no_ack=request.no_ack, redelivered=redelivered)
         asks = self._consumers.in_question is not None
         delivery = Deliver(self._shell.pid, request.tag, ack_id, redelivered, content, asks)
+        self._consumers.sent(request.channel)
         self._shell.send(request.channel, delivery)
         return True
 

@@ -26,6 +26,7 @@ from shalott.broker.rabbit.amqp.queue_protocol import (
     Stat,
     Stats,
     Taken,
+    Written,
 )
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.mirrored.bug_rules import master_rules
@@ -120,6 +121,9 @@ class Master:
             case ChannelLimit(channel, prefetch):
                 self.shell.monitor(channel)
                 self.consumers.set_limit(channel, prefetch)
+                self.dispatch.deliver_ready()
+            case Written(channel, count):
+                self.consumers.written(channel, count)
                 self.dispatch.deliver_ready()
             case Taken(channel, ack_id):
                 self.consumers.answered(channel, ack_id)

@@ -296,7 +296,55 @@ def test_connection_close_is_answered_after_exclusive_queues_are_gone(
         client.send(0, commands.Connection.Close(200, "", 0, 0))
         client.expect(commands.Connection.CloseOk)
         assert node.do(lambda world: world.queues.lookup("/", "mine")) is None
-        assert client.at_end()
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_closed_connection_is_the_clients_to_end(
+    address: Address, node: NodeThread, monkeypatch: pytest.MonkeyPatch, deaf: bool
+) -> None:
+    monkeypatch.setattr(connection_module, "GOODBYE_TIMEOUT_S", 0.2 if deaf else 30)
+    with opened(address) as client:
+        client.send(0, commands.Connection.Close(200, "", 0, 0))
+        client.expect(commands.Connection.CloseOk)
+        if deaf:
+            assert client.at_end()
+        else:
+            client.send(1, commands.Basic.Ack(7))  # what comes late is no reason for a reset
+    node.until(lambda world: world.listener.connection_count == 0, timeout_s=5)
+
+
+def test_close_ok_comes_behind_all_that_was_not_read(
+    address: Address, node: NodeThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than the sockets hold is on its way when the client closes."""
+    monkeypatch.setattr(connection_module, "CHANNEL_GRACE_MS", 1)
+    monkeypatch.setattr("shalott.broker.rabbit.amqp.client_socket.CLOSE_TIMEOUT_MS", 1)
+    with opened(address) as client:
+        client.declare("q")
+        client.send(1, commands.Confirm.Select())
+        client.expect(commands.Confirm.SelectOk, 1)
+        for number in range(150):
+            client.publish("q", b"x" * 100_000)
+        client.send(1, commands.Basic.Consume(queue="q", no_ack=True))
+        while not isinstance(client.receive()[1], commands.Basic.ConsumeOk):
+            pass  # confirms
+        client.send(0, commands.Connection.Close(200, "", 0, 0))
+        node.until(lambda world: not any(each.channels for each in world.listener.connections()))
+        assert_lives(address)  # the node had time for all else
+        while not isinstance(client.receive()[1], commands.Connection.CloseOk):
+            pass
+
+
+def test_queues_hear_what_went_to_the_socket(address: Address, node: NodeThread) -> None:
+    with opened(address) as client:
+        client.declare("q")
+        client.send(1, commands.Basic.Consume(queue="q", no_ack=True))
+        client.expect(commands.Basic.ConsumeOk, 1)
+        for _ in range(120):
+            client.publish("q", b"x")
+        for _ in range(120):
+            client.expect_content(commands.Basic.Deliver)
+        node.until(lambda world: world.queue("q").written == 100)
 
 
 def test_lost_connection_returns_messages_and_exclusive_queues(

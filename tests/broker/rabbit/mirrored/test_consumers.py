@@ -7,6 +7,7 @@ import pytest
 
 from shalott.broker.rabbit.amqp import queue_protocol as qp
 from shalott.broker.rabbit.processes.messages import Done, Pid
+from shalott.broker.rabbit.replica.consumers import UNWRITTEN_MAX
 from tests.world.clock.turns import passes
 from tests.world.rabbit.queues import Cluster, TestChannel, run, until
 
@@ -55,6 +56,27 @@ def test_what_a_former_consumer_of_that_tag_holds_does_not_count_for_the_new_one
             assert bodies(channel) == [b"0", b"1"]  # it still holds one
             channel.settle("q", [channel.deliveries[1].ack_id])
             await until(lambda: bodies(channel) == [b"0", b"1", b"2"], "three")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("no_ack", [True, False])
+def test_what_a_channel_has_not_written_stays_in_the_queue(no_ack: bool) -> None:
+    async def scenario() -> None:
+        async with Cluster("a") as cluster:
+            await cluster["a"].declare("q")
+            publisher, channel = cluster["a"].channel(), cluster["a"].channel()
+            await publisher.publish_all("q", [b"%d" % number for number in range(300)])
+            await channel.ask("q", consume(channel, "t", no_ack=no_ack))
+            await until(lambda: len(bodies(channel)) == UNWRITTEN_MAX, "as much as it may have")
+            await passes(0.1)
+            assert len(bodies(channel)) == UNWRITTEN_MAX
+            channel.send("q", qp.Written(channel.pid, 50))
+            await until(lambda: len(bodies(channel)) == UNWRITTEN_MAX + 50, "50 more")
+            await channel.ask("q", qp.CancelConsumer(channel.pid, "t"))
+            channel.send("q", qp.Written(channel.pid, 50))
+            await passes(0.1)
+            assert len(bodies(channel)) == UNWRITTEN_MAX + 50
 
     run(scenario())
 

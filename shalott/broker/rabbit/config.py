@@ -63,6 +63,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     vm_memory_high_watermark_absolute: Annotated[int, msgspec.Meta(ge=0)] = 0  # 0: the part counts
     vm_memory_high_watermark_paging_ratio: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.5
     memory_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0  # the machine's; 0: see __main__.py
+    disk_free_limit: Annotated[int, msgspec.Meta(ge=0)] = 50_000_000  # bytes; 0: none
     users: dict[str, str] = msgspec.field(default_factory=lambda: {"guest": "guest"})
     bugs: tuple[str, ...] = ()  # ids of known_bugs.py that are switched on
     seed: int = 0  # of the node's random source; 0 means: draw one

@@ -36,13 +36,11 @@ from shalott.broker.rabbit.metadata import membership
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.mirrored import rows
 
-# Below this RabbitMQ stops its publishers; here the health checks say so.
-DISK_FREE_LIMIT_BYTES = 50_000_000
 VERSION = "0.1.0"
 
 
 async def is_disk_alarm(backend: ManagementBackend) -> bool:
-    return await backend.env.disk.free_bytes() < DISK_FREE_LIMIT_BYTES
+    return "disk" in backend.alarms.of(backend.config.name)
 
 
 async def view_node(backend: ManagementBackend, name: str) -> dict[str, object]:
@@ -67,8 +65,8 @@ async def view_node(backend: ManagementBackend, name: str) -> dict[str, object]:
         "incarnation": backend.env.incarnation,
         "uptime": (now_ns - backend.started_ns) // 1_000_000,
         "disk_free": free,
-        "disk_free_limit": DISK_FREE_LIMIT_BYTES,
-        "disk_free_alarm": free < DISK_FREE_LIMIT_BYTES,
+        "disk_free_limit": backend.config.disk_free_limit,
+        "disk_free_alarm": await is_disk_alarm(backend),
         "mem_used": backend.memory.used,
         "mem_limit": backend.memory.limit_bytes,
         "net_ticktime": backend.config.net_tick_ms / 1000,

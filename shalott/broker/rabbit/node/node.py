@@ -53,6 +53,7 @@ from shalott.broker.rabbit.processes.mesh import Mesh
 from shalott.broker.rabbit.processes.messages import MESSAGES as PROCESS_MESSAGES
 from shalott.broker.rabbit.processes.messages import Codec, Message, Pid
 from shalott.broker.rabbit.processes.runtime import Runtime
+from shalott.broker.rabbit.storage.disk_space import DiskMonitor
 from shalott.broker.rabbit.storage.memory import MemoryMonitor
 
 log = logging.getLogger("shalott.broker.node")
@@ -113,6 +114,9 @@ class Node:
             paging_ratio=config.vm_memory_high_watermark_paging_ratio,
         )
         self.memory.on_alarm = partial(self.clients.raise_alarm, "memory")
+        self.disk_space = DiskMonitor(
+            env.disk, config.disk_free_limit, partial(self.clients.raise_alarm, "disk")
+        )
         self.management = ManagementServer(
             partial(respond, view), host=config.management_host, port=config.management_port
         )
@@ -151,6 +155,7 @@ class Node:
             self.runtime.spawn(self.metadata_server, name=SERVER)
             self.runtime.spawn(self.partitions, name=PARTITIONS)
         self.runtime.spawn(self.clients, name=CLIENTS)
+        self.disk_space.start()
         await asyncio.sleep(0)  # let both subscribe to links before there are any
         await self.management.start()
         if self.metrics is not None:
@@ -174,6 +179,7 @@ class Node:
             await self.broker.hand_over()
         await self._stop_broker("stopped", "the node stops")
         self.memory.stop()
+        self.disk_space.stop()
         await self.management.stop()
         if self.metrics is not None:
             await self.metrics.stop()

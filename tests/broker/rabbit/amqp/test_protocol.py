@@ -323,7 +323,7 @@ def test_close_ok_comes_behind_all_that_was_not_read(
         client.declare("q")
         client.send(1, commands.Confirm.Select())
         client.expect(commands.Confirm.SelectOk, 1)
-        for number in range(150):
+        for _ in range(150):
             client.publish("q", b"x" * 100_000)
         client.send(1, commands.Basic.Consume(queue="q", no_ack=True))
         while not isinstance(client.receive()[1], commands.Basic.ConsumeOk):

@@ -236,7 +236,7 @@ def test_health_follows_phase_and_disk() -> None:
         for check in checks:
             assert (await get(node, f"/api/health/checks/{check}"))["status"] == "ok"
         assert await get(node, "/api/healthchecks/node") == {"status": "ok"}
-        node.disk.room = 1000
+        node.alarms.note("n1", "disk", is_on=True)
         node.phase = "paused"
         for check in checks:
             assert (await get(node, f"/api/health/checks/{check}", 503))["status"] == "failed"

@@ -17,6 +17,7 @@ from shalott.broker.base.errors import cannot_listen
 from shalott.broker.base.http_api import ApiError, Request, Response, bad_request
 from shalott.broker.base.listener import listen
 from shalott.broker.base.tasks import Tasks
+from shalott.broker.base.tls import TlsConfig
 
 log = logging.getLogger("shalott.broker.management")
 
@@ -31,10 +32,13 @@ Respond = Callable[[Request], Awaitable[Response]]
 
 
 class ManagementServer:
-    """``respond`` answers each request (see broker.rabbit.management.api)."""
+    """``respond`` answers each request (see broker.rabbit.management.api). ``tls``: over it."""
 
-    def __init__(self, respond: Respond, *, host: str, port: int) -> None:
+    def __init__(
+        self, respond: Respond, *, host: str, port: int, tls: TlsConfig | None = None
+    ) -> None:
         self._respond = respond
+        self._tls = tls
         self._host = host
         self._port = port
         self._server: asyncio.Server | None = None
@@ -48,7 +52,8 @@ class ManagementServer:
     async def start(self) -> None:
         """Listen. Raises ConfigError if the port can't be had."""
         try:
-            self._server = await listen(self._accepted, self._host, self._port)
+            context = None if self._tls is None else self._tls.context()
+            self._server = await listen(self._accepted, self._host, self._port, context)
         except OSError as error:
             raise cannot_listen("HTTP", self._host, self._port, "management_port", error) from error
         self._port = int(self._server.sockets[0].getsockname()[1])

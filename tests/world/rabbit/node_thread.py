@@ -75,7 +75,7 @@ class World:
         self.queues.store(msgspec.structs.replace(row, pid=pid, slave_pids=row.slave_pids[1:]))
 
 
-def build_world(*, heartbeat_s: int = 60) -> World:
+def build_world(*, host: str = "127.0.0.1", **config: Any) -> World:
     """Must be called with a running loop."""
     codec = Codec((*process_messages.MESSAGES, *protocol.MESSAGES))
     runtime = Runtime("n1", 1, codec)
@@ -87,24 +87,24 @@ def build_world(*, heartbeat_s: int = 60) -> World:
     services = Services(
         env=Env("n1", 1, SystemClock(), seeded_rng(1, 1), UnwantedDisk(), NoEvents()),
         runtime=runtime,
-        config=NodeConfig(name="n1", data_dir="unused", heartbeat_s=heartbeat_s),
+        config=NodeConfig(name="n1", data_dir="unused", **config),
         metadata=metadata,
         queues=queues,
         may_confirm=lambda: guard[0],
     )
-    listener = Listener(services, host="127.0.0.1", port=0)
+    listener = Listener(services, host=host, port=0)
     return World(runtime, metadata, queues, services, listener, guard)
 
 
 class NodeThread:
     """A node on 127.0.0.1 in its own thread and event loop, for clients that block."""
 
-    def __init__(self, *, heartbeat_s: int = 60) -> None:
-        self._heartbeat_s = heartbeat_s
+    def __init__(self, *, host: str = "127.0.0.1", **config: Any) -> None:
+        self._config = config
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self.world: World
-        self.host = "127.0.0.1"
+        self.host = host
 
     @property
     def port(self) -> int:
@@ -143,7 +143,7 @@ class NodeThread:
         self.run(until(lambda: condition(self.world), step_s=0.005, within_s=timeout_s))
 
     async def _start(self) -> None:
-        self.world = build_world(heartbeat_s=self._heartbeat_s)
+        self.world = build_world(host=self.host, **self._config)
         await self.world.listener.start()
 
     async def _stop(self) -> None:

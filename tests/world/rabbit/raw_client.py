@@ -32,6 +32,12 @@ class RawClient:
     def close(self) -> None:
         self._socket.close()
 
+    def __enter__(self) -> RawClient:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
     def send_bytes(self, data: bytes) -> None:
         self._socket.sendall(data)
 

@@ -63,7 +63,9 @@ class WholeNodes:
             disk=SimDisk(self.loop, 1, name),
             open_events=open_events,
         )
-        made = NodeConfig(name=name, data_dir="", bind_host=name, peers=peers, **config)
+        made = NodeConfig(
+            name=name, data_dir="", bind_host=name, peers=peers, loopback_users=(), **config
+        )
         node = await Node.open(made, platform)
         self.nodes[name] = node
         self.views[name] = NodeView(node)

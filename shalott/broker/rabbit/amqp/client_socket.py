@@ -7,6 +7,7 @@ import asyncio
 from pamqp import commands
 
 from shalott.broker.base.env import Clock
+from shalott.broker.base.tls import Certificate
 from shalott.broker.rabbit.amqp.errors import COMMAND_INVALID, AmqpError
 from shalott.broker.rabbit.amqp.wire import (
     FRAME_OVERHEAD,
@@ -39,11 +40,12 @@ class ClientSocket:
         self._clock = clock
         self.last_read_ns = self.last_write_ns = clock.monotonic_ns()
         self.peer = writer.get_extra_info("peername") or ("unknown", 0)
+        self.certificate: Certificate | None = writer.get_extra_info("peercert") or None
         local = writer.get_extra_info("sockname") or ("unknown", 0)
         self.local_host, self.local_port = local[0], local[1]
         self.received = self.sent = 0  # frames read, and writes
         self.received_bytes = self.sent_bytes = 0
-        self.name = f"{self.peer[0]}:{self.peer[1]} -> {local[0]}:{local[1]}"
+        self.name = f"{_shown(self.peer)} -> {_shown(local)}"
 
     # -- out ---------------------------------------------------------------------------------------
 
@@ -119,6 +121,12 @@ class ClientSocket:
         """Frames can't be told apart any more: wait for the end."""
         while await self._reader.read(65536):
             pass
+
+
+def _shown(address: tuple[str, int]) -> str:
+    """As RabbitMQ shows it: IPv6 in brackets."""
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_end(frame: Frame) -> bool:

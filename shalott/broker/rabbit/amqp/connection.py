@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Literal
 
 import msgspec
@@ -35,7 +34,8 @@ from shalott.broker.rabbit.amqp.errors import (
     AmqpError,
 )
 from shalott.broker.rabbit.amqp.exchanges import Router
-from shalott.broker.rabbit.amqp.handshake import Agreement, LoginRefused, shake_hands
+from shalott.broker.rabbit.amqp.handshake import Agreement, shake_hands
+from shalott.broker.rabbit.amqp.login import Login, LoginRefused
 from shalott.broker.rabbit.amqp.services import ChannelInfo, Port, Services, Session
 from shalott.broker.rabbit.amqp.wire import (
     HEARTBEAT,
@@ -46,10 +46,7 @@ from shalott.broker.rabbit.amqp.wire import (
     Method,
     decode_method,
 )
-from shalott.broker.rabbit.metadata import vhosts
-from shalott.broker.rabbit.metadata.permissions import find
 from shalott.broker.rabbit.metadata.records import QueueRow
-from shalott.broker.rabbit.metadata.users import Users
 from shalott.broker.rabbit.processes.messages import Down, Message, Pid
 from shalott.broker.rabbit.processes.process import Process
 
@@ -59,6 +56,8 @@ HANDSHAKE_TIMEOUT_MS = 10_000
 GOODBYE_TIMEOUT_S = 30  # for the client to close, or a heartbeat's interval (rabbit_reader.erl)
 CHANNEL_GRACE_MS = 2_000  # for channels to end by themselves
 CLEANUP_TIMEOUT_MS = 5_000  # for the deletion of exclusive queues
+
+_CHANNEL_OPEN = commands.Channel.Open.index.to_bytes(4, "big")
 
 State = Literal["starting", "running", "closing", "closed"]
 
@@ -164,6 +163,7 @@ class Connection(Process):
         self._owes_close_ok = False
         self._throttle = Throttle(services.alarms)
         self._socket = ClientSocket(reader, writer, self._clock, services.config.frame_max)
+        self._login = Login(services, str(self._socket.peer[0]), self._socket.certificate)
         self._heartbeats = Heartbeats(self, self._socket, self._throttle, self._clock)
         self._connected_at_ns = self._clock.wall_ns()
 
@@ -205,7 +205,8 @@ class Connection(Process):
             return
         self._state = "closing"
         self._throttle.release()
-        log.warning("closing connection %s: %s", self._socket.name, error)
+        why = error.why if isinstance(error, LoginRefused) else error
+        log.warning("closing connection %s: %s", self._socket.name, why)
         if not isinstance(error, LoginRefused) or error.tell:
             close = commands.Connection.Close(
                 error.code, error.reply_text, error.class_id, error.method_id
@@ -311,9 +312,8 @@ class Connection(Process):
                     self._services.config,
                     self._send_method,
                     self._socket.receive_method,
-                    partial(vhosts.exists, self._services.metadata),
-                    lambda vhost, user: find(self._services.metadata, vhost, user) is not None,
-                    partial(is_password, self._services),
+                    self._login,
+                    self.pid,
                 )
         except TimeoutError:
             log.warning("connection %s took too long to open", self._socket.name)
@@ -359,6 +359,9 @@ class Connection(Process):
         raise blame(AmqpError(COMMAND_INVALID, text), method)
 
     async def _on_channel_frame(self, frame: Frame) -> None:
+        if frame.kind == METHOD and frame.payload.startswith(_CHANNEL_OPEN):
+            assert self._agreement is not None
+            await self._login.check_channel(self._agreement.user, self.pid)
         channel = self._table.on_frame(frame)
         if channel is not None and not channel.backlog.has_room:
             self._heartbeats.reading_paused = True
@@ -410,9 +413,3 @@ class Connection(Process):
         for _, row in self._services.metadata.rows("queue"):
             if isinstance(row, QueueRow) and row.exclusive_owner == self.pid:
                 await self._services.queues.remove(row)
-
-
-def is_password(services: Services, user: str, password: str) -> bool:
-    """Whether it is the user's."""
-    users = Users(services.metadata, services.config.users)
-    return users.authenticate(user, password) is not None

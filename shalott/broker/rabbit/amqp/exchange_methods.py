@@ -28,6 +28,7 @@ from shalott.broker.rabbit.amqp.exchanges import (
     is_bound,
     remove_binding,
 )
+from shalott.broker.rabbit.amqp.rights import check_topic
 from shalott.broker.rabbit.amqp.services import Context
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.records import BindingRow, ExchangeRow, ExchangeType
@@ -147,6 +148,7 @@ def refuse_default(name: str) -> None:
 
 async def bind(context: Context, row: BindingRow) -> None:
     """Raises AmqpError(404) if one end doesn't exist."""
+    check_topic(context, row.source, "read", row.routing_key)
     missing = await context.services.metadata.transact(lambda tx: add_binding(tx, row))
     if missing is not None:
         name = row.source if missing == "exchange" else row.destination
@@ -156,6 +158,7 @@ async def bind(context: Context, row: BindingRow) -> None:
 
 async def unbind(context: Context, row: BindingRow) -> None:
     """No error if there is nothing to unbind."""
+    check_topic(context, row.source, "read", row.routing_key)
     await context.services.metadata.transact(lambda tx: remove_binding(tx, row))
 
 

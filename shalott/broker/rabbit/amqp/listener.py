@@ -16,6 +16,8 @@ from shalott.broker.rabbit.amqp.channel import Channel
 from shalott.broker.rabbit.amqp.connection import Connection, ConnectionInfo
 from shalott.broker.rabbit.amqp.errors import CONNECTION_FORCED, AmqpError
 from shalott.broker.rabbit.amqp.exchanges import Router
+from shalott.broker.rabbit.amqp.limits import NAME as CLIENT_COUNTS
+from shalott.broker.rabbit.amqp.limits import ClientCounts, CountChannels, CountConnections
 from shalott.broker.rabbit.amqp.services import ChannelInfo, Port, Services, Session
 from shalott.broker.rabbit.processes.messages import Pid
 
@@ -34,7 +36,8 @@ class Listener:
         self._host = services.config.bind_host if host is None else host
         self._port = services.config.amqp_port if port is None else port
         self._router = Router(services.metadata)
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
+        self._counts: ClientCounts | None = None
         self._connections: dict[Pid, Connection] = {}
         self._empty = asyncio.Event()
         self._empty.set()
@@ -47,7 +50,7 @@ class Listener:
 
     @property
     def listening(self) -> bool:
-        return self._server is not None
+        return bool(self._servers)
 
     @property
     def connection_count(self) -> int:
@@ -63,22 +66,45 @@ class Listener:
 
     async def start(self) -> None:
         """Listen. Raises ConfigError if the port can't be had."""
-        assert self._server is None, "already listening"
+        assert not self._servers, "already listening"
         try:
-            self._server = await listen(self._accepted, self._host, self._port)
+            self._servers.append(await listen(self._accepted, self._host, self._port))
         except OSError as error:
             raise cannot_listen("AMQP", self._host, self._port, "amqp_port", error) from error
-        self._port = int(self._server.sockets[0].getsockname()[1])
+        self._port = int(self._servers[0].sockets[0].getsockname()[1])
         log.info("listening for AMQP on %s:%d", self._host, self._port)
+        tls = self._services.config.ssl
+        if tls is not None:
+            try:
+                own = await listen(self._accepted, self._host, tls.port, tls.context())
+            except OSError as error:
+                raise cannot_listen("AMQP", self._host, tls.port, "ssl.port", error) from error
+            self._servers.append(own)
+            log.info("listening for AMQP over TLS on %s:%d", self._host, tls.port)
+        self._counts = ClientCounts(self._count)
+        self._services.runtime.spawn(self._counts, name=CLIENT_COUNTS)
 
     async def stop(self, text: str = "broker forced connection closure: shutdown") -> None:
         """Listen no more, and close every connection with 320. Returns when all are gone."""
-        server, self._server = self._server, None
-        if server is not None:
+        servers, self._servers = self._servers, []
+        for server in servers:
             server.close()
         await self.close_connections(text)
-        if server is not None:
+        for server in servers:
             await server.wait_closed()
+        if self._counts is not None:
+            await self._services.runtime.kill(self._counts.pid)
+            self._counts = None
+
+    def _count(self, request: CountConnections | CountChannels) -> int:
+        found = [
+            info
+            for info in self.connections()
+            if info.state in ("running", "blocking", "blocked") and request.user in ("", info.user)
+        ]
+        if isinstance(request, CountChannels):
+            return sum(info.channels for info in found)
+        return sum(request.vhost in ("", info.vhost) for info in found)
 
     async def close_connections(self, text: str, *, grace_ms: float = STOP_GRACE_MS) -> None:
         """Send every client close 320; cut off those that don't answer in time."""

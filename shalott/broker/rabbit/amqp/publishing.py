@@ -30,6 +30,7 @@ from shalott.broker.rabbit.amqp.properties import (
     without_bcc,
 )
 from shalott.broker.rabbit.amqp.queue_protocol import Confirmed, Content, Publish, Refused
+from shalott.broker.rabbit.amqp.rights import check_topic
 from shalott.broker.rabbit.amqp.services import Context
 from shalott.broker.rabbit.amqp.wire import encode_return
 from shalott.broker.rabbit.metadata.records import QueueRow
@@ -100,6 +101,7 @@ class Publisher:
         if method.immediate:
             raise AmqpError(NOT_IMPLEMENTED, "immediate=true")
         self._check_exchange(method.exchange)
+        check_topic(self._context, method.exchange, "write", method.routing_key)
         properties = read_properties(encoded_properties)
         if properties.reply_to == REPLY_TO:
             encoded_properties = with_reply_to(encoded_properties, self._replies.rewritten())

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from pamqp import commands
 
 from shalott.broker.rabbit.amqp.direct_reply import is_reply_queue
 from shalott.broker.rabbit.amqp.errors import ACCESS_REFUSED, AmqpError
-from shalott.broker.rabbit.amqp.services import Session
+from shalott.broker.rabbit.amqp.services import Context, Session
 from shalott.broker.rabbit.amqp.wire import Method
-from shalott.broker.rabbit.metadata.permissions import Permissions, Right
+from shalott.broker.rabbit.metadata.permissions import Permissions, Right, may_topic
 
 GENERATED = "amq.gen-"  # how the names begin that the node chooses
 
@@ -60,6 +61,20 @@ def _beside(arguments: Mapping[str, object] | None, key: str, need: Need) -> lis
     """For what lets messages go on elsewhere."""
     other = (arguments or {}).get(key)
     return [need, ("write", "exchange", other)] if isinstance(other, str) else []
+
+
+def check_topic(
+    context: Context, exchange: str, right: Literal["write", "read"], routing_key: str
+) -> None:
+    """Raises AmqpError(403) if it is a topic exchange whose keys the user has only some of."""
+    session, metadata = context.session, context.services.metadata
+    row = context.router.exchange(session.vhost, exchange)
+    if row is None or row.type != "topic":
+        return
+    if not may_topic(metadata, session.vhost, session.user, exchange, right, routing_key):
+        where = f"topic '{routing_key}' in exchange '{exchange}' in vhost '{session.vhost}'"
+        text = f"access to {where} refused for user '{session.user}'"
+        raise AmqpError(ACCESS_REFUSED, text)
 
 
 def check(

@@ -141,6 +141,18 @@ class Permissions:
         return self._known[key]
 
 
+def may_topic(
+    tables: Reads, vhost: str, user: str, exchange: str, right: Literal["write", "read"], key: str
+) -> bool:
+    """Whether the user may publish to a topic exchange, or bind to it, with this routing key.
+    Without a row, yes; {username} and {vhost} stand for themselves in the patterns."""
+    row = tables.read(TOPIC_TABLE, topic_key(vhost, user, exchange))
+    if not isinstance(row, TopicPermissionRow):
+        return True
+    pattern = row.write if right == "write" else row.read
+    return _fits(pattern.replace("{username}", user).replace("{vhost}", vhost), key)
+
+
 def _fits(pattern: str, name: str) -> bool:
     """An empty pattern fits nothing but an empty name, as in RabbitMQ."""
     return re.search(pattern or "^$", name) is not None

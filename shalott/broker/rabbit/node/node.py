@@ -24,6 +24,7 @@ from shalott.broker.base.http_server import ManagementServer
 from shalott.broker.rabbit.amqp.alarms import Alarms
 from shalott.broker.rabbit.amqp.channel import Channel
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
+from shalott.broker.rabbit.amqp.limits import MESSAGES as LIMITS_MESSAGES
 from shalott.broker.rabbit.amqp.queue_protocol import MESSAGES as QUEUE_MESSAGES
 from shalott.broker.rabbit.amqp.services import ChannelInfo, Port, Queues, Session
 from shalott.broker.rabbit.config import NodeConfig
@@ -72,6 +73,7 @@ MESSAGES: tuple[type[Message], ...] = (
     *QUEUE_MESSAGES,
     *MIRROR_MESSAGES,
     *AGENT_MESSAGES,
+    *LIMITS_MESSAGES,
 )
 
 
@@ -120,6 +122,14 @@ class Node:
         self.management = ManagementServer(
             partial(respond, view), host=config.management_host, port=config.management_port
         )
+        self.management_tls: ManagementServer | None = None
+        if config.management_ssl is not None:
+            self.management_tls = ManagementServer(
+                partial(respond, view),
+                host=config.management_host,
+                port=config.management_ssl.port,
+                tls=config.management_ssl,
+            )
         self.metrics: ManagementServer | None = None
         if config.prometheus_port:
             self.metrics = ManagementServer(
@@ -158,6 +168,8 @@ class Node:
         self.disk_space.start()
         await asyncio.sleep(0)  # let both subscribe to links before there are any
         await self.management.start()
+        if self.management_tls is not None:
+            await self.management_tls.start()
         if self.metrics is not None:
             await self.metrics.start()
         await self.mesh.start()
@@ -181,6 +193,8 @@ class Node:
         self.memory.stop()
         self.disk_space.stop()
         await self.management.stop()
+        if self.management_tls is not None:
+            await self.management_tls.stop()
         if self.metrics is not None:
             await self.metrics.stop()
         await self.mesh.stop()

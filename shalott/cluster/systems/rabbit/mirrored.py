@@ -117,6 +117,7 @@ class MirroredSystem(MovedMirrors):
             "startup_delay_ms": self._parameters.startup_delay_ms,
             "recovery_delay_ms": self._parameters.recovery_delay_ms,
             "snapshot_entries": self._parameters.snapshot_entries,
+            "loopback_users": (),  # clients come from elsewhere, as guest
             "vm_memory_high_watermark_absolute": self._parameters.memory_limit_bytes,
             "seed": _node_seed(self._seed, node),
         }
@@ -261,7 +262,8 @@ def to_toml(config: NodeConfig) -> str:
     are TOML's."""
     fields = msgspec.to_builtins(config)
     peers, users = fields.pop("peers"), fields.pop("users")
-    lines = [f"{name} = {json.dumps(value)}" for name, value in fields.items()]
+    said = {name: value for name, value in fields.items() if value is not None}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in said.items()]
     for peer in peers:
         lines += [
             "",

@@ -85,7 +85,7 @@ def test_refused_login_is_told_only_to_those_who_understand(address: Address) ->
             start_ok = commands.Connection.StartOk(properties, "PLAIN", "\0guest\0wrong")
             client.send(0, start_ok)
             if told:
-                expect_close(client, 403, "login was refused")
+                expect_close(client, 403, "Login was refused using authentication mechanism PLAIN.")
             else:
                 assert client.at_end()
 

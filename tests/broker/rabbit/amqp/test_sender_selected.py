@@ -13,7 +13,7 @@ from tests.world.rabbit.raw_client import RawClient
 pytestmark = pytest.mark.local
 
 
-def publish(client: RawClient, headers: dict[str, Any], *, key: str = "a", **where: str) -> None:
+def publish(client: RawClient, headers: dict[str, Any], *, key: str = "a", **where: Any) -> None:
     properties = commands.Basic.Properties(headers=headers)
     client.send(
         1,
@@ -30,7 +30,7 @@ def headers_in(client: RawClient, queue: str) -> dict[str, Any] | None:
     if isinstance(answer, commands.Basic.GetEmpty):
         return None
     assert answer.routing_key == "a"
-    content = client.expect(header.ContentHeader, 1)
+    content: Any = client.expect(header.ContentHeader, 1)
     client.expect(body.ContentBody, 1)
     found: dict[str, Any] = content.properties.headers
     return found
@@ -63,7 +63,8 @@ def test_an_alternate_exchange_has_none_of_a_message_that_one_key_routes(
 ) -> None:
     client.declare("q")
     client.declare("rest")
-    for name, arguments in (("rest", {}), ("x", {"alternate-exchange": "rest"})):
+    tables: dict[str, Any] = {"rest": {}, "x": {"alternate-exchange": "rest"}}
+    for name, arguments in tables.items():
         kind = "fanout" if name == "rest" else "direct"
         declare = commands.Exchange.Declare(exchange=name, exchange_type=kind, arguments=arguments)
         client.send(1, declare)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pamqp import commands, header
 
@@ -35,7 +37,7 @@ def roll_back(client: RawClient) -> None:
     client.expect(commands.Tx.RollbackOk, 1)
 
 
-def get(client: RawClient) -> tuple[commands.Basic.GetOk, bytes]:
+def get(client: RawClient) -> tuple[Any, bytes]:
     client.send(1, commands.Basic.Get(queue="q"))
     return client.expect_content(commands.Basic.GetOk)
 
@@ -181,6 +183,7 @@ def test_uncommitted_settlements_count_for_the_prefetch(node: NodeThread, tx: Ra
     tx.send(1, commands.Basic.Consume(queue="q", consumer_tag="c"))
     tx.expect(commands.Basic.ConsumeOk, 1)
     delivered, body = tx.expect_content(commands.Basic.Deliver)
+    assert delivered.delivery_tag is not None
     tx.send(1, commands.Basic.Ack(delivered.delivery_tag), commands.Basic.Recover(requeue=True))
     tx.expect(commands.Basic.RecoverOk, 1)  # and nothing before it
     tx.send(1, commands.Tx.Commit())

@@ -1,0 +1,83 @@
+"""TLS for listeners on real sockets, by the ssl module: what a node shows, and whom it believes.
+
+The names are RabbitMQ's (ssl_options of its configuration).
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Literal
+
+import msgspec
+
+from shalott.broker.base.errors import ConfigError
+
+Certificate = dict[str, tuple[tuple[object, ...], ...]]  # as ssl.SSLSocket.getpeercert tells it
+LoginFrom = Literal["distinguished_name", "common_name", "subject_alternative_name"]
+# Of attributes in a name (RFC 4514, section 3), by what OpenSSL calls them in full.
+_SHORT = {
+    "commonName": "CN",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "countryName": "C",
+    "streetAddress": "STREET",
+    "domainComponent": "DC",
+    "userId": "UID",
+}
+
+
+class TlsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``port``: beside that without TLS. With ``verify_peer`` a client's certificate must be one of
+    ``cacertfile``'s; ``fail_if_no_peer_cert``: and it must have one.
+    """
+
+    port: int
+    certfile: str
+    keyfile: str
+    cacertfile: str = ""
+    verify: Literal["verify_none", "verify_peer"] = "verify_none"
+    fail_if_no_peer_cert: bool = False
+
+    def context(self) -> ssl.SSLContext:
+        """Raises ConfigError if a file is not there, or not what it should be."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION
+        try:
+            context.load_cert_chain(self.certfile, self.keyfile)
+            if self.cacertfile:
+                context.load_verify_locations(self.cacertfile)
+        except (OSError, ssl.SSLError) as error:
+            text = f"the files of TLS on port {self.port} can't be used: {error}"
+            raise ConfigError(text) from error
+        if self.verify == "verify_peer":
+            needed = self.fail_if_no_peer_cert
+            context.verify_mode = ssl.CERT_REQUIRED if needed else ssl.CERT_OPTIONAL
+        return context
+
+
+def login_name(certificate: Certificate, source: LoginFrom) -> str | None:
+    """Whom it makes of its bearer (rabbit_ssl:peer_cert_auth_name). None: it has no such name."""
+    if source == "subject_alternative_name":
+        names = (name for name in certificate.get("subjectAltName", ()) if name[0] == "DNS")
+        first = next(names, None)
+        return None if first is None else str(first[1])
+    subject = [
+        (str(pair[0]), str(pair[1]))
+        for rdn in certificate.get("subject", ())
+        for pair in rdn
+        if isinstance(pair, tuple)
+    ]
+    if source == "common_name":
+        return ",".join(value for key, value in subject if key == "commonName") or None
+    return ",".join(f"{_SHORT.get(key, key)}={_escaped(value)}" for key, value in reversed(subject))
+
+
+def _escaped(value: str) -> str:
+    """RFC 4514, section 2.4."""
+    text = "".join(f"\\{each}" if each in ',+"\\<>;' else each for each in value)
+    if text.startswith(("#", " ")):
+        text = f"\\{text}"
+    return f"{text[:-1]}\\ " if text.endswith(" ") and len(text) > 1 else text

@@ -179,10 +179,15 @@ class Socket:
         network, loop = self._network, self._network.loop
         is_watched = bool(self.back.watches) and segment.kind == DATA
         if is_watched and not segment.was_stopped and self._stops(segment, "before"):
-            # It has not arrived yet: should its sender lose power or the link, it is not here.
-            segment.arrival_ns, segment.was_stopped = loop.now_ns + 1, True
+            # It has not arrived yet: should its sender lose power or the link, it is not here. Nor
+            # is what was to come in the same instant behind it.
+            segment.was_stopped = True
             now_ns, process = loop.now_ns, loop.process
-            segment.handle = loop.call_at_ns(now_ns, self.arrive, segment, process=process)
+            for each in self.peer.lane.wire:
+                if each.arrival_ns <= now_ns and each.handle is not None:
+                    each.handle.cancel()
+                    each.arrival_ns = now_ns + 1
+                    each.handle = loop.call_at_ns(now_ns, self.arrive, each, process=process)
             return
         first = self.peer.lane.wire.popleft()
         assert first is segment, "segments overtook each other"

@@ -25,7 +25,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing, suppress
 
 from shalott.broker.base.batches import MAX_BATCH_BYTES, MAX_RECORD_BYTES, Scan, encode_batch, scan
-from shalott.broker.base.disk import Disk, File
+from shalott.broker.base.disk import Disk, File, SyncError, write_all, write_and_sync
 from shalott.broker.base.errors import DiskFull, StorageError
 
 log = logging.getLogger("shalott.broker.storage")
@@ -228,13 +228,12 @@ class Journal:
         records = list(_take_batch(self._pending))
         data = encode_batch(self._ordinal, records)
         try:
-            await _write(self._file, data, self._size)
+            await write_and_sync(self._file, data, self._size)
         except OSError as error:
-            if error.errno not in NO_ROOM:
+            if isinstance(error, SyncError) or error.errno not in NO_ROOM:
                 raise
             await self._file.truncate(self._size)
             raise DiskFull(f"{self._path}: {error.strerror}") from error
-        await self._file.sync()
         self._size += len(data)
         self._ordinal += 1
         for _ in records:
@@ -282,7 +281,7 @@ class Journal:
         async with aclosing(_batches_of(records)) as batches:
             async for batch in batches:
                 data = encode_batch(ordinal, batch)
-                await _write(file, data, size)
+                await write_all(file, data, size)
                 size += len(data)
                 ordinal += 1
         await file.sync()
@@ -320,16 +319,6 @@ async def _batches_of(records: Records) -> AsyncGenerator[list[bytes], None]:
                 batch, size = [], 0
     if batch:
         yield batch
-
-
-async def _write(file: File, data: bytes, offset: int) -> None:
-    """All of ``data``, however short the writes are."""
-    written = 0
-    while written < len(data):
-        count = await file.pwrite(data[written:] if written else data, offset + written)
-        if count <= 0:
-            raise OSError(errno.EIO, "the disk takes no more bytes and gives no reason")
-        written += count
 
 
 async def _recover(file: File, path: str) -> Scan:

@@ -28,8 +28,8 @@ MIRRORED: tuple[Mutant, ...] = (
         "base.journal",
         "Journal._write_batch",
         "journal-unsynced",
-        "await self._file.sync()",
-        "",
+        "await write_and_sync(self._file, data, self._size)",
+        "await write_all(self._file, data, self._size)",
         "a journal's batch counts as durable when it is written",
     ),
     _of(

@@ -48,7 +48,7 @@ from shalott.broker.rabbit.amqp.wire import (
 )
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.processes.messages import Down, Message, Pid
-from shalott.broker.rabbit.processes.process import Process
+from shalott.broker.rabbit.processes.process import Process, Turn
 
 log = logging.getLogger("shalott.broker.amqp")
 
@@ -331,8 +331,11 @@ class Connection(Process):
             await self._socket.drain()
 
     async def _read_commands(self) -> None:
+        turn = Turn()
         while True:
             frame = await self._socket.next_frame()
+            if turn.is_over():
+                await turn.end()
             if self._state != "running":
                 if is_end(frame):
                     return

@@ -16,6 +16,35 @@ from shalott.broker.rabbit.processes.runtime import Caller, Envelope, ExitProces
 PRUNE_MIN = 16  # timers of a process, over or not, before the list is gone through
 
 
+SLICE_S = 0.0002
+LOOK_EVERY = 4  # a look at the clock costs a hundredth of what a message does
+
+
+class Turn:
+    """How long a task may go on while others wait for the loop. In a simulation, where no time
+    passes while it works, for ever."""
+
+    __slots__ = ("_count", "_loop", "_over_s")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._count = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """The task was waiting."""
+        self._over_s = self._loop.time() + SLICE_S
+
+    def is_over(self) -> bool:
+        """Asked before each piece of work."""
+        self._count += 1
+        return self._count % LOOK_EVERY == 0 and self._loop.time() >= self._over_s
+
+    async def end(self) -> None:
+        await asyncio.sleep(0)
+        self.begin()
+
+
 class Process:
     """Subclass, override ``handle`` (and ``handle_call``, ``started``, ``stopping``), and
     ``Runtime.spawn`` it.
@@ -80,8 +109,11 @@ class Process:
     async def run(self) -> None:
         """Handle messages until ExitProcess, an exception, or cancellation (a kill)."""
         await self.started()
+        turn = Turn()
         while True:
             while self._mailbox:
+                if turn.is_over():
+                    await turn.end()
                 item = self._mailbox.popleft()
                 if isinstance(item, Envelope):
                     answer = await self.handle_call(item.request, item.caller)
@@ -93,6 +125,7 @@ class Process:
             if not self._mailbox:
                 self._waiter = asyncio.get_running_loop().create_future()
                 await self._waiter
+                turn.begin()
 
     def drop_timers(self) -> None:
         for timer in self._timers:

@@ -290,6 +290,7 @@ EXEMPT: Mapping[tuple[str, str], str] = {
         "shalott/broker/base/disk.py",
         "threads",
     ): "OsDisk has the only thread: fsync never blocks the loop",
+    ("shalott/broker/base/tls.py", "sockets"): "TLS is for real sockets",
     ("shalott/broker/nodes.py", "files"): "the configuration is read once, before there is a node",
     ("shalott/broker/__main__.py", "files"): "the edge: paths from the command line",
     (

@@ -52,8 +52,7 @@ class ManagementServer:
     async def start(self) -> None:
         """Listen. Raises ConfigError if the port can't be had."""
         try:
-            context = None if self._tls is None else self._tls.context()
-            self._server = await listen(self._accepted, self._host, self._port, context)
+            self._server = await listen(self._accepted, self._host, self._port, self._tls)
         except OSError as error:
             raise cannot_listen("HTTP", self._host, self._port, "management_port", error) from error
         self._port = int(self._server.sockets[0].getsockname()[1])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 from collections.abc import Awaitable, Callable
+from typing import Any
+
+from shalott.broker.base.tls import TlsConfig
 
 HANDSHAKE_TIMEOUT_S = 5.0  # of TLS: rabbitmq.conf, ssl_handshake_timeout
 SHUTDOWN_TIMEOUT_S = 2.0
@@ -14,7 +16,7 @@ Accepted = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None
 
 
 async def listen(
-    accepted: Accepted, host: str, port: int, tls: ssl.SSLContext | None = None
+    accepted: Accepted, host: str, port: int, tls: TlsConfig | None = None
 ) -> asyncio.Server:
     """asyncio.start_server, but when cancelled it leaves nothing that listens.
 
@@ -25,19 +27,17 @@ async def listen(
 
     Raises:
         OSError: the port can't be had.
+        ConfigError: the files of TLS can't be used.
     """
     hosts = ["::", "0.0.0.0"] if host == "::" else host
-    if tls is None:
-        starting = asyncio.start_server(accepted, hosts, port)
-    else:
-        starting = asyncio.start_server(
-            accepted,
-            hosts,
-            port,
-            ssl=tls,
-            ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
-            ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
-        )
+    options: dict[str, Any] = {}
+    if tls is not None:
+        options = {
+            "ssl": tls.context(),
+            "ssl_handshake_timeout": HANDSHAKE_TIMEOUT_S,
+            "ssl_shutdown_timeout": SHUTDOWN_TIMEOUT_S,
+        }
+    starting = asyncio.start_server(accepted, hosts, port, **options)
     opening = asyncio.create_task(starting)
     try:
         return await asyncio.shield(opening)

@@ -6,6 +6,7 @@ The names are RabbitMQ's (ssl_options of its configuration).
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -15,7 +16,7 @@ from shalott.broker.base.errors import ConfigError
 Certificate = dict[str, tuple[tuple[object, ...], ...]]  # as ssl.SSLSocket.getpeercert tells it
 LoginFrom = Literal["distinguished_name", "common_name", "subject_alternative_name"]
 # Of attributes in a name (RFC 4514, section 3), by what OpenSSL calls them in full.
-_SHORT = {
+_SHORT: Mapping[str, str] = {
     "commonName": "CN",
     "localityName": "L",
     "stateOrProvinceName": "ST",

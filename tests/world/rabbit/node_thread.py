@@ -75,7 +75,7 @@ class World:
         self.queues.store(msgspec.structs.replace(row, pid=pid, slave_pids=row.slave_pids[1:]))
 
 
-def build_world(*, host: str = "127.0.0.1", **config: Any) -> World:
+def build_world(*, host: str = "127.0.0.1", port: int = 0, **config: Any) -> World:
     """Must be called with a running loop."""
     codec = Codec((*process_messages.MESSAGES, *protocol.MESSAGES))
     runtime = Runtime("n1", 1, codec)
@@ -92,7 +92,7 @@ def build_world(*, host: str = "127.0.0.1", **config: Any) -> World:
         queues=queues,
         may_confirm=lambda: guard[0],
     )
-    listener = Listener(services, host=host, port=0)
+    listener = Listener(services, host=host, port=port)
     return World(runtime, metadata, queues, services, listener, guard)
 
 

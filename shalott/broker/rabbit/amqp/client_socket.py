@@ -14,11 +14,11 @@ from shalott.broker.rabbit.amqp.wire import (
     HEARTBEAT,
     METHOD,
     Frame,
+    FrameReader,
     Method,
     decode_method,
     encode_frame,
     encode_method,
-    read_frame,
 )
 
 CLOSE_TIMEOUT_MS = 2_000  # for the client's close-ok, and for the last bytes to leave
@@ -34,7 +34,7 @@ class ClientSocket:
         clock: Clock,
         frame_max: int,
     ) -> None:
-        self.frame_max = frame_max
+        self._frames = FrameReader(reader, frame_max)
         self._reader = reader
         self._writer = writer
         self._clock = clock
@@ -46,6 +46,14 @@ class ClientSocket:
         self.received = self.sent = 0  # frames read, and writes
         self.received_bytes = self.sent_bytes = 0
         self.name = f"{_shown(self.peer)} -> {_shown(local)}"
+
+    @property
+    def frame_max(self) -> int:
+        return self._frames.frame_max
+
+    @frame_max.setter
+    def frame_max(self, value: int) -> None:
+        self._frames.frame_max = value
 
     # -- out ---------------------------------------------------------------------------------------
 
@@ -103,7 +111,7 @@ class ClientSocket:
             return decode_method(frame.payload)
 
     async def next_frame(self) -> Frame:
-        frame = await read_frame(self._reader, self.frame_max)
+        frame = await self._frames.next()
         self.received += 1
         self.received_bytes += len(frame.payload) + FRAME_OVERHEAD
         self.last_read_ns = self._clock.monotonic_ns()
@@ -112,7 +120,7 @@ class ClientSocket:
     async def await_close_ok(self) -> None:
         """The connection's CloseTimeout ends this, if the client doesn't."""
         try:
-            while not is_end(await read_frame(self._reader, self.frame_max)):
+            while not is_end(await self._frames.next()):
                 pass
         except AmqpError:
             await self.discard()

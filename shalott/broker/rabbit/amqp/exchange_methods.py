@@ -148,7 +148,8 @@ def refuse_default(name: str) -> None:
 
 async def bind(context: Context, row: BindingRow) -> None:
     """Raises AmqpError(404) if one end doesn't exist."""
-    check_topic(context, row.source, "read", row.routing_key)
+    source = context.router.exchange(row.vhost, row.source)
+    check_topic(context, source, "read", row.routing_key)
     missing = await context.services.metadata.transact(lambda tx: add_binding(tx, row))
     if missing is not None:
         name = row.source if missing == "exchange" else row.destination
@@ -158,7 +159,8 @@ async def bind(context: Context, row: BindingRow) -> None:
 
 async def unbind(context: Context, row: BindingRow) -> None:
     """No error if there is nothing to unbind."""
-    check_topic(context, row.source, "read", row.routing_key)
+    source = context.router.exchange(row.vhost, row.source)
+    check_topic(context, source, "read", row.routing_key)
     await context.services.metadata.transact(lambda tx: remove_binding(tx, row))
 
 

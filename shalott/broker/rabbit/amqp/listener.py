@@ -76,7 +76,7 @@ class Listener:
         tls = self._services.config.ssl
         if tls is not None:
             try:
-                own = await listen(self._accepted, self._host, tls.port, tls.context())
+                own = await listen(self._accepted, self._host, tls.port, tls)
             except OSError as error:
                 raise cannot_listen("AMQP", self._host, tls.port, "ssl.port", error) from error
             self._servers.append(own)

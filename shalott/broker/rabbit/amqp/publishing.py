@@ -33,7 +33,7 @@ from shalott.broker.rabbit.amqp.queue_protocol import Confirmed, Content, Publis
 from shalott.broker.rabbit.amqp.rights import check_topic
 from shalott.broker.rabbit.amqp.services import Context
 from shalott.broker.rabbit.amqp.wire import encode_return
-from shalott.broker.rabbit.metadata.records import QueueRow
+from shalott.broker.rabbit.metadata.records import ExchangeRow, QueueRow
 from shalott.broker.rabbit.processes.messages import Pid
 
 FLUSH_AT = 256  # verdicts that are sent although more may be coming
@@ -59,6 +59,7 @@ class Publisher:
         self._replies = replies
         self._confirming = False
         self._uncommitted: list[Routed] | None = None  # None: not in a transaction
+        self._last = (b"", Properties())
         self._refused = False  # something that was committed was not taken
         self._seq = 0
         self._rules = confirm_rules(context.services.env.has_bug)
@@ -100,9 +101,11 @@ class Publisher:
         """Route and send on. Everything that can be refused is refused before anything is sent."""
         if method.immediate:
             raise AmqpError(NOT_IMPLEMENTED, "immediate=true")
-        self._check_exchange(method.exchange)
-        check_topic(self._context, method.exchange, "write", method.routing_key)
-        properties = read_properties(encoded_properties)
+        exchange = self._check_exchange(method.exchange)
+        check_topic(self._context, exchange, "write", method.routing_key)
+        if encoded_properties != self._last[0]:  # mostly all that a client publishes have the same
+            self._last = (encoded_properties, read_properties(encoded_properties))
+        properties = self._last[1]
         if properties.reply_to == REPLY_TO:
             encoded_properties = with_reply_to(encoded_properties, self._replies.rewritten())
         self._check_user(properties)
@@ -220,7 +223,7 @@ class Publisher:
     async def _send_ack(self, ack: Verdict) -> None:
         await self._context.port.send(commands.Basic.Ack(ack.seq, multiple=ack.multiple))
 
-    def _check_exchange(self, name: str) -> None:
+    def _check_exchange(self, name: str) -> ExchangeRow:
         vhost = self._context.session.vhost
         row = self._context.router.exchange(vhost, name)
         if row is None:
@@ -228,6 +231,7 @@ class Publisher:
         if row.internal:
             text = f"cannot publish to internal exchange '{name}' in vhost '{vhost}'"
             raise AmqpError(ACCESS_REFUSED, text)
+        return row
 
     def _check_user(self, properties: Properties) -> None:
         user = self._context.session.user

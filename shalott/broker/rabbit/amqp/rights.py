@@ -12,6 +12,7 @@ from shalott.broker.rabbit.amqp.errors import ACCESS_REFUSED, AmqpError
 from shalott.broker.rabbit.amqp.services import Context, Session
 from shalott.broker.rabbit.amqp.wire import Method
 from shalott.broker.rabbit.metadata.permissions import Permissions, Right, may_topic
+from shalott.broker.rabbit.metadata.records import ExchangeRow
 
 GENERATED = "amq.gen-"  # how the names begin that the node chooses
 
@@ -64,15 +65,14 @@ def _beside(arguments: Mapping[str, object] | None, key: str, need: Need) -> lis
 
 
 def check_topic(
-    context: Context, exchange: str, right: Literal["write", "read"], routing_key: str
+    context: Context, exchange: ExchangeRow | None, right: Literal["write", "read"], key: str
 ) -> None:
     """Raises AmqpError(403) if it is a topic exchange whose keys the user has only some of."""
-    session, metadata = context.session, context.services.metadata
-    row = context.router.exchange(session.vhost, exchange)
-    if row is None or row.type != "topic":
+    if exchange is None or exchange.type != "topic":
         return
-    if not may_topic(metadata, session.vhost, session.user, exchange, right, routing_key):
-        where = f"topic '{routing_key}' in exchange '{exchange}' in vhost '{session.vhost}'"
+    session, metadata = context.session, context.services.metadata
+    if not may_topic(metadata, session.vhost, session.user, exchange.name, right, key):
+        where = f"topic '{key}' in exchange '{exchange.name}' in vhost '{session.vhost}'"
         text = f"access to {where} refused for user '{session.user}'"
         raise AmqpError(ACCESS_REFUSED, text)
 

@@ -33,6 +33,8 @@ FRAME_END = 0xCE
 FRAME_OVERHEAD = 8  # type, channel, size, end
 FRAME_MIN_SIZE = 4096  # the smallest frame_max that the specification allows
 
+READ_BYTES = 256 << 10  # at once, at most
+
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 HEARTBEAT_FRAME = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 BASIC_CLASS = 60
@@ -76,23 +78,52 @@ class ContentHeader(msgspec.Struct, frozen=True):
     properties: bytes
 
 
-async def read_frame(reader: asyncio.StreamReader, frame_max: int) -> Frame:
-    """The next frame. Raises AmqpError(501) on what is none, IncompleteReadError at the end."""
-    kind, channel, size = _HEAD.unpack(await reader.readexactly(_HEAD.size))
-    if kind not in (METHOD, HEADER, BODY, HEARTBEAT):
-        raise AmqpError(FRAME_ERROR, f"unknown frame type {kind}")
-    if size > frame_max - FRAME_OVERHEAD:
-        raise AmqpError(
-            FRAME_ERROR,
-            f"a frame of type {kind} has {size + FRAME_OVERHEAD} bytes,"
-            f" more than frame_max {frame_max}",
-        )
-    data = await reader.readexactly(size + 1)
-    if data[-1] != FRAME_END:
-        raise AmqpError(FRAME_ERROR, f"a frame of type {kind} ends in {data[-1]:#04x}, not 0xce")
-    if kind == HEARTBEAT and (channel or size):
-        raise AmqpError(FRAME_ERROR, "a heartbeat has no channel and no payload")
-    return Frame(kind, channel, data[:-1])
+class FrameReader:
+    """The frames of a stream, which is read in pieces as large as there are: most frames are small,
+    and each wait costs more than a frame.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, frame_max: int) -> None:
+        self.frame_max = frame_max
+        self._reader = reader
+        self._data = b""
+        self._at = 0  # in the data: where the next frame begins
+
+    async def next(self) -> Frame:
+        """Raises AmqpError(501) on what is none, IncompleteReadError at the end."""
+        start = self._at + _HEAD.size
+        while len(self._data) < start:
+            more = await self._reader.read(READ_BYTES)
+            if not more:
+                raise asyncio.IncompleteReadError(self._data[self._at :], _HEAD.size)
+            self._data = self._data[self._at :] + more
+            self._at, start = 0, _HEAD.size
+        kind, channel, size = _HEAD.unpack_from(self._data, self._at)
+        self._check(kind, channel, size)
+        end = start + size
+        if end < len(self._data):
+            payload, last = self._data[start:end], self._data[end]
+            self._at = end + 1
+        else:
+            payload = self._data[start:]
+            rest = await self._reader.readexactly(end + 1 - len(self._data))
+            payload, last = payload + rest[:-1], rest[-1]
+            self._data, self._at = b"", 0
+        if last != FRAME_END:
+            raise AmqpError(FRAME_ERROR, f"a frame of type {kind} ends in {last:#04x}, not 0xce")
+        return Frame(kind, channel, payload)
+
+    def _check(self, kind: int, channel: int, size: int) -> None:
+        if kind not in (METHOD, HEADER, BODY, HEARTBEAT):
+            raise AmqpError(FRAME_ERROR, f"unknown frame type {kind}")
+        if size > self.frame_max - FRAME_OVERHEAD:
+            raise AmqpError(
+                FRAME_ERROR,
+                f"a frame of type {kind} has {size + FRAME_OVERHEAD} bytes,"
+                f" more than frame_max {self.frame_max}",
+            )
+        if kind == HEARTBEAT and (channel or size):
+            raise AmqpError(FRAME_ERROR, "a heartbeat has no channel and no payload")
 
 
 def decode_method(payload: bytes) -> Method:
@@ -109,7 +140,7 @@ def decode_method(payload: bytes) -> Method:
             class_id=class_id,
             method_id=method_id,
         )
-    method: Method = kind()
+    method: Method = object.__new__(kind)  # without the checks of names; every field is set below
     try:
         _decode_fields(method, payload[4:])
     except _MALFORMED as error:

@@ -116,7 +116,7 @@ def read(data: bytes, frame_max: int = 4096) -> wire.Frame:
         reader = asyncio.StreamReader()
         reader.feed_data(data)
         reader.feed_eof()
-        return await wire.read_frame(reader, frame_max)
+        return await wire.FrameReader(reader, frame_max).next()
 
     return asyncio.run(run())
 

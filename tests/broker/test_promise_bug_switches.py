@@ -12,6 +12,7 @@ from shalott.broker.base.env import Env, SystemClock, seeded_rng
 from shalott.broker.rabbit.amqp.alarms import Alarms
 from shalott.broker.rabbit.amqp.publishing import Publisher
 from shalott.broker.rabbit.amqp.queue_protocol import Content
+from shalott.broker.rabbit.amqp.verdicts import Verdicts
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.messages import SERVER, Commit, Committed, Conflicted
 from shalott.broker.rabbit.metadata.records import PolicyRow, QueueRow
@@ -43,7 +44,7 @@ def env_with(*bugs: str, disk: Any = None) -> Env:
 # -- a channel's confirms --------------------------------------------------------------------------
 
 
-def one_publish(*bugs: str) -> Publisher:
+def one_publish(*bugs: str) -> Verdicts:
     """A publish to a master, a synchronised mirror and one that is behind."""
     services = SimpleNamespace(
         env=env_with(*bugs),
@@ -53,7 +54,9 @@ def one_publish(*bugs: str) -> Publisher:
     context: Any = SimpleNamespace(
         services=services, pid=Pid("d", 1, 1), watch=lambda process: None
     )
-    publisher = Publisher(context)
+    replies: Any = None
+    verdicts = Verdicts(context)
+    publisher = Publisher(context, replies, verdicts)
     row = QueueRow(
         vhost="/",
         name="q",
@@ -66,42 +69,42 @@ def one_publish(*bugs: str) -> Publisher:
         sync_slave_pids=(SYNCED,),
     )
     publisher._send_to_queues([row], 1, Content(1, "", "q", b"", b"body", True))
-    return publisher
+    return verdicts
 
 
-def verdict(publisher: Publisher) -> str:
-    if publisher._unconfirmed.take_nacks():
+def verdict(verdicts: Verdicts) -> str:
+    if verdicts._unconfirmed.take_nacks():
         return "nack"
-    return "ack" if publisher._unconfirmed.take_acks() else "undecided"
+    return "ack" if verdicts._unconfirmed.take_acks() else "undecided"
 
 
 @both
 @pytest.mark.parametrize("end", ["noconnection", "noproc", "shutdown", "dropped"])
 def test_kb_rmq_24_a_publish_that_no_process_has_is_confirmed(on: bool, end: str) -> None:
-    publisher = one_publish(*(["KB-RMQ-24"] if on else []))
+    verdicts = one_publish(*(["KB-RMQ-24"] if on else []))
     for process in (MASTER, SYNCED):
-        publisher.on_down(process, end)
-    assert verdict(publisher) == "undecided"
-    publisher.on_down(BEHIND, end)
-    assert verdict(publisher) == ("ack" if on else "nack")
+        verdicts.on_down(process, end)
+    assert verdict(verdicts) == "undecided"
+    verdicts.on_down(BEHIND, end)
+    assert verdict(verdicts) == ("ack" if on else "nack")
 
 
 @both
 def test_kb_rmq_24_is_about_ends_that_look_benign(on: bool) -> None:
     for end, expected in (("crash: KeyError: 1", "nack"), ("normal", "ack")):
-        publisher = one_publish(*(["KB-RMQ-24"] if on else []))
+        verdicts = one_publish(*(["KB-RMQ-24"] if on else []))
         for process in (MASTER, SYNCED, BEHIND):
-            publisher.on_down(process, end)
-        assert verdict(publisher) == expected
+            verdicts.on_down(process, end)
+        assert verdict(verdicts) == expected
 
 
 @both
 def test_our_01_a_mirror_that_is_behind_vouches_for_a_dead_master(on: bool) -> None:
-    publisher = one_publish(*(["OUR-01"] if on else []))
-    publisher._unconfirmed.confirm(BEHIND, [1])
+    verdicts = one_publish(*(["OUR-01"] if on else []))
+    verdicts._unconfirmed.confirm(BEHIND, [1])
     for process in (MASTER, SYNCED):
-        publisher.on_down(process, "noconnection")
-    assert verdict(publisher) == ("ack" if on else "nack")
+        verdicts.on_down(process, "noconnection")
+    assert verdict(verdicts) == ("ack" if on else "nack")
 
 
 # -- the disk --------------------------------------------------------------------------------------

@@ -16,10 +16,10 @@ import errno
 import os
 import queue
 import threading
-from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from shalott.broker.base.errors import StorageError
 
@@ -175,16 +175,28 @@ class Writer:
     """
 
     def __init__(self) -> None:
-        self._calls = queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None]()
-        self._done = deque[tuple[asyncio.Future[Any], Any, BaseException | None]]()
+        self._calls = queue.SimpleQueue[Callable[[], None] | None]()
         self._thread: threading.Thread | None = None
 
     async def run(self, call: Callable[[], T]) -> T:
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def work() -> None:
+            tell: Callable[[], None]
+            try:
+                tell = partial(_succeed, future, call())
+            except Exception as error:  # noqa: BLE001 - the caller's
+                tell = partial(_fail, future, error)
+            try:
+                loop.call_soon_threadsafe(tell)
+            except RuntimeError:
+                pass  # the loop is closed: no one waits
+
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="disk", daemon=True)
             self._thread.start()
-        self._calls.put((call, future))
+        self._calls.put(work)
         return await future
 
     def end(self) -> None:
@@ -193,28 +205,19 @@ class Writer:
         self._thread = None
 
     def _work(self) -> None:
-        while (item := self._calls.get()) is not None:
-            call, future = item
-            result, error = None, None
-            try:
-                result = call()
-            except BaseException as raised:  # noqa: BLE001 - the caller's
-                error = raised
-            self._done.append((future, result, error))
-            try:
-                future.get_loop().call_soon_threadsafe(self._tell)
-            except RuntimeError:
-                pass  # the loop is closed: no one waits
-            del call, future, item, result, error
+        while (work := self._calls.get()) is not None:
+            work()
+            del work
 
-    def _tell(self) -> None:
-        future, result, error = self._done.popleft()
-        if future.done():
-            return  # its caller was cancelled
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
+
+def _succeed(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():  # else: its caller was cancelled
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[T], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
 
 
 class SyncError(OSError):

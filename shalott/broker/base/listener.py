@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from shalott.broker.base.tls import TlsConfig
 
@@ -30,14 +29,17 @@ async def listen(
         ConfigError: the files of TLS can't be used.
     """
     hosts = ["::", "0.0.0.0"] if host == "::" else host
-    options: dict[str, Any] = {}
-    if tls is not None:
-        options = {
-            "ssl": tls.context(),
-            "ssl_handshake_timeout": HANDSHAKE_TIMEOUT_S,
-            "ssl_shutdown_timeout": SHUTDOWN_TIMEOUT_S,
-        }
-    starting = asyncio.start_server(accepted, hosts, port, **options)
+    if tls is None:
+        starting = asyncio.start_server(accepted, hosts, port)
+    else:
+        starting = asyncio.start_server(
+            accepted,
+            hosts,
+            port,
+            ssl=tls.context(),
+            ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
+            ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+        )
     opening = asyncio.create_task(starting)
     try:
         return await asyncio.shield(opening)

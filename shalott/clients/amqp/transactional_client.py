@@ -7,8 +7,8 @@ Enqueue: publish and tx.commit.
             the client thought better of it, or lost its channel before it had asked for the commit
     info    asked for the commit and got no answer, or 406 "partial tx completion"
 
-Dequeue: basic.get, basic.ack and tx.commit. Who has the message has it, whatever becomes of the
-commit: without an answer the channel is left, and a client may be given the message again.
+Dequeue: basic.get, basic.ack and tx.commit. Who has the message has it, also if nothing comes of
+the commit: without an answer the channel is left, and a client may be given the message again.
 
 Every fourth transaction is rolled back. A publish that was rolled back must never be seen (it is a
 ``fail``, so it would be a phantom). An acknowledgement that was is the client's to make again: it

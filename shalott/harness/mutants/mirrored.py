@@ -152,7 +152,7 @@ MIRRORED: tuple[Mutant, ...] = (
         "rabbit.amqp.transactions",
         "Transactions.complete",
         "commit-answered-early",
-        "not self._committing or self._publisher.unconfirmed",
+        "not self._committing or len(self._verdicts)",
         "not self._committing",
         "a commit is answered before its publishes are confirmed",
     ),

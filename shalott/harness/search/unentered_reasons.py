@@ -57,7 +57,7 @@ REASONS: tuple[Reason, ...] = (
         rabbit.amqp.deliveries:Deliveries:__len__ rabbit.amqp.deliveries:Unsettled:__len__
         rabbit.amqp.listener:Listener:listening|Listener:connection_count
         rabbit.amqp.listener:Listener:connections|Listener:channels
-        rabbit.amqp.publishing:Publisher:confirming|Publisher:unconfirmed
+        rabbit.amqp.verdicts:Verdicts:__len__
         rabbit.management.agent:ClientsAgent:_slow_answer|ClientsAgent:_begin
         rabbit.management.agent:ClientsAgent:_told_of|_done|of_all_nodes|_ask
         rabbit.management.backend:summed rabbit.management.clients:view_connection|view_channel

@@ -55,6 +55,7 @@ from shalott.broker.rabbit.amqp.services import (
     Session,
 )
 from shalott.broker.rabbit.amqp.transactions import Transactions
+from shalott.broker.rabbit.amqp.verdicts import Verdicts
 from shalott.broker.rabbit.amqp.wire import Command, Method
 from shalott.broker.rabbit.metadata.permissions import Permissions
 from shalott.broker.rabbit.processes.messages import Down, Message, Pid
@@ -127,11 +128,12 @@ class Channel(Process):
             watch=self._watch,
         )
         self.replies = DirectReplies(context)
-        self.publisher = Publisher(context, self.replies)
+        self.verdicts = Verdicts(context)
+        self.publisher = Publisher(context, self.replies, self.verdicts)
         self._access = access = QueueAccess(context)
         self.unsettled = Unsettled(context, access)
         self.consumers = Consumers(context, access, self.unsettled, self.replies)
-        self.transactions = Transactions(context, self.publisher, self.unsettled)
+        self.transactions = Transactions(context, self.publisher, self.verdicts, self.unsettled)
         self._handlers = self._dispatch_table(
             ExchangeMethods(context), QueueMethods(context, access, self.replies)
         )
@@ -144,14 +146,14 @@ class Channel(Process):
         return ChannelInfo(
             number=number,
             pid=self.pid,
-            confirms=self.publisher.confirming,
+            confirms=self.verdicts.confirming,
             transactional=self.transactions.selected,
             uncommitted=self.publisher.uncommitted,
             uncommitted_acks=self.unsettled.uncommitted_acks,
             prefetch=self.consumers.prefetch,
             channel_prefetch=self.unsettled.prefetch,
             unacknowledged=len(self.unsettled),
-            unconfirmed=self.publisher.unconfirmed,
+            unconfirmed=len(self.verdicts),
             consumers=self.consumers.infos(),
         )
 
@@ -168,10 +170,10 @@ class Channel(Process):
                 self.backlog.shrink()
                 await self._on_command(command)
             elif isinstance(message, Confirmed):  # one from each process for each publish
-                self.publisher.on_confirmed(message)
+                self.verdicts.on_confirmed(message)
             else:
                 await self._on_message(message)
-            if self.publisher.flush_due:
+            if self.verdicts.flush_due:
                 await self._flush()
         except AmqpError as error:
             await self._fail(error, command)
@@ -186,7 +188,7 @@ class Channel(Process):
         return await super().handle_call(request, caller)
 
     async def idle(self) -> None:
-        if self.publisher.has_verdicts:
+        if self.verdicts.has_some:
             try:
                 await self._flush()
             except AmqpError as error:
@@ -213,7 +215,7 @@ class Channel(Process):
     async def _on_message(self, message: Message) -> None:
         match message:
             case Refused():
-                self.publisher.on_refused(message)
+                self.verdicts.on_refused(message)
             case Deliver():
                 await self.consumers.on_deliver(message)
             case Paused(process):
@@ -223,7 +225,7 @@ class Channel(Process):
             case CancelDone():
                 await self.consumers.on_cancel_done(message)
             case Reply():
-                await self.replies.on_reply(message, self.unsettled.upcoming_tag)
+                await self.replies.on_reply(message, self.unsettled.deliveries.upcoming_tag)
             case Down():
                 await self._on_down(message)
             case RetryConfirms():
@@ -238,7 +240,7 @@ class Channel(Process):
     async def _on_down(self, message: Down) -> None:
         if self._watched.get(message.pid) == message.ref:
             del self._watched[message.pid]
-        self.publisher.on_down(message.pid, message.reason)
+        self.verdicts.on_down(message.pid, message.reason)
         await self.consumers.on_down(message.pid, message.reason)
 
     async def _fail(self, error: AmqpError, command: Command | None) -> None:
@@ -253,7 +255,7 @@ class Channel(Process):
     async def _flush(self) -> None:
         # Confirms may come late: then they are sent when it looks again.
         is_late = self._services.env.buggify("channel.confirm_late")
-        done = not is_late and await self.publisher.flush()
+        done = not is_late and await self.verdicts.flush()
         if done:
             await self.transactions.complete()
         if not done and not self._retrying_confirms:

@@ -125,6 +125,16 @@ class ClientSocket:
         except AmqpError:
             await self.discard()
 
+    async def await_end(self, timeout_s: float) -> None:
+        """The client may have much to read before close-ok, and closes when it has it. A socket
+        that is closed earlier, or while the client still writes, is reset and takes it along.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.discard()
+        except (TimeoutError, ConnectionError):
+            pass
+
     async def discard(self) -> None:
         """Frames can't be told apart any more: wait for the end."""
         while await self._reader.read(65536):

@@ -53,7 +53,7 @@ from shalott.broker.rabbit.processes.process import Process, Turn
 log = logging.getLogger("shalott.broker.amqp")
 
 HANDSHAKE_TIMEOUT_MS = 10_000
-GOODBYE_TIMEOUT_S = 30  # for the client to close, or a heartbeat's interval (rabbit_reader.erl)
+GOODBYE_S = 30  # for the client to close, or a heartbeat's interval (rabbit_reader.erl)
 CHANNEL_GRACE_MS = 2_000  # for channels to end by themselves
 CLEANUP_TIMEOUT_MS = 5_000  # for the deletion of exclusive queues
 
@@ -286,7 +286,9 @@ class Connection(Process):
             if self._state != "closed":  # else: killed
                 await self._release()
                 if self._owes_close_ok:
-                    await self._say_goodbye()
+                    agreed_s = 0 if self._agreement is None else self._agreement.heartbeat_s
+                    self._socket.write_method(commands.Connection.CloseOk())
+                    await self._socket.await_end(min(agreed_s or GOODBYE_S, GOODBYE_S))
                 await self._socket.hang_up()
                 self.deliver(Served())
 
@@ -385,18 +387,6 @@ class Connection(Process):
         notify = self._agreement.capabilities.get("consumer_cancel_notify") is True
         session = Session(self.pid, self._agreement.user, self._agreement.vhost, notify)
         return Channel(self._services, session, port, self._router)
-
-    async def _say_goodbye(self) -> None:
-        """The client may have much to read before close-ok, and closes when it has it. A socket
-        that is closed earlier, or while the client still writes, is reset and takes it along.
-        """
-        self._socket.write_method(commands.Connection.CloseOk())
-        agreed_s = 0 if self._agreement is None else self._agreement.heartbeat_s
-        try:
-            async with asyncio.timeout(min(agreed_s or GOODBYE_TIMEOUT_S, GOODBYE_TIMEOUT_S)):
-                await self._socket.discard()
-        except (TimeoutError, ConnectionError):
-            pass
 
     # -- the end -----------------------------------------------------------------------------------
 

@@ -149,8 +149,8 @@ REJECTED = long_string("rejected")
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How a message left ``queue``, to which it had come by ``exchange`` and ``routing_keys``:
-    that of its publish, and those of its header CC.
+    """How a message left ``queue``, to which it had come by ``exchange`` and ``routing_keys``
+    (that of its publish, and those of its header CC).
     """
 
     queue: str

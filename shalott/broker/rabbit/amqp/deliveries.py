@@ -69,6 +69,7 @@ class Deliveries:
 
     @property
     def upcoming_tag(self) -> int:
+        """Of the next delivery. A reply bears it too, and can't be settled."""
         return self._last_tag + 1
 
     def next_tag(self) -> int:
@@ -137,7 +138,7 @@ class Unsettled:
     def __init__(self, context: Context, access: QueueAccess) -> None:
         self._context = context
         self._access = access
-        self._deliveries = Deliveries()
+        self.deliveries = Deliveries()
         self.prefetch = 0  # of all consumers together; 0: no limit
         self._limits: dict[Pid, int] = {}  # what queue processes were told of it; else 0
         # Queue processes that a delivery beyond the prefetch was returned to; whether they have
@@ -148,7 +149,7 @@ class Unsettled:
         self._uncommitted: list[tuple[str, list[Delivery]]] | None = None
 
     def __len__(self) -> int:
-        return len(self._deliveries)
+        return len(self.deliveries)
 
     # -- methods -----------------------------------------------------------------------------------
 
@@ -162,12 +163,12 @@ class Unsettled:
         if not isinstance(answer, Got):
             raise unexpected_answer(row, answer)
         content = answer.content
-        tag = self._deliveries.next_tag()
+        tag = self.deliveries.next_tag()
         self._testify(row.pid, content, answer.redelivered)
         if not method.no_ack:
             assert row.pid is not None
             self._context.watch(row.pid)
-            self._deliveries.add(tag, Delivery(row.pid, answer.ack_id, counted=False))
+            self.deliveries.add(tag, Delivery(row.pid, answer.ack_id, counted=False))
         payload = encode_get_ok(
             tag, answer.redelivered, content.exchange, content.routing_key, answer.remaining
         )
@@ -188,23 +189,18 @@ class Unsettled:
         """What comes before recover-ok is taken back, so queues go on after it."""
         if not requeue:
             raise AmqpError(NOT_IMPLEMENTED, "requeue=false")
-        self._tell_queues(self._deliveries.settle_all(), "requeue")
+        self._tell_queues(self.deliveries.settle_all(), "requeue")
         if answers:
             await self._context.port.send(commands.Basic.RecoverOk())
         self.resume()
 
     async def _settle(self, tag: int, *, multiple: bool, outcome: str) -> None:
-        settled = self._deliveries.settle(tag, multiple=multiple)
+        settled = self.deliveries.settle(tag, multiple=multiple)
         if self._uncommitted is not None:
             self._uncommitted.append((outcome, settled))
             return
         self._tell_queues(settled, outcome)
         self.resume()
-
-    @property
-    def upcoming_tag(self) -> int:
-        """Of the next delivery. A reply bears it too, and can't be settled."""
-        return self._deliveries.upcoming_tag
 
     # -- transactions ------------------------------------------------------------------------------
 
@@ -226,10 +222,10 @@ class Unsettled:
     def roll_back(self) -> None:
         """All that was settled since the transaction began is the client's again."""
         self._uncommitted = []
-        self._deliveries.roll_back()
+        self.deliveries.roll_back()
 
     def _tell_queues(self, deliveries: list[Delivery], outcome: str) -> None:
-        self._deliveries.commit(deliveries)
+        self.deliveries.commit(deliveries)
         for process, ack_ids in by_process(deliveries).items():
             settle = Settle(self._context.pid, ack_ids, outcome)
             self._context.services.runtime.send(process, settle)
@@ -237,9 +233,9 @@ class Unsettled:
     # -- deliveries --------------------------------------------------------------------------------
 
     async def pass_on(self, message: Deliver, *, no_ack: bool) -> None:
-        tag = self._deliveries.next_tag()
+        tag = self.deliveries.next_tag()
         if not no_ack:
-            self._deliveries.add(tag, Delivery(message.process, message.ack_id, counted=True))
+            self.deliveries.add(tag, Delivery(message.process, message.ack_id, counted=True))
         content = message.content
         self._testify(message.process, content, message.redelivered)
         payload = encode_deliver(
@@ -265,7 +261,7 @@ class Unsettled:
 
     def process_down(self, process: Pid) -> None:
         self._limits.pop(process, None)
-        self._deliveries.process_down(process)
+        self.deliveries.process_down(process)
         self._returned.pop(process, None)
         self._written.pop(process, None)
 
@@ -273,7 +269,7 @@ class Unsettled:
 
     @property
     def _full(self) -> bool:
-        return 0 < self.prefetch <= self._deliveries.counted
+        return 0 < self.prefetch <= self.deliveries.counted
 
     def send_limit(self, process: Pid | None) -> None:
         """A queue process keeps what it was told, also while it has no consumer."""

@@ -6,8 +6,8 @@ Who publishes to the address by the default exchange, on any node of the cluster
 at once. Nothing is kept, and nothing is confirmed: the consumer may be gone
 (rabbit_direct_reply_to.erl, rabbit_channel:deliver_reply).
 
-An address names a process, and processes are not for clients to write to: so it bears the mark of
-someone who knows the cluster's cookie.
+An address names a process, and processes are not for clients to write to: so it bears a mark
+that only nodes can make, as they know the cluster's cookie.
 """
 
 from __future__ import annotations

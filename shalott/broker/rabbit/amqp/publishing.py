@@ -1,18 +1,15 @@
-"""Publisher: a channel's outgoing half. Routes publishes, and tells the client what became of them.
+"""Publisher: a channel's outgoing half. Routes publishes; what becomes of them is verdicts.py's.
 
 The order of words to the client is part of the protocol: basic.return comes before the basic.ack of
-the same message, and an unroutable message is acknowledged (rabbit_channel.erl). Acks wait for
-``Services.may_confirm``; nacks promise nothing and don't.
+the same message, and an unroutable message is acknowledged (rabbit_channel.erl).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from pamqp import commands
 
-from shalott.broker.rabbit.amqp.confirms import UnconfirmedMessages, Verdict, confirm_rules
 from shalott.broker.rabbit.amqp.direct_reply import REPLY_TO, DirectReplies, is_reply_queue
 from shalott.broker.rabbit.amqp.errors import (
     ACCESS_REFUSED,
@@ -29,14 +26,13 @@ from shalott.broker.rabbit.amqp.properties import (
     with_reply_to,
     without_bcc,
 )
-from shalott.broker.rabbit.amqp.queue_protocol import Confirmed, Content, Publish, Refused
+from shalott.broker.rabbit.amqp.queue_protocol import Content, Publish
 from shalott.broker.rabbit.amqp.rights import check_topic
 from shalott.broker.rabbit.amqp.services import Context
+from shalott.broker.rabbit.amqp.verdicts import Verdicts
 from shalott.broker.rabbit.amqp.wire import encode_return
 from shalott.broker.rabbit.metadata.records import ExchangeRow, QueueRow
 from shalott.broker.rabbit.processes.messages import Pid
-
-FLUSH_AT = 256  # verdicts that are sent although more may be coming
 
 
 class Routed(NamedTuple):
@@ -48,50 +44,24 @@ class Routed(NamedTuple):
 
 
 class Publisher:
-    """basic.publish, confirm.select, and the acks and nacks that follow.
+    """basic.publish and confirm.select.
 
     In a transaction (``begin``) publishes are kept until ``commit``, and what becomes of them is
     not the client's to hear one by one, but the commit's (transactions.py).
     """
 
-    def __init__(self, context: Context, replies: DirectReplies) -> None:
+    def __init__(self, context: Context, replies: DirectReplies, verdicts: Verdicts) -> None:
         self._context = context
+        self._verdicts = verdicts
         self._replies = replies
-        self._confirming = False
         self._uncommitted: list[Routed] | None = None  # None: not in a transaction
         self._last = (b"", Properties())
-        self._refused = False  # something that was committed was not taken
         self._seq = 0
-        self._rules = confirm_rules(context.services.env.has_bug)
-        self._unconfirmed = UnconfirmedMessages(
-            self._master_of if self._rules.needs_recorded_master else None,
-            counted=self._counted,
-        )
-        self._suspects: dict[Pid, None] = {}  # out of reach, and perhaps still in a queue's row
-
-    @property
-    def confirming(self) -> bool:
-        """Whether the client asked for confirms."""
-        return self._confirming
-
-    @property
-    def unconfirmed(self) -> int:
-        return len(self._unconfirmed)
-
-    @property
-    def has_verdicts(self) -> bool:
-        """Whether ``flush`` has something to send, or to look at again."""
-        unconfirmed = self._unconfirmed
-        return unconfirmed.decided > 0 or unconfirmed.in_question or bool(self._suspects)
-
-    @property
-    def flush_due(self) -> bool:
-        return self._unconfirmed.decided >= FLUSH_AT
 
     async def select(self, method: commands.Confirm.Select) -> None:
         if self._uncommitted is not None:
             raise AmqpError(PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
-        self._confirming = True
+        self._verdicts.confirming = True
         if not method.nowait:
             await self._context.port.send(commands.Confirm.SelectOk())
 
@@ -126,7 +96,7 @@ class Publisher:
         if self._uncommitted is not None:
             self._uncommitted.append(routed)
         else:
-            await self._send(routed, needs_verdict=self._confirming)
+            await self._send(routed, needs_verdict=self._verdicts.confirming)
 
     # -- transactions ------------------------------------------------------------------------------
 
@@ -138,90 +108,14 @@ class Publisher:
         return len(self._uncommitted or ())
 
     async def commit(self) -> None:
-        """Send what is kept, in order. ``unconfirmed`` and ``refused`` tell what becomes of it."""
+        """Send what is kept, in order. The verdicts tell what becomes of it."""
         publishes, self._uncommitted = self._uncommitted or (), []
-        self._refused = False
+        self._verdicts.refused = False
         for routed in publishes:
             await self._send(routed, needs_verdict=True)
 
     def roll_back(self) -> None:
         self._uncommitted = []
-
-    @property
-    def refused(self) -> bool:
-        """Whether part of what was last committed is not known to be in its queues."""
-        return self._refused
-
-    # -- from queue processes ----------------------------------------------------------------------
-
-    def on_confirmed(self, message: Confirmed) -> None:
-        self._unconfirmed.confirm(message.process, message.seqs)
-
-    def on_refused(self, message: Refused) -> None:
-        self._unconfirmed.refuse(message.process, message.seqs)
-
-    def on_down(self, process: Pid, reason: str) -> None:
-        settles = reason in self._rules.settling_ends
-        if settles or not self._may_return(process):
-            self._unconfirmed.down(process, normal=settles)
-        else:
-            self._suspects[process] = None
-            self._unconfirmed.suspect(process)
-
-    def _may_return(self, process: Pid) -> bool:
-        """Whether a queue's row may name it: then it can be promoted, or recovered from.
-
-        A link that broke proves nothing: without the process's confirm the message may be missing
-        in the copy that survives. A majority wrote the row, so it decides.
-        """
-        metadata = self._context.services.metadata
-        if not metadata.needs_majority or not self._rules.waits_for_rows:
-            return False
-        for key in self._unconfirmed.queues_owed_by(process):
-            row = metadata.read("queue", key)
-            named = isinstance(row, QueueRow) and process in (row.pid, *row.slave_pids)
-            if named or not metadata.is_settled("queue", key):
-                return True
-        return False
-
-    def _clear_suspects(self) -> None:
-        for process in list(self._suspects):
-            if not self._may_return(process):
-                del self._suspects[process]
-                self._unconfirmed.down(process, normal=False)
-
-    async def flush(self) -> bool:
-        """Send the verdicts that may be sent. False if some were held back: try again later."""
-        if self._unconfirmed.in_question:
-            self._unconfirmed.reconsider(self._context.services.env.clock.monotonic_ns())
-        self._clear_suspects()
-        return await self._flush() and not self._suspects
-
-    async def _flush(self) -> bool:
-        if not self._unconfirmed.decided:
-            return not self._unconfirmed.in_question
-        for nack in self._unconfirmed.take_nacks():
-            self._refused = True
-            if self._confirming:
-                await self._context.port.send(commands.Basic.Nack(nack.seq, requeue=False))
-        if not self._unconfirmed.decided:
-            return not self._unconfirmed.in_question
-        if not self._context.services.may_confirm():
-            return False
-        for ack in self._unconfirmed.take_acks():
-            if self._confirming:
-                await self._send_ack(ack)
-        return not self._unconfirmed.in_question
-
-    def _counted(self, queue: str, processes: Iterable[Pid]) -> None:
-        self._context.services.env.witness("counted", queue, [str(one) for one in processes])
-
-    def _master_of(self, queue: str) -> Pid | None:
-        row = self._context.services.metadata.read("queue", queue)
-        return row.pid if isinstance(row, QueueRow) else None
-
-    async def _send_ack(self, ack: Verdict) -> None:
-        await self._context.port.send(commands.Basic.Ack(ack.seq, multiple=ack.multiple))
 
     def _check_exchange(self, name: str) -> ExchangeRow:
         vhost = self._context.session.vhost
@@ -280,7 +174,7 @@ class Publisher:
         for row in rows:
             processes = processes_of(row)
             sent[row.key] = processes
-            if self._rules.discounts_unsynchronised:
+            if self._verdicts.rules.discounts_unsynchronised:
                 unsynchronised[row.key] = unsynchronised_mirrors(row)
             message = Publish(self._context.pid, seq, content, tuple(processes))
             for process in processes:
@@ -288,7 +182,7 @@ class Publisher:
                     self._context.watch(process)
                 self._context.services.runtime.send(process, message)
         if seq is not None:
-            self._unconfirmed.sent(seq, sent, unsynchronised)
+            self._verdicts.sent(seq, sent, unsynchronised)
 
 
 def processes_of(row: QueueRow) -> list[Pid]:

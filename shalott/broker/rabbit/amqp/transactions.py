@@ -16,6 +16,7 @@ from shalott.broker.rabbit.amqp.deliveries import Unsettled
 from shalott.broker.rabbit.amqp.errors import CHANNEL_ERROR, PRECONDITION_FAILED, AmqpError
 from shalott.broker.rabbit.amqp.publishing import Publisher
 from shalott.broker.rabbit.amqp.services import Context
+from shalott.broker.rabbit.amqp.verdicts import Verdicts
 
 _COMMIT = commands.Tx.Commit.index
 
@@ -23,15 +24,18 @@ _COMMIT = commands.Tx.Commit.index
 class Transactions:
     """tx.select, commit and rollback, over the two halves of a channel."""
 
-    def __init__(self, context: Context, publisher: Publisher, unsettled: Unsettled) -> None:
+    def __init__(
+        self, context: Context, publisher: Publisher, verdicts: Verdicts, unsettled: Unsettled
+    ) -> None:
         self._context = context
+        self._verdicts = verdicts
         self._publisher = publisher
         self._unsettled = unsettled
         self.selected = False
         self._committing = False
 
     async def select(self, method: commands.Tx.Select) -> None:
-        if self._publisher.confirming:
+        if self._verdicts.confirming:
             raise AmqpError(PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
         if not self.selected:
             self.selected = True
@@ -44,7 +48,7 @@ class Transactions:
         self._committing = True
         await self._publisher.commit()
         self._unsettled.commit()
-        if not self._publisher.has_verdicts:
+        if not self._verdicts.has_some:
             await self.complete()
 
     async def rollback(self, method: commands.Tx.Rollback) -> None:
@@ -60,10 +64,10 @@ class Transactions:
 
     async def complete(self) -> None:
         """Answer the commit, if there is one whose publishes are all decided."""
-        if not self._committing or self._publisher.unconfirmed:
+        if not self._committing or len(self._verdicts):
             return
         self._committing = False
-        if self._publisher.refused:
+        if self._verdicts.refused:
             raise AmqpError(
                 PRECONDITION_FAILED,
                 "partial tx completion",

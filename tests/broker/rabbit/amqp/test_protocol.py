@@ -302,7 +302,7 @@ def test_connection_close_is_answered_after_exclusive_queues_are_gone(
 def test_closed_connection_is_the_clients_to_end(
     address: Address, node: NodeThread, monkeypatch: pytest.MonkeyPatch, deaf: bool
 ) -> None:
-    monkeypatch.setattr(connection_module, "GOODBYE_TIMEOUT_S", 0.2 if deaf else 30)
+    monkeypatch.setattr(connection_module, "GOODBYE_S", 0.2 if deaf else 30)
     with opened(address) as client:
         client.send(0, commands.Connection.Close(200, "", 0, 0))
         client.expect(commands.Connection.CloseOk)

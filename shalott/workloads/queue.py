@@ -74,9 +74,9 @@ class QueueParameters(msgspec.Struct, frozen=True, kw_only=True):
     durable: Annotated[bool, msgspec.Meta(description="Queues outlive their nodes.")] = True
     persistent: Annotated[bool, msgspec.Meta(description="Messages outlive their nodes.")] = True
     confirms: Annotated[bool, msgspec.Meta(description="Await a confirm of each enqueue.")] = True
-    transactions: Annotated[
-        bool, msgspec.Meta(description="Each operation is a transaction, some are rolled back.")
-    ] = False
+    transactions: Annotated[bool, msgspec.Meta(description="Each operation is a transaction.")] = (
+        False
+    )
 
 
 def parameters_of(plan: Plan) -> QueueParameters:

@@ -13,6 +13,7 @@ from shalott.broker.base.tls import LoginFrom, TlsConfig
 RABBITMQ_VERSION = "3.10.8"  # whose behaviour is modelled; clients and tools look at it
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 UNKNOWN_MEMORY_BYTES = 8 << 30  # of a machine that cannot be asked: a simulated one
+Mechanism = Literal["PLAIN", "AMQPLAIN", "EXTERNAL"]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -66,10 +67,9 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     vm_memory_high_watermark_paging_ratio: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.5
     memory_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0  # the machine's; 0: see __main__.py
     disk_free_limit: Annotated[int, msgspec.Meta(ge=0)] = 50_000_000  # bytes; 0: none
-    # Users who come from the node's own machine only.
     loopback_users: tuple[str, ...] = ("guest",)
-    auth_mechanisms: tuple[Literal["PLAIN", "AMQPLAIN", "EXTERNAL"], ...] = ("PLAIN", "AMQPLAIN")
-    ssl: TlsConfig | None = None  # of AMQP
+    auth_mechanisms: tuple[Mechanism, ...] = ("PLAIN", "AMQPLAIN")
+    ssl: TlsConfig | None = None
     ssl_cert_login_from: LoginFrom = "distinguished_name"  # who EXTERNAL is
     management_ssl: TlsConfig | None = None
     users: dict[str, str] = msgspec.field(default_factory=lambda: {"guest": "guest"})

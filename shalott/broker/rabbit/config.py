@@ -66,6 +66,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     vm_memory_high_watermark_absolute: Annotated[int, msgspec.Meta(ge=0)] = 0  # 0: the part counts
     vm_memory_high_watermark_paging_ratio: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.5
     memory_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0  # the machine's; 0: see __main__.py
+    consumer_timeout_ms: Annotated[int, msgspec.Meta(ge=0)] = 1_800_000
     disk_free_limit: Annotated[int, msgspec.Meta(ge=0)] = 50_000_000  # bytes; 0: none
     loopback_users: tuple[str, ...] = ("guest",)
     auth_mechanisms: tuple[Mechanism, ...] = ("PLAIN", "AMQPLAIN")

@@ -45,6 +45,7 @@ from shalott.broker.rabbit.amqp.queue_protocol import (
 from shalott.broker.rabbit.amqp.rights import check
 from shalott.broker.rabbit.amqp.services import (
     ChannelInfo,
+    CheckTimeouts,
     CommandArrived,
     ConnectionGone,
     Context,
@@ -62,6 +63,7 @@ from shalott.broker.rabbit.processes.messages import Down, Message, Pid
 from shalott.broker.rabbit.processes.process import Process
 from shalott.broker.rabbit.processes.runtime import Caller
 
+TICK_MS = 60_000  # between looks at deliveries that are held for long (channel_tick_interval)
 CONFIRM_RETRY_MS = 50  # how often may_confirm is asked again while it says no
 BACKLOG_HIGH = 500  # commands in the mailbox at which the connection stops reading
 BACKLOG_LOW = 100
@@ -125,6 +127,7 @@ class Channel(Process):
             port=self._port,
             router=self._router,
             pid=self.pid,
+            number=self._port.number,
             watch=self._watch,
         )
         self.replies = DirectReplies(context)
@@ -138,6 +141,7 @@ class Channel(Process):
             ExchangeMethods(context), QueueMethods(context, access, self.replies)
         )
         self.has_started = True
+        self._schedule_timeouts()
 
     # -- for the connection ------------------------------------------------------------------------
 
@@ -231,6 +235,9 @@ class Channel(Process):
             case RetryConfirms():
                 self._retrying_confirms = False
                 await self._flush()
+            case CheckTimeouts():
+                self.unsettled.check_timeout(self._services.config.consumer_timeout_ms)
+                self._schedule_timeouts()
             case RetryConsumers():
                 self._retrying_consumers = False
                 await self.consumers.resubscribe()
@@ -266,6 +273,11 @@ class Channel(Process):
         if self.consumers.waiting and not self._retrying_consumers:
             self._retrying_consumers = True
             self.after(RETRY_MS, RetryConsumers())
+
+    def _schedule_timeouts(self) -> None:
+        timeout_ms = self._services.config.consumer_timeout_ms
+        if timeout_ms:
+            self.after(min(timeout_ms, TICK_MS), CheckTimeouts())
 
     def _watch(self, process: Pid) -> None:
         if process not in self._watched:

@@ -61,24 +61,24 @@ class ChannelPort:
     def __init__(self, table: ChannelTable, link: Link, number: int) -> None:
         self._table = table
         self._link = link
-        self._number = number
+        self.number = number
 
     async def send(self, method: Method) -> None:
         await self.send_payload(encode_method(method))
 
     async def send_payload(self, payload: bytes) -> None:
-        await self._link.write_and_drain(encode_frame(METHOD, self._number, payload))
+        await self._link.write_and_drain(encode_frame(METHOD, self.number, payload))
 
     async def send_content(self, payload: bytes, properties: bytes, body: bytes) -> None:
-        content = content_frames(self._number, properties, body, self._link.frame_max)
-        frames = (encode_frame(METHOD, self._number, payload), *content)
+        content = content_frames(self.number, properties, body, self._link.frame_max)
+        frames = (encode_frame(METHOD, self.number, payload), *content)
         await self._link.write_and_drain(b"".join(frames))
 
     def closed(self) -> None:
-        self._table.closed(self._number)
+        self._table.closed(self.number)
 
     def failed(self, error: AmqpError) -> None:
-        self._table.failed(self._number, error)
+        self._table.failed(self.number, error)
 
 
 class _Open:

@@ -42,9 +42,10 @@ WRITTEN_EVERY = 50  # deliveries after which their queue is told (rabbit_writer.
 class Delivery:
     """One unsettled delivery. ``process`` None: stale."""
 
-    __slots__ = ("ack_id", "counted", "process", "tag")
+    __slots__ = ("ack_id", "at_ns", "counted", "process", "tag")
 
-    def __init__(self, process: Pid, ack_id: int, *, counted: bool) -> None:
+    def __init__(self, process: Pid, ack_id: int, *, counted: bool, at_ns: int = 0) -> None:
+        self.at_ns = at_ns  # when it was given
         self.process: Pid | None = process
         self.ack_id = ack_id
         self.tag = 0
@@ -71,6 +72,12 @@ class Deliveries:
     def upcoming_tag(self) -> int:
         """Of the next delivery. A reply bears it too, and can't be settled."""
         return self._last_tag + 1
+
+    @property
+    def oldest_ns(self) -> int | None:
+        """When the client was given what it holds longest."""
+        oldest = next(iter(self._unsettled.values()), None)
+        return None if oldest is None else oldest.at_ns
 
     def next_tag(self) -> int:
         self._last_tag += 1
@@ -168,7 +175,7 @@ class Unsettled:
         if not method.no_ack:
             assert row.pid is not None
             self._context.watch(row.pid)
-            self.deliveries.add(tag, Delivery(row.pid, answer.ack_id, counted=False))
+            self.deliveries.add(tag, self._given(row.pid, answer.ack_id, counted=False))
         payload = encode_get_ok(
             tag, answer.redelivered, content.exchange, content.routing_key, answer.remaining
         )
@@ -230,12 +237,28 @@ class Unsettled:
             settle = Settle(self._context.pid, ack_ids, outcome)
             self._context.services.runtime.send(process, settle)
 
+    def check_timeout(self, timeout_ms: int) -> None:
+        """Raises AmqpError(406) if the client has held a delivery for longer."""
+        oldest_ns = self.deliveries.oldest_ns
+        now_ns = self._context.services.env.clock.monotonic_ns()
+        if oldest_ns is not None and now_ns - oldest_ns > timeout_ms * 1_000_000:
+            raise AmqpError(
+                PRECONDITION_FAILED,
+                f"delivery acknowledgement on channel {self._context.number} timed out. Timeout"
+                f" value used: {timeout_ms} ms. This timeout value can be configured, see"
+                " consumers doc guide to learn more",
+            )
+
+    def _given(self, process: Pid, ack_id: int, *, counted: bool) -> Delivery:
+        now_ns = self._context.services.env.clock.monotonic_ns()
+        return Delivery(process, ack_id, counted=counted, at_ns=now_ns)
+
     # -- deliveries --------------------------------------------------------------------------------
 
     async def pass_on(self, message: Deliver, *, no_ack: bool) -> None:
         tag = self.deliveries.next_tag()
         if not no_ack:
-            self.deliveries.add(tag, Delivery(message.process, message.ack_id, counted=True))
+            self.deliveries.add(tag, self._given(message.process, message.ack_id, counted=True))
         content = message.content
         self._testify(message.process, content, message.redelivered)
         payload = encode_deliver(

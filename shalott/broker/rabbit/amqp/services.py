@@ -51,6 +51,9 @@ class Session:
 class Port(Protocol):
     """A channel's way to its client. Once the connection is closing, everything sent is dropped."""
 
+    @property
+    def number(self) -> int: ...
+
     async def send(self, method: Method) -> None: ...
 
     async def send_payload(self, payload: bytes) -> None:
@@ -77,6 +80,7 @@ class Context:
     port: Port
     router: Router
     pid: Pid  # the channel's
+    number: int
     watch: Callable[[Pid], None]  # have a Down when that process ends; once is enough
 
 
@@ -92,6 +96,10 @@ class ConnectionGone(Message, frozen=True):
 
 class RetryConfirms(Message, frozen=True):
     """channel -> itself: ask ``may_confirm`` again."""
+
+
+class CheckTimeouts(Message, frozen=True):
+    """channel -> itself, now and then."""
 
 
 class RetryConsumers(Message, frozen=True):

@@ -26,6 +26,8 @@ ANSWER_S = 10.0
 class Answers:
     """Implements Port: what the channel says, in order."""
 
+    number = 1
+
     def __init__(self) -> None:
         self._said: asyncio.Queue[Command | AmqpError] = asyncio.Queue()
         self.is_closed = asyncio.Event()

@@ -69,6 +69,7 @@ def test_every_knob_is_drawn() -> None:
         "system.services", "system.operator", "workload.name", "workload.ack_mode",
         "workload.client",
          "workload.durable", "workload.persistent", "workload.confirms", "workload.depth",
+         "workload.transactions",
          "workload.ack_after_ms", "gates.delivery",
          "gates.max_rto_ms", "gates.min_acked", "gates.min_rate_share", "gates.must_settle",
          "gates.must_not_crash",

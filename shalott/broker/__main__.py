@@ -27,7 +27,7 @@ from shalott.broker.base.events import JsonlEventLog
 from shalott.broker.nodes import AnyNode, load_config, open_node
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.node.node import Node
-from shalott.broker.rabbit.node.node_state import MEMBER, BeginAgain, begin_standing
+from shalott.broker.rabbit.node.node_state import MEMBER, BeginAgain, ShutDown, begin_standing
 from shalott.broker.rocket.config import RocketConfig
 
 log = logging.getLogger("shalott.broker")
@@ -136,6 +136,9 @@ async def until_asked_to_stop(node: AnyNode) -> BeginAgain | None:
         if isinstance(error, BeginAgain):
             await node.stop()
             return error
+        if isinstance(error, ShutDown):
+            await node.stop()
+            return None
         if isinstance(error, ConfigError):
             sys.stderr.write(f"broker: {node.config.name} can't start: {error}\n")
             os._exit(EXIT_CONFIG)

@@ -32,29 +32,34 @@ class Asked:
     port: int
     user: str = "guest"
     password: str = "guest"
+    cookie: str = ""  # instead of a user and a password
     timeout_s: float = 60.0
 
-    async def request(self, method: str, path: str, body: bytes = b"") -> Answer:
-        """Raises Unreachable."""
+    async def request(
+        self, method: str, path: str, body: bytes = b"", *, reason: str = ""
+    ) -> Answer:
+        """``reason``: why a connection is closed. Raises Unreachable."""
         try:
             async with asyncio.timeout(self.timeout_s):
-                return await self._request(method, path, body)
+                return await self._request(method, path, body, reason)
         except TimeoutError:
             raise Unreachable(f"{self.host}:{self.port} gave no answer in time") from None
         except (OSError, h11.RemoteProtocolError) as error:
             raise Unreachable(f"{self.host}:{self.port}: {error}") from error
 
-    async def _request(self, method: str, path: str, body: bytes) -> Answer:
+    async def _request(self, method: str, path: str, body: bytes, reason: str) -> Answer:
         token = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        who = f"Cookie {self.cookie}" if self.cookie else f"Basic {token}"
         head = h11.Request(
             method=method,
             target=path,
             headers=[
                 ("Host", f"{self.host}:{self.port}"),
-                ("Authorization", f"Basic {token}"),
+                ("Authorization", who),
                 ("Connection", "close"),
                 ("Content-Type", "application/json"),
                 ("Content-Length", str(len(body))),
+                *([("X-Reason", reason)] if reason else []),
             ],
         )
         machine = h11.Connection(h11.CLIENT)

@@ -20,7 +20,7 @@ import msgspec
 import typer
 
 from shalott.broker.base.http_client import Asked
-from shalott.broker.rabbit.ctl.session import EXIT_UNAVAILABLE, CtlError
+from shalott.broker.rabbit.ctl.session import EXIT_UNAVAILABLE, CtlError, Invalid
 from shalott.broker.rabbit.ctl.verbs import VERBS as RABBIT_VERBS
 from shalott.broker.rabbit.ctl.verbs import read as read_words
 from shalott.broker.rabbit.ctl.verbs import run as run_verb
@@ -245,10 +245,10 @@ def as_rabbitmqctl(
     """
     try:
         typed = read_words(words)
-    except CtlError as error:
-        typer.echo(error.text, err=True)
+        timeout_s = typed.timeout_s
+    except (CtlError, Invalid) as error:
+        typer.echo(str(error), err=True)
         return error.exit_code
-    timeout_s = float(typed.options.get("--timeout", "60"))
     exit_code = EXIT_UNAVAILABLE
     for name, (host, port) in nodes(typed.node or node).items():
         outcome = asyncio.run(run_verb(typed, Asked(host, port, timeout_s=timeout_s), name))

@@ -47,6 +47,7 @@ from shalott.broker.rabbit.mirrored.messages import CancelSync, Claim, Claimed, 
 from shalott.broker.rabbit.processes.messages import MESSAGES, Codec, Done, Failed, Message, Pid
 from shalott.broker.rabbit.processes.process import Process
 from shalott.broker.rabbit.processes.runtime import Caller, Runtime
+from shalott.broker.rabbit.storage.disk_space import DiskMonitor
 from shalott.broker.rabbit.storage.memory import MemoryMonitor
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.env import NoEvents
@@ -171,6 +172,8 @@ class FakeNode:
         self.reported: dict[str, list[str]] = {}
         self.processes: dict[str, FakeQueue] = {}
         self.clients: list[ConnectionInfo] = []
+        self.takes_clients = True
+        self.disk_space = DiskMonitor(self.disk, self.config.disk_free_limit, lambda is_on: None)
         self.opened: list[ChannelInfo] = []  # channels of each of them
         self.closed: list[tuple[Pid, str]] = []
         self.rates = Rates()
@@ -201,6 +204,12 @@ class FakeNode:
     @property
     def opened_connections(self) -> int:
         return len(self.clients) + len(self.closed)
+
+    async def take_clients(self, takes: bool) -> None:
+        self.takes_clients = takes
+
+    def shut_down(self) -> None:
+        self.phase = "stopping"
 
     def stop_app(self) -> None:
         self.phase = "stopped"

@@ -19,8 +19,7 @@ def typed(node: NodeProcess, line: str) -> Outcome:
         words = read(shlex.split(line.removeprefix("rabbitmqctl ")))
     except CtlError as error:
         return Outcome(error.exit_code, stderr=error.text + "\n")
-    timeout_s = float(words.options.get("--timeout", "60"))
-    asked = Asked(HOST, node.management_port, timeout_s=timeout_s)
+    asked = Asked(HOST, node.management_port, timeout_s=words.timeout_s)
     return asyncio.run(run(words, asked, socket.gethostname()))
 
 

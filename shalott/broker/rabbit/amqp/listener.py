@@ -106,6 +106,17 @@ class Listener:
             return sum(info.channels for info in found)
         return sum(request.vhost in ("", info.vhost) for info in found)
 
+    async def suspend(self) -> None:
+        """Listen no more, and keep the clients that are there."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+            await asyncio.sleep(0)
+
+    async def resume(self) -> None:
+        if self._server is None:
+            await self.start()
+
     async def close_connections(self, text: str, *, grace_ms: float = STOP_GRACE_MS) -> None:
         """Send every client close 320; cut off those that don't answer in time."""
         for connection in list(self._connections.values()):

@@ -1,20 +1,23 @@
-"""cluster_status, forget_cluster_node, sync_queue and cancel_sync_queue."""
+"""cluster_status, and what changes who belongs to a cluster."""
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import msgspec
 
 from shalott.broker.rabbit.ctl.session import (
-    EXIT_DATA,
+    BOLD,
+    EXIT_SOFTWARE,
+    EXIT_TEMPORARY,
     EXIT_UNAVAILABLE,
-    EXIT_USAGE,
+    PLAIN,
     CtlError,
+    Invalid,
     NoAnswer,
     Session,
+    bad,
 )
 
 
@@ -47,15 +50,15 @@ async def cluster_status(session: Session) -> None:
             "Maintenance status",
             [f"Node: {name}, status: not under maintenance" for name in running],
         ),
-        ("Alarms", _alarms(nodes)),
+        ("Alarms", alarms_of(nodes)),
         ("Network Partitions", cut_off),
         ("Listeners", listeners),
     )
     for title, lines in sections:
-        session.say([f"\x1b[1m{title}\x1b[0m", "", *(lines or ["(none)"]), ""])
+        session.say([f"{BOLD}{title}{PLAIN}", "", *(lines or ["(none)"]), ""])
 
 
-def _alarms(nodes: list[dict[str, object]]) -> list[str]:
+def alarms_of(nodes: list[dict[str, object]]) -> list[str]:
     kinds = (("mem_alarm", "Memory alarm"), ("disk_free_alarm", "Free disk space alarm"))
     return [
         f"{text} on node {node['name']}" for node in nodes for key, text in kinds if node.get(key)
@@ -70,36 +73,43 @@ def _as_object(
         "disk_nodes": [node["name"] for node in nodes],
         "ram_nodes": [],
         "running_nodes": [node["name"] for node in nodes if node["running"]],
-        "alarms": _alarms(nodes),
+        "alarms": alarms_of(nodes),
         "partitions": {node["name"]: node["partitions"] for node in nodes if node["partitions"]},
         "listeners": {session.node: overview["listeners"]},
     }
 
 
 async def forget_cluster_node(session: Session) -> None:
-    """Of a node that is down. Raises CtlError."""
+    """Of a node whose broker is stopped. Raises CtlError, Invalid."""
+    if session.typed.has("--offline"):
+        text = "Error: this command requires the target node to be stopped."
+        raise Invalid(text)
     node = session.typed.arguments[0].rpartition("@")[2]
-    session.inform(f"Removing node {node} from the cluster")
+    session.inform(f"Removing node {session.typed.arguments[0]} from the cluster")
     missing = "{:not_a_cluster_node, 'The node selected is not in the cluster.'}"
     await session.ask("DELETE", ("shalott", "members", node), missing=missing)
 
 
-async def sync_queue(session: Session) -> None:
-    """Raises CtlError."""
-    await _act(session, "sync", "Synchronising queue '{name}' in vhost '{vhost}' ...")
-
-
-async def cancel_sync_queue(session: Session) -> None:
-    """Raises CtlError."""
-    banner = "Stopping synchronising queue '{name}' in vhost '{vhost}' ..."
-    await _act(session, "cancel_sync", banner)
-
-
-async def _act(session: Session, action: str, banner: str) -> None:
-    vhost, name = session.typed.vhost, session.typed.arguments[0]
-    session.inform(banner.format(name=name, vhost=vhost))
-    path = ("queues", vhost, name, "actions")
-    await session.ask("POST", path, {"action": action}, missing="not_found")
+async def await_online_nodes(session: Session) -> None:
+    """Raises CtlError, Invalid."""
+    text = session.typed.arguments[0]
+    if not text.isdecimal() or int(text) < 1:
+        raise bad("Argument must be a positive integer")
+    seconds = session.typed.seconds("--timeout", 300)
+    session.inform(
+        f"Will wait for at least {text} nodes to join the cluster of {session.node}. Timeout:"
+        f" {int(seconds)} seconds."
+    )
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                told = await session.get("shalott", "members")
+                if len(told["running_nodes"]) >= int(text):
+                    return
+                await asyncio.sleep(AGAIN_S)
+    except TimeoutError:
+        told = f"timed out while waiting. Not enough nodes joined {session.node}'s cluster."
+        raise CtlError(EXIT_SOFTWARE, f"Error:\nError: {told}") from None
 
 
 # -- stopping, starting, joining -------------------------------------------------------------------
@@ -110,30 +120,29 @@ async def _act(session: Session, action: str, banner: str) -> None:
 # Source: rabbitmqctl(8) of RabbitMQ 3.10, Nodes and Cluster management.
 
 AGAIN_S = 0.1
-EXIT_TEMPORARY = 75  # EX_TEMPFAIL: what was begun is not done yet
 MEMBER = "The node is already a member of this cluster"
 APP = ("shalott", "app")
 
 
-async def require_running(session: Session) -> None:
-    """Raises CtlError if the node has no broker that runs."""
-    if (await session.get(*APP))["phase"] != "running":
-        raise CtlError(
-            EXIT_USAGE,
-            "Error: this command requires the 'rabbit' app to be running on the target node. Start"
-            " it with 'rabbitmqctl start_app'.",
-        )
+NEEDS = {
+    "running": (
+        "Error: this command requires the 'rabbit' app to be running on the target node. Start it"
+        " with 'rabbitmqctl start_app'."
+    ),
+    "stopped": (
+        "Error: this command requires the 'rabbit' app to be stopped on the target node. Stop it"
+        " with 'rabbitmqctl stop_app'."
+    ),
+}
 
 
-async def require_stopped(session: Session, usage: str) -> None:
-    """Raises CtlError unless the node is there and its broker is stopped."""
-    if (await session.get(*APP))["phase"] != "stopped":
-        raise CtlError(
-            EXIT_USAGE,
-            "Error: this command requires the 'rabbit' app to be stopped on the target node."
-            " Stop it with 'rabbitmqctl stop_app'.\n"
-            f"Arguments given:\n\t{session.words}\n\n{usage}",
-        )
+async def require_phase(session: Session, phase: str) -> None:
+    """Raises CtlError, Invalid unless the node is there and its broker as it must be; the session
+    knows the node's own name then."""
+    told = await session.get(*APP)
+    session.node = told["node"]
+    if phase in NEEDS and told["phase"] != phase:
+        raise Invalid(NEEDS[phase])
 
 
 async def stop_app(session: Session) -> None:
@@ -190,6 +199,9 @@ async def join_cluster(session: Session) -> None:
     member = session.typed.arguments[0]
     session.inform(f"Clustering node {session.node} with {member}")
     through = member.rpartition("@")[2]
+    if through == session.node:
+        text = f"Error:\nError: cannot cluster node with itself: {member}"
+        raise CtlError(EXIT_SOFTWARE, text)
     try:
         told = await _begin_again(session, {"action": "join", "node": through})
     except CtlError as error:
@@ -199,6 +211,55 @@ async def join_cluster(session: Session) -> None:
         return
     if told["problem"]:
         raise CtlError(EXIT_UNAVAILABLE, f"Error:\n{told['problem']}")
+
+
+async def update_cluster_nodes(session: Session) -> None:
+    """Who the members are is the configuration's to say; that one of them is there is seen to.
+    Raises CtlError."""
+    seed = session.typed.arguments[0]
+    session.inform(f"Will seed {session.node} from {seed} on next start")
+    await session.ask("POST", APP, {"action": "seed", "node": seed.rpartition("@")[2]})
+
+
+async def change_cluster_node_type(session: Session) -> None:
+    """Raises CtlError, Invalid."""
+    kind = session.typed.arguments[0]
+    session.inform(f"Turning {session.node} into a {kind} node")
+    if kind == "ram":
+        raise CtlError(EXIT_UNAVAILABLE, "Error:\nthere are no RAM nodes here")
+
+
+def check_node_type(session: Session) -> None:
+    """Raises Invalid."""
+    if session.typed.arguments[0] not in ("disc", "disk", "ram"):
+        raise bad("The node type must be either disc or ram.")
+
+
+async def stop(session: Session) -> None:
+    """The node's process ends; with a pid file, returns when it has. Raises CtlError."""
+    session.inform(f"Stopping and halting node {session.node} ...")
+    await session.ask("POST", APP, {"action": "shutdown"})
+    await _gone(session)
+
+
+async def shutdown(session: Session) -> None:
+    """Returns when nothing answers any more. Raises CtlError."""
+    session.inform(f"Shutting down RabbitMQ node {session.node}")
+    await session.ask("POST", APP, {"action": "shutdown"})
+    await _gone(session)
+
+
+async def _gone(session: Session) -> None:
+    try:
+        async with asyncio.timeout(session.asked.timeout_s):
+            while True:
+                await session.get(*APP)
+                await asyncio.sleep(AGAIN_S)
+    except NoAnswer:
+        return
+    except TimeoutError:
+        text = f"Error: operation on node {session.node} timed out. Timeout value used: "
+        raise CtlError(EXIT_TEMPORARY, f"{text}{session.asked.timeout_s} seconds") from None
 
 
 async def force_boot(session: Session) -> None:
@@ -216,52 +277,3 @@ async def _begin_again(session: Session, body: dict[str, str]) -> dict[str, obje
             told["life"] > before and told["phase"] == "stopped" and told["joining"] is None
         ),
     )
-
-
-# -- the memory limit ------------------------------------------------------------------------------
-
-# set_vm_memory_high_watermark, with the units and refusals of rabbitmqctl 3.10.
-
-_UNITS: Mapping[str, int] = {
-    "": 1,
-    **dict.fromkeys(("k", "ki", "kiB"), 1 << 10),
-    **dict.fromkeys(("M", "Mi", "MiB"), 1 << 20),
-    **dict.fromkeys(("G", "Gi", "GiB"), 1 << 30),
-    "kB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
-}
-PATH = ("shalott", "vm_memory_high_watermark")
-
-
-async def set_watermark(session: Session) -> None:
-    """``<fraction>`` or ``absolute <value>``. Raises CtlError."""
-    words = session.typed.arguments
-    if words[0] == "absolute" and len(words) == 2:
-        found = re.fullmatch(r"(\d+)(\w{0,3})", words[1])
-        if found is None:
-            raise _bad("")
-        if found[2] not in _UNITS:
-            raise _bad("Invalid units.")
-        session.inform(f"Setting memory threshold on {session.node} to {words[1]} bytes ...")
-        await session.ask("PUT", PATH, {"absolute": int(found[1]) * _UNITS[found[2]]})
-        return
-    if len(words) == 2:
-        raise _refused("too many arguments.")
-    try:
-        fraction = float(words[0])
-    except ValueError:
-        raise (_refused("not enough arguments.") if words[0] == "absolute" else _bad("")) from None
-    if not 0 <= fraction <= 1:
-        raise _bad("The threshold should be a fraction between 0.0 and 1.0")
-    session.inform(f"Setting memory threshold on {session.node} to {words[0]} ...")
-    await session.ask("PUT", PATH, {"fraction": fraction})
-
-
-def _bad(text: str) -> CtlError:
-    told = f"Bad argument: {text}" if text else "Bad argument."
-    return CtlError(EXIT_DATA, f"Error (argument validation): {told}")
-
-
-def _refused(text: str) -> CtlError:
-    return CtlError(EXIT_USAGE, f"Error (argument validation): {text}")

@@ -1,111 +1,78 @@
-"""list_queues and the other verbs that print a table: what their columns are called, and where
-they come from in the management API.
+"""list_queues and the other verbs that print a table, as data, and how tables look.
 
+What the columns are and where they come from stands in management/columns.py.
 Source: rabbitmqctl(8) of RabbitMQ 3.10, Server Status and Virtual hosts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from shalott.broker.rabbit.ctl.session import (
-    EXIT_DATA,
-    EXIT_UNAVAILABLE,
-    EXIT_USAGE,
-    CtlError,
-    Session,
-)
-
-Row = Mapping[str, Any]  # of the API's JSON
-Value = Callable[[Row], object]
+from shalott.broker.rabbit.ctl.calls import USER_TERM, VHOST, Need, require
+from shalott.broker.rabbit.ctl.session import BOLD, PLAIN, Invalid, Session
+from shalott.broker.rabbit.management import columns
+from shalott.broker.rabbit.management.columns import Columns, Row
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """``path``: below /api; "{vhost}" becomes the vhost that was asked for. ``columns``: by name,
-    a key of what the API shows or a function of it; ``usual``: those that are printed if none is
-    named. ``fixed``: no column can be named; a word is what "{word}" in the path and the texts is.
-    ``missing``: what is said if there is no such thing."""
+    """``path``: below /api; "{vhost}" becomes the vhost that was asked for. ``usual``: the columns
+    that are printed if none is named. ``fixed``: none can be named; a word is what "{username}" in
+    the path and the texts is. ``need``: what must be there; without one, what is in a vhost that
+    there is not is an empty list, as RabbitMQ has it. ``beside``: columns that help does not name.
+    ``states``: the only queues that are told, by their state."""
 
     path: tuple[str, ...]
     banner: str
-    columns: Mapping[str, str | Value]
+    columns: Columns
     usual: tuple[str, ...]
-    streams: bool = True  # says how long it would wait, as those do that ask queue by queue
+    streams: bool = True  # nothing is printed for no row, not even an empty line
     fixed: bool = False
-    missing: str = ""
+    need: Need | None = None
+    beside: Columns = field(default_factory=dict)
+    told_timeout: bool = False  # says how long it would wait
+    headers: bool = True
+    states: tuple[str, ...] = ()
 
     @property
     def takes_word(self) -> bool:
-        return "{word}" in self.path
+        return "{username}" in self.path
 
 
-def _same(*names: str) -> dict[str, str | Value]:
-    return {name: name for name in names}
-
-
-def _policy(shown: Row) -> object:
-    return shown.get("policy") or ""
-
-
-_QUEUES: Mapping[str, str | Value] = {
-    **_same("name", "durable", "auto_delete", "arguments", "pid", "exclusive", "messages_ready"),
-    **_same("messages_unacknowledged", "messages", "consumers", "state", "type"),
-    **_same("slave_pids", "recoverable_slaves"),
-    "policy": _policy,
-    "vhost": "vhost",
-    "synchronised_slave_pids": "sync_slave_pids",
-    "mirror_pids": "slave_pids",
-    "synchronised_mirror_pids": "sync_slave_pids",
-    "operator_policy": "operator_policy",
-    "effective_policy_definition": "effective_policy_definition",
-    "gm_pids": "gm_pids",
-    "members": lambda shown: [shown.get("node"), *shown.get("slave_nodes", ())],
-    "online": lambda shown: [shown.get("node"), *shown.get("slave_nodes", ())],
-}
-
-
-def _policies(path: str, what: str) -> Listing:
-    return Listing(
-        (path, "{vhost}"),
-        f'Listing {what} for vhost "{{vhost}}" ...',
-        {
-            **_same("vhost", "name", "pattern", "apply-to", "priority"),
-            "definition": lambda shown: msgspec.json.encode(shown["definition"]).decode(),
-        },
-        ("vhost", "name", "pattern", "apply-to", "definition", "priority"),
-        streams=False,
-        fixed=True,
-    )
+def _fixed(path: tuple[str, ...], banner: str, those: Columns, need: Need | None = None) -> Listing:
+    return Listing(path, banner, those, tuple(those), streams=False, fixed=True, need=need)
 
 
 LISTINGS: Mapping[str, Listing] = {
     "list_queues": Listing(
-        ("queues", "{vhost}"), "Listing queues for vhost {vhost} ...", _QUEUES, ("name", "messages")
+        ("queues", "{vhost}"),
+        "Listing queues for vhost {vhost} ...",
+        columns.QUEUES,
+        ("name", "messages"),
+        beside=columns.QUEUES_BESIDE,
+        told_timeout=True,
+    ),
+    "list_unresponsive_queues": Listing(
+        ("queues", "{vhost}"),
+        "Listing unresponsive queues for vhost {vhost} ...",
+        columns.QUEUES,
+        ("name",),
+        states=("unresponsive",),
     ),
     "list_exchanges": Listing(
         ("exchanges", "{vhost}"),
         "Listing exchanges for vhost {vhost} ...",
-        {
-            **_same("name", "type", "durable", "auto_delete", "internal", "arguments"),
-            "policy": _policy,
-        },
+        columns.EXCHANGES,
         ("name", "type"),
     ),
     "list_bindings": Listing(
         ("bindings", "{vhost}"),
         "Listing bindings for vhost {vhost}...",
-        {
-            "source_name": "source",
-            "source_kind": lambda shown: "exchange",
-            "destination_name": "destination",
-            "destination_kind": "destination_type",
-            **_same("routing_key", "arguments"),
-        },
+        columns.BINDINGS,
         (
             *("source_name", "source_kind", "destination_name", "destination_kind"),
             *("routing_key", "arguments"),
@@ -114,132 +81,152 @@ LISTINGS: Mapping[str, Listing] = {
     "list_connections": Listing(
         ("connections",),
         "Listing connections ...",
-        {
-            **_same("name", "user", "peer_host", "peer_port", "state", "channels", "vhost"),
-            **_same("protocol", "node", "connected_at", "pid"),
-        },
+        columns.CONNECTIONS,
         ("user", "peer_host", "peer_port", "state"),
+        beside=columns.same("node"),
     ),
     "list_channels": Listing(
         ("channels",),
         "Listing channels ...",
-        {
-            **_same("pid", "name", "number", "user", "vhost", "transactional", "confirm"),
-            **_same("consumer_count", "messages_unacknowledged", "messages_unconfirmed"),
-            **_same("prefetch_count", "global_prefetch_count", "state", "node"),
-            "connection": lambda shown: shown["connection_details"]["name"],
-        },
+        columns.CHANNELS,
         ("pid", "user", "consumer_count", "messages_unacknowledged"),
+        beside=columns.same("node", "state"),
     ),
     "list_consumers": Listing(
         ("consumers", "{vhost}"),
         "Listing consumers in vhost {vhost} ...",
-        {
-            "queue_name": lambda shown: shown["queue"]["name"],
-            "channel_pid": lambda shown: shown["channel_details"]["pid"],
-            **_same("consumer_tag", "ack_required", "prefetch_count", "active"),
-            **_same("activity_status", "arguments", "exclusive"),
-        },
+        columns.CONSUMERS,
         (
             *("queue_name", "channel_pid", "consumer_tag", "ack_required", "prefetch_count"),
             *("active", "arguments"),
         ),
+        beside=columns.same("exclusive"),
     ),
     "list_vhosts": Listing(
-        ("vhosts",), "Listing vhosts ...", {**_same("name", "tracing")}, ("name",), streams=False
+        ("vhosts",), "Listing vhosts ...", columns.VHOSTS, ("name",), streams=False
     ),
-    "list_policies": _policies("policies", "policies"),
-    "list_operator_policies": _policies("operator-policies", "operator policy overrides"),
-    "list_permissions": Listing(
+    "list_policies": _fixed(
+        ("policies", "{vhost}"),
+        'Listing policies for vhost "{vhost}" ...',
+        columns.POLICIES,
+        VHOST,
+    ),
+    "list_operator_policies": _fixed(
+        ("operator-policies", "{vhost}"),
+        'Listing operator policy overrides for vhost "{vhost}" ...',
+        columns.POLICIES,
+        VHOST,
+    ),
+    "list_permissions": _fixed(
         ("vhosts", "{vhost}", "permissions"),
         'Listing permissions for vhost "{vhost}" ...',
-        _same("user", "configure", "write", "read"),
-        ("user", "configure", "write", "read"),
-        streams=False,
-        fixed=True,
-        missing="Virtual host '{vhost}' does not exist",
+        columns.PERMISSIONS,
+        VHOST,
     ),
-    "list_user_permissions": Listing(
-        ("users", "{word}", "permissions"),
-        'Listing permissions for user "{word}" ...',
-        _same("vhost", "configure", "write", "read"),
-        ("vhost", "configure", "write", "read"),
-        streams=False,
-        fixed=True,
-        missing='Error:\n{{:no_such_user, "{word}"}}',
+    "list_topic_permissions": _fixed(
+        ("vhosts", "{vhost}", "topic-permissions"),
+        'Listing topic permissions for vhost "{vhost}" ...',
+        columns.TOPIC_PERMISSIONS,
+        VHOST,
     ),
-    "list_users": Listing(
-        ("users",),
-        "Listing users ...",
-        {"user": "name", "tags": "tags"},
-        ("user", "tags"),
+    "list_user_permissions": _fixed(
+        ("users", "{username}", "permissions"),
+        'Listing permissions for user "{username}" ...',
+        columns.USER_PERMISSIONS,
+        USER_TERM,
+    ),
+    "list_user_topic_permissions": Listing(
+        ("users", "{username}", "topic-permissions"),
+        'Listing topic permissions for user "{username}" ...',
+        columns.USER_TOPIC_PERMISSIONS,
+        tuple(columns.USER_TOPIC_PERMISSIONS),
         streams=False,
         fixed=True,
+        need=USER_TERM,
+        headers=False,
+    ),
+    "list_users": _fixed(("users",), "Listing users ...", columns.USERS),
+    "list_parameters": _fixed(
+        ("parameters",),
+        'Listing runtime parameters for vhost "{vhost}" ...',
+        columns.PARAMETERS,
+        VHOST,
+    ),
+    "list_global_parameters": _fixed(
+        ("global-parameters",),
+        "Listing global runtime parameters ...",
+        columns.GLOBAL_PARAMETERS,
     ),
 }
+ALL_VHOST_LIMITS = _fixed(
+    ("vhost-limits",), "Listing limits for all vhosts ...", columns.VHOST_LIMITS
+)
+ALL_USER_LIMITS = _fixed(("user-limits",), "Listing limits for all users ...", columns.USER_LIMITS)
 
 
-async def run_listing(session: Session, name: str) -> None:
-    """Print it. Raises CtlError."""
-    listing, typed = LISTINGS[name], session.typed
-    word = typed.arguments[0] if listing.takes_word else ""
-    columns = _columns(listing, () if listing.takes_word else typed.arguments)
-    if listing.streams and not typed.is_quiet:
-        session.inform(f"Timeout: {float(typed.options.get('--timeout', 60))} seconds ...")
-    session.inform(listing.banner.format(vhost=typed.vhost, word=word))
-    shown = await _shown(session, listing, word)
-    rows = [_row(listing, one, columns) for one in shown if _wanted(session, one)]
-    session.say(render(session, rows, columns))
+async def run_listing(session: Session, listing: Listing) -> None:
+    """Print it. Raises CtlError, Invalid."""
+    typed = session.typed
+    words = {"vhost": typed.vhost}
+    if listing.takes_word:
+        words["username"] = typed.arguments[0]
+    names = _columns(listing, () if listing.takes_word else typed.arguments)
+    if listing.told_timeout:
+        session.inform(f"Timeout: {typed.timeout_s} seconds ...")
+    session.inform(listing.banner.format(**words))
+    if listing.need is not None:
+        await require(session, listing.need, words)
+    shown = await _shown(session, listing, words)
+    rows = [_row(listing, one, names) for one in shown if _wanted(session, listing, one)]
+    session.say(render(session, rows, names, headers=listing.headers))
     if not rows and not listing.streams and typed.formatter == "table":
         session.say([""])
 
 
-async def _shown(session: Session, listing: Listing, word: str) -> list[dict[str, object]]:
-    """What is in a vhost that there is not is an empty list, as RabbitMQ has it, where no text says
-    that it is missing."""
-    vhost = session.typed.vhost
-    known = {"{vhost}": ("vhosts", vhost, EXIT_DATA), "{word}": ("users", word, EXIT_UNAVAILABLE)}
-    for place, (kind, name, exit_code) in known.items():
-        if place not in listing.path:
-            continue
-        if all(one["name"] != name for one in await session.get(kind)):
-            if not listing.missing:
-                return []
-            raise CtlError(exit_code, listing.missing.format(vhost=vhost, word=word))
-    filled = {"{vhost}": vhost, "{word}": word}
-    told: list[dict[str, object]] = await session.get(
-        *(filled.get(each, each) for each in listing.path)
-    )
+async def _shown(session: Session, listing: Listing, words: Mapping[str, str]) -> list[Row]:
+    vhost = words["vhost"]
+    may_be_none = "{vhost}" in listing.path and listing.need is None
+    if may_be_none and all(one["name"] != vhost for one in await session.get("vhosts")):
+        return []
+    path = [part.format(**words) for part in listing.path]
+    told: list[Row] = await session.get(*path)
+    if listing is LISTINGS["list_parameters"]:
+        told = [one for one in told if one["vhost"] == vhost]
     return told
 
 
-def render(session: Session, rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
+def render(
+    session: Session, rows: Sequence[Row], names: Sequence[str], *, headers: bool = True
+) -> list[str]:
     """As the chosen formatter has it."""
     typed = session.typed
-    headers = not typed.has("--silent") and not typed.has("--no-table-headers")
+    without = typed.has("--no-table-headers")
     if typed.formatter == "json":
-        return as_json(rows, columns)
+        return as_json(rows, names)
     if typed.formatter == "csv":
-        return as_csv(rows, columns, headers=headers)
-    return as_table(rows, columns, headers=headers)
+        return as_csv(rows, names, headers=not without)
+    if typed.formatter == "pretty_table":
+        return as_pretty_table(rows, names)
+    return as_table(rows, names, headers=headers and not without and not typed.has("--silent"))
 
 
 def _columns(listing: Listing, named: Sequence[str]) -> tuple[str, ...]:
-    """Raises CtlError for one that there is not."""
+    """Raises Invalid for one that there is not."""
     words = tuple(dict.fromkeys(word for each in named for word in each.split(",") if word))
     if not words:
         return listing.usual
-    unknown = [word for word in words if word not in listing.columns]
+    known = (*listing.columns, *listing.beside)
+    unknown = [word for word in words if word not in known]
     if unknown or listing.fixed:
-        keys = ", ".join(unknown or words)
-        text = f"Error (argument validation): Info key(s) {keys} are not supported"
-        raise CtlError(EXIT_USAGE, text)
+        raise Invalid(f"Info key(s) {', '.join(unknown or words)} are not supported")
     return words
 
 
-def _wanted(session: Session, shown: Row) -> bool:
+def _wanted(session: Session, listing: Listing, shown: Row) -> bool:
     """By --online, --offline and --local."""
     typed = session.typed
+    if listing.states and shown.get("state") not in listing.states:
+        return False
     is_down = shown.get("state") in ("down", "stopped", "crashed", "unresponsive")
     if typed.has("--online") and is_down:
         return False
@@ -248,38 +235,91 @@ def _wanted(session: Session, shown: Row) -> bool:
     return not typed.has("--local") or shown.get("node") == session.node
 
 
-def _row(listing: Listing, shown: Row, columns: Sequence[str]) -> dict[str, object]:
-    row: dict[str, object] = {}
-    for name in columns:
-        source = listing.columns[name]
-        row[name] = shown.get(source) if isinstance(source, str) else source(shown)
-    return row
+def _row(listing: Listing, shown: Row, names: Sequence[str]) -> dict[str, object]:
+    sources = {**listing.beside, **listing.columns}
+    return {name: columns.value(shown, sources[name]) for name in names}
 
 
 # -- formats ---------------------------------------------------------------------------------------
 
-# Tables and JSON as rabbitmqctl 3.10 prints them (lib/rabbitmq/cli/formatters).
+# Tables, CSV and JSON as rabbitmqctl 3.10 prints them (lib/rabbitmq/cli/formatters).
+
+TABLES = ("arguments", "client_properties")  # columns that are tables of AMQP's
 
 
-def as_table(rows: Sequence[Row], columns: Sequence[str], *, headers: bool) -> list[str]:
+def as_table(rows: Sequence[Row], names: Sequence[str], *, headers: bool) -> list[str]:
     """A line a row, cells apart by tabs; nothing at all if there is no row."""
     if not rows:
         return []
-    lines = ["\t".join(columns)] if headers else []
-    return lines + ["\t".join(cell(row.get(name)) for name in columns) for row in rows]
+    lines = ["\t".join(names)] if headers else []
+    return lines + ["\t".join(cell(row.get(name)) for name in names) for row in rows]
 
 
-def as_csv(rows: Sequence[Row], columns: Sequence[str], *, headers: bool) -> list[str]:
+def as_csv(rows: Sequence[Row], names: Sequence[str], *, headers: bool) -> list[str]:
     """Each cell in quotes."""
-    told = [[cell(row.get(name)) for name in columns] for row in rows]
-    lines = [list(columns), *told] if headers and rows else told
+    told = [[cell(row.get(name)) for name in names] for row in rows]
+    lines = [list(names), *told] if headers and rows else told
     return [",".join(_quoted(text) for text in line) for line in lines]
 
 
-def as_json(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
+def as_json(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
     """An array, an element a line."""
-    told = [_json({name: row.get(name) for name in columns}) for row in rows]
+    told = [
+        msgspec.json.encode({name: _plain(name, row.get(name)) for name in names}).decode()
+        for row in rows
+    ]
     return ["[", "\n,".join(told), "]"] if told else ["[", "", "]"]
+
+
+def _plain(name: str, value: object) -> object:
+    if value is None:
+        return ""
+    return _triples(value) if name in TABLES else value
+
+
+def _triples(value: object) -> object:
+    """A table as Erlang has it: name, type and value of each."""
+    if isinstance(value, dict):
+        return [[name, _kind(inner), _triples(inner)] for name, inner in value.items()]
+    return value
+
+
+def _kind(value: object) -> str:
+    match value:
+        case bool():
+            return "bool"
+        case int():
+            return "signedint" if -(1 << 31) <= value < 1 << 31 else "long"
+        case float():
+            return "double"
+        case str():
+            return "longstr"
+        case dict():
+            return "table"
+        case list():
+            return "array"
+    return "void"
+
+
+def as_pretty_table(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
+    """In frames of a VT100's line drawing characters."""
+    told = [[cell(row.get(name)) for name in names] for row in rows]
+    widths = [max(len(line[at]) for line in [list(names), *told]) + 2 for at in range(len(names))]
+
+    def frame(left: str, between: str, right: str) -> str:
+        return f"\x1b(0{left}{between.join('q' * width for width in widths)}{right}\x1b(B"
+
+    def line(cells: Sequence[str], texts: Sequence[str]) -> str:
+        wide = [
+            f" {cell}{' ' * (width - len(text) - 1)}"
+            for cell, text, width in zip(cells, texts, widths, strict=True)
+        ]
+        bar = "\x1b(0x\x1b(B"
+        return f"{bar}{bar.join(wide)}{bar}"
+
+    titles = [f"{BOLD}{name}{PLAIN}" for name in names]
+    body = [part for each in told for part in (frame("t", "n", "u"), line(each, each))]
+    return [frame("l", "w", "k"), line(titles, names), *body, frame("m", "v", "j")]
 
 
 def cell(value: object) -> str:
@@ -295,17 +335,13 @@ def cell(value: object) -> str:
             return f"[{', '.join(map(cell, value))}]"
         case dict():  # as Erlang writes a list of pairs
             pairs = (f"{{{_term(name)},{_term(inner)}}}" for name, inner in value.items())
-            return f"[{', '.join(pairs)}]"
+            return f"[{','.join(pairs)}]"
         case _:
             return str(value)
 
 
 def _term(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else cell(value)
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def _quoted(text: str) -> str:
@@ -319,7 +355,7 @@ def _quoted(text: str) -> str:
 # A row for every publisher that a member knows; a node without a member, or without an answer, has
 # one row that says so.
 
-COLUMNS = (
+RING_COLUMNS = (
     *("node", "role", "member", "left", "right", "aliases", "publisher", "last_pub", "last_ack"),
     "pending_ack",
 )
@@ -335,10 +371,10 @@ async def gm_ring(session: Session) -> None:
         session.say([msgspec.json.encode(told).decode()])
         return
     rows = [row for node in told["nodes"] for row in _rows(node)]
-    session.say(render(session, rows, COLUMNS))
+    session.say(render(session, rows, RING_COLUMNS))
 
 
-def _rows(node: Row) -> list[dict[str, object]]:
+def _rows(node: Mapping[str, Any]) -> list[dict[str, object]]:
     if not node["reachable"]:
         return [{"node": node["node"], "role": "unreachable"}]
     member = node["member"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -18,7 +18,12 @@ from shalott.broker.base.http_client import Asked, Unreachable
 # Source: rabbitmqctl(8) of RabbitMQ 3.10, OPTIONS, and lib/rabbitmq/cli/core/parser.ex.
 
 EXIT_USAGE = 64  # EX_USAGE, as rabbitmqctl has it
-FORMATTERS = ("table", "json", "csv")
+EXIT_DATA = 65  # EX_DATAERR: of a vhost that is not there, or a bad value
+EXIT_NO_USER = 67  # EX_NOUSER
+EXIT_UNAVAILABLE = 69  # EX_UNAVAILABLE: no node answers, or the one that does refuses
+EXIT_SOFTWARE = 70  # EX_SOFTWARE: it was asked, and did not do it
+EXIT_TEMPORARY = 75  # EX_TEMPFAIL: what was begun is not done yet
+FORMATTERS = ("table", "json", "csv", "pretty_table")
 
 _ALIASES: Mapping[str, str] = {
     "-n": "--node",
@@ -27,11 +32,26 @@ _ALIASES: Mapping[str, str] = {
     "-s": "--silent",
     "-t": "--timeout",
     "-l": "--longnames",
+    "-P": "--pid",
+    "-e": "--if-empty",
+    "-u": "--if-unused",
+    "-?": "--help",
+    "-h": "--help",
 }
-_WITH_VALUE = ("--node", "--vhost", "--timeout", "--formatter", "--priority", "--apply-to")
+_WITH_VALUE = (
+    *("--node", "--vhost", "--timeout", "--formatter", "--priority", "--apply-to", "--pid"),
+    *("--description", "--tags", "--default-queue-type", "--user", "--unit", "--limit"),
+    *("--per-connection-delay", "--queue-timeout", "--format"),
+)
 _FLAGS = (
     *("--quiet", "--silent", "--longnames", "--no-table-headers", "--online", "--offline"),
-    *("--local", "--force", "--disc", "--ram"),
+    *("--local", "--disc", "--ram", "--global", "--if-empty", "--if-unused", "--help", "--wait"),
+    *("--idempotent", "--skip-if-unchanged", "--list-commands", "--version"),
+)
+# Which most verbs take, whatever their usage says.
+GENERAL = (
+    *("--node", "--vhost", "--timeout", "--formatter", "--quiet", "--silent", "--longnames"),
+    *("--help", "--no-table-headers"),
 )
 
 
@@ -46,11 +66,14 @@ class CtlError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """``options`` by their long names; a flag's value is ""."""
+    """``options`` by their long names; a flag's value is "". ``strange``: words that look like
+    options and are none, or lack a value. ``words``: all that was typed."""
 
     verb: str
     arguments: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    strange: tuple[str, ...] = ()
+    words: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def vhost(self) -> str:
@@ -69,15 +92,28 @@ class Typed:
         return flag in self.options
 
     @property
+    def timeout_s(self) -> float:
+        """Of one request. Raises CtlError."""
+        return self.seconds("--timeout", 60.0)
+
+    def seconds(self, option: str, usual: float) -> float:
+        """Raises CtlError."""
+        try:
+            return float(self.options.get(option, usual))
+        except ValueError:
+            raise invalid(self, f"{option} : {self.options[option]}") from None
+
+    @property
     def is_quiet(self) -> bool:
         """Whether nothing but the answer is to be said."""
         return self.has("--quiet") or self.has("--silent") or self.formatter in ("json", "csv")
 
 
 def parse(words: Sequence[str]) -> Typed:
-    """Raises CtlError."""
+    """Nothing is judged here."""
     options: dict[str, str] = {}
     rest: list[str] = []
+    strange: list[str] = []
     left = list(words)
     while left:
         word = left.pop(0)
@@ -90,26 +126,43 @@ def parse(words: Sequence[str]) -> Typed:
         name, has_value, value = word.partition("=")
         name = _ALIASES.get(name, name)
         if name in _WITH_VALUE:
-            if not has_value:
-                if not left:
-                    raise CtlError(EXIT_USAGE, f"Error (argument validation): {word} needs a value")
-                value = left.pop(0)
-            options[name] = value
+            if not has_value and not left:
+                strange.append(name)
+                continue
+            options[name] = value if has_value else left.pop(0)
         elif name in _FLAGS and not has_value:
             options[name] = ""
         else:
-            raise CtlError(EXIT_USAGE, f"Invalid options for this command:\n\n{word} : invalid")
-    formatter = options.get("--formatter", "table")
-    if formatter not in FORMATTERS:
-        raise CtlError(EXIT_USAGE, f"Error: unknown formatter {formatter}")
-    if not rest:
-        raise CtlError(EXIT_USAGE, "Usage: rabbitmqctl [-n <node>] [-q] <command> [<arguments>]")
-    return Typed(rest[0], tuple(rest[1:]), options)
+            strange.append(word)
+    verb, *arguments = rest or [""]
+    return Typed(verb, tuple(arguments), options, tuple(strange), tuple(words))
 
 
-EXIT_DATA = 65  # EX_DATAERR: of a vhost that is not there
-EXIT_NO_USER = 67  # EX_NOUSER
-EXIT_UNAVAILABLE = 69  # EX_UNAVAILABLE: no node answers, or the one that does refuses
+def refused(typed: Typed, text: str, usage: str, exit_code: int = EXIT_USAGE) -> CtlError:
+    """What was typed can't be done as it was typed."""
+    given = " ".join(word for word in typed.words)
+    told = f"{text}\nArguments given:\n\t{given}\n\n{BOLD}Usage{PLAIN}\n\n{usage}"
+    return CtlError(exit_code, told)
+
+
+class Invalid(Exception):
+    """The words of a verb are not what they should be; the verb's usage is still to be added."""
+
+    def __init__(self, text: str, exit_code: int = EXIT_USAGE) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+def invalid(typed: Typed, options: str) -> Invalid:
+    return Invalid(f"Invalid options for this command:\n{options}")
+
+
+def bad(text: str = "") -> Invalid:
+    """As rabbitmqctl's {:bad_argument, text}."""
+    return Invalid(f"Bad argument: {text}" if text else "Bad argument.", EXIT_DATA)
+
+
+BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 class NoAnswer(CtlError):
@@ -125,6 +178,12 @@ class Session:
     typed: Typed
     said: list[str] = field(default_factory=list)
 
+    def in_vhost(self, vhost: str) -> Session:
+        """The same about another vhost; what it says is said here."""
+        options = {**self.typed.options, "--vhost": vhost}
+        typed = replace(self.typed, options=options, arguments=())
+        return replace(self, typed=typed)
+
     def inform(self, text: str) -> None:
         """A line that --quiet leaves out."""
         if not self.typed.is_quiet:
@@ -136,11 +195,6 @@ class Session:
     async def get(self, *segments: str) -> Any:
         return await self.ask("GET", segments)
 
-    @property
-    def words(self) -> str:
-        """The verb and what stands behind it."""
-        return " ".join((self.typed.verb, *self.typed.arguments))
-
     async def ask(
         self,
         method: str,
@@ -149,13 +203,14 @@ class Session:
         *,
         query: str = "",
         missing: str = "",
+        reason: str = "",
     ) -> Any:
         """The decoded answer. Raises CtlError, with ``missing`` for what is not there."""
         path = "/api/" + "/".join(quote(segment, safe="") for segment in segments)
         path += f"?{query}" if query else ""
         content = b"" if body is None else msgspec.json.encode(body)
         try:
-            answer = await self.asked.request(method, path, content)
+            answer = await self.asked.request(method, path, content, reason=reason)
         except Unreachable as error:
             raise NoAnswer(
                 EXIT_UNAVAILABLE,
@@ -167,6 +222,12 @@ class Session:
             return told
         if answer.status == 404 and missing:
             raise CtlError(EXIT_UNAVAILABLE, f"Error:\n{missing}")
-        reason = told.get("reason") if isinstance(told, dict) else None
-        text = reason or f"the node answered {answer.status}"
-        raise CtlError(EXIT_UNAVAILABLE, f"Error:\n{text}")
+        why = told.get("reason") if isinstance(told, dict) else None
+        if answer.status == 401:
+            raise CtlError(EXIT_UNAVAILABLE, f"Error: node '{self.node}' refuses: {why}")
+        raise CtlError(EXIT_UNAVAILABLE, f"Error:\n{why or f'the node answered {answer.status}'}")
+
+    def answer(self, text: str) -> None:
+        """What the verb is there to say: in JSON a message."""
+        as_message = msgspec.json.encode({"message": text}).decode()
+        self.said.append(as_message if self.typed.formatter == "json" else text)

@@ -20,6 +20,7 @@ from shalott.broker.rabbit.metadata.permissions import Permissions, Right
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.processes.runtime import Runtime
+from shalott.broker.rabbit.storage.disk_space import DiskMonitor
 from shalott.broker.rabbit.storage.memory import MemoryMonitor
 
 
@@ -59,6 +60,17 @@ class ManagementBackend(Protocol):
     @property
     def alarms(self) -> Alarms:
         """Of all nodes, as far as this node has heard."""
+        ...
+
+    @property
+    def disk_space(self) -> DiskMonitor: ...
+
+    async def take_clients(self, takes: bool) -> None:
+        """Whether AMQP clients may come; those that are there stay."""
+        ...
+
+    def shut_down(self) -> None:
+        """Have the node's process end in good order. It does not wait."""
         ...
 
     def stop_app(self) -> None:
@@ -131,6 +143,8 @@ class Clustering(Protocol):
     async def join(self, through: str) -> None: ...
 
     async def force_boot(self) -> None: ...
+
+    async def seed(self, node: str) -> None: ...
 
 
 Route = RouteOf[ManagementBackend]

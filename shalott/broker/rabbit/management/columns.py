@@ -40,6 +40,12 @@ def _erlang_version(row: Row) -> object:
     return "{0,9,1}" if row.get("protocol") == "AMQP 0-9-1" else row.get("protocol")
 
 
+def _states(row: Row) -> object:
+    """Node and state, as Erlang writes a list of pairs of atoms."""
+    states = row.get("cluster_state")
+    return [f"{{{n}, {each}}}" for n, each in states.items()] if isinstance(states, dict) else []
+
+
 def _json(key: str) -> Source:
     return lambda row: msgspec.json.encode(row.get(key)).decode()
 
@@ -98,9 +104,10 @@ BINDINGS: Columns = {
     "source_kind": lambda row: "exchange",
     "source_name": "source",
 }
-VHOSTS: Columns = same(
-    *("cluster_state", "default_queue_type", "description", "name", "tags", "tracing")
-)
+VHOSTS: Columns = {
+    "cluster_state": _states,
+    **same("default_queue_type", "description", "name", "tags", "tracing"),
+}
 PERMISSIONS: Columns = same("user", "configure", "write", "read")
 USER_PERMISSIONS: Columns = same("vhost", "configure", "write", "read")
 TOPIC_PERMISSIONS: Columns = same("user", "exchange", "write", "read")

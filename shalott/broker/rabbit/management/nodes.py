@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -62,10 +62,11 @@ async def view_node(backend: ManagementBackend, name: str) -> dict[str, object]:
         **shown,
         "running": running and backend.phase == "running",
         "status": backend.phase,
+        "data_dir": backend.config.data_dir,
         "incarnation": backend.env.incarnation,
         "uptime": (now_ns - backend.started_ns) // 1_000_000,
         "disk_free": free,
-        "disk_free_limit": backend.config.disk_free_limit,
+        "disk_free_limit": backend.disk_space.limit_bytes,
         "disk_free_alarm": await is_disk_alarm(backend),
         "mem_used": backend.memory.used,
         "mem_limit": backend.memory.limit_bytes,
@@ -222,6 +223,13 @@ async def _act(backend: ManagementBackend, body: AppBody) -> None:
             await backend.clustering.join(body.node)
         case "force_boot":
             await backend.clustering.force_boot()
+        case "seed":
+            await backend.clustering.seed(body.node)
+        case "suspend_listeners" | "resume_listeners":
+            _require_running(backend)
+            await backend.take_clients(body.action == "resume_listeners")
+        case "shutdown":
+            backend.shut_down()
         case _:
             raise bad_request(f"unknown action '{body.action}'")
 
@@ -253,6 +261,50 @@ async def set_watermark(
     elif wanted.fraction is not None:
         backend.memory.set_limit(backend.config.fraction_of_memory(wanted.fraction))
     return Response(204)
+
+
+class DiskLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One of the two: bytes, or so many times the machine's memory."""
+
+    bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    mem_relative: Annotated[float, msgspec.Meta(ge=0)] | None = None
+
+
+async def set_disk_limit(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """/api/shalott/disk_free_limit: for as long as the node's process lives, too."""
+    wanted = decode_body(request, DiskLimit)
+    if (wanted.bytes is None) == (wanted.mem_relative is None):
+        raise bad_request("give either bytes or mem_relative")
+    if wanted.bytes is not None:
+        backend.disk_space.set_limit(wanted.bytes)
+    elif wanted.mem_relative is not None:
+        backend.disk_space.set_limit(backend.config.fraction_of_memory(wanted.mem_relative))
+    return Response(204)
+
+
+class LogLevel(msgspec.Struct):
+    level: Literal["debug", "info", "warning", "error", "critical", "none"]
+
+
+async def set_log_level(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """/api/shalott/log_level: of the node's process."""
+    level = decode_body(request, LogLevel).level
+    number = logging.CRITICAL + 1 if level == "none" else logging.getLevelName(level.upper())
+    logging.getLogger("shalott").setLevel(number)
+    return Response(204)
+
+
+async def environment(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """/api/shalott/environment: the node's configuration, without what is secret."""
+    told = msgspec.to_builtins(backend.config)
+    told.pop("cookie")
+    return json_response({**told, "users": sorted(backend.config.users)})
 
 
 # -- members of the cluster ------------------------------------------------------------------------
@@ -364,6 +416,9 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/shalott/app", show_app),
     Route("POST", "/api/shalott/app", act_on_app),
     Route("PUT", "/api/shalott/vm_memory_high_watermark", set_watermark),
+    Route("PUT", "/api/shalott/disk_free_limit", set_disk_limit),
+    Route("PUT", "/api/shalott/log_level", set_log_level),
+    Route("GET", "/api/shalott/environment", environment),
     Route("GET", "/api/shalott/members", list_members),
     Route("DELETE", "/api/shalott/members/:name", forget_member),
     Route("PUT", "/api/shalott/members/:name", admit_member),

@@ -69,6 +69,10 @@ class UserBody(msgspec.Struct, kw_only=True):
     limits: dict[str, int] | None = None
 
 
+def make_salt(backend: ManagementBackend) -> bytes:
+    return backend.env.rng.getrandbits(8 * users.SALT_BYTES).to_bytes(users.SALT_BYTES, "big")
+
+
 def read_user(
     backend: ManagementBackend, name: str, body: UserBody, before: UserRow | None
 ) -> UserRow:
@@ -90,7 +94,7 @@ def read_user(
             raise bad_request(problem)
     row = UserRow(name=name, hashing_algorithm=algorithm, tags=words(body.tags), limits=limits)
     if body.password:
-        salt = backend.env.rng.getrandbits(8 * users.SALT_BYTES).to_bytes(users.SALT_BYTES, "big")
+        salt = make_salt(backend)
         hashed = users.hash_password(body.password, salt, algorithm)
         return msgspec.structs.replace(row, password_hash=hashed)
     if body.password_hash:
@@ -189,6 +193,61 @@ async def whoami(
     row = users_of(backend).find(request.user)
     tags = [users.ADMINISTRATOR] if row is None else list(row.tags)
     return json_response({"name": request.user, "tags": tags})
+
+
+# -- what tools do --------------------------------------------------------------------------------
+
+# /api/shalott/users/NAME changes one that is there, a thing at a time, and
+# /api/shalott/authenticate tries a password: rabbitmqctl's verbs, for which RabbitMQ has no calls.
+
+
+class UserChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """An empty password lets no one in. ``limits`` are added to those that there are."""
+
+    password: str | None = None
+    tags: list[str] | None = None
+    limits: dict[str, int] | None = None
+
+
+async def change_user(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    running_queues(backend)
+    row = find_user(backend, parameters["name"])
+    body = decode_body(request, UserChange)
+    if body.password is not None:
+        salt = make_salt(backend)
+        hashed = users.hash_password(body.password, salt) if body.password else ""
+        row = msgspec.structs.replace(
+            row, password_hash=hashed, hashing_algorithm=users.DEFAULT_ALGORITHM
+        )
+    if body.tags is not None:
+        row = msgspec.structs.replace(row, tags=words(body.tags))
+    if body.limits is not None:
+        problem = runtime_parameters.problem_of_limits(body.limits, users.LIMITS, "user-limits")
+        if problem is not None:
+            raise bad_request(problem)
+        row = msgspec.structs.replace(row, limits={**row.limits, **body.limits})
+    await backend.metadata.transact(lambda tx: users.put(tx, row, backend.config.users), once=True)
+    return Response(204)
+
+
+class Credentials(msgspec.Struct):
+    user: str
+    password: str
+
+
+async def authenticate_user(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """``reason`` is empty if it is the user's password."""
+    body = decode_body(request, Credentials)
+    reason = ""
+    if not body.password:
+        reason = f"user '{body.user}' attempted to log in with a blank password"
+    elif users_of(backend).authenticate(body.user, body.password) is None:
+        reason = f"user '{body.user}' - invalid credentials"
+    return json_response({"reason": reason})
 
 
 # -- limits of users -------------------------------------------------------------------------------
@@ -430,6 +489,8 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/users/:name", show_user),
     Route("PUT", "/api/users/:name", put_user),
     Route("DELETE", "/api/users/:name", delete_user),
+    Route("PUT", "/api/shalott/users/:name", change_user),
+    Route("POST", "/api/shalott/authenticate", authenticate_user),
     Route("GET", "/api/user-limits", list_user_limits),
     Route("GET", "/api/user-limits/:name", list_user_limits),
     Route("PUT", "/api/user-limits/:name/:limit", put_user_limit),

@@ -108,6 +108,14 @@ class Clustering:
         server.is_forced = True
         await write_standing(self._node.env.disk, Standing(alone=self.standing.alone, forced=True))
 
+    async def seed(self, node: str) -> None:
+        """See that one that the configuration names is there. Raises BrokerError."""
+        self._require_stopped()
+        configured = self._node.configured
+        if node not in configured.node_names or node == configured.name:
+            raise BrokerError(f"{node} is not a node of this node's configuration")
+        await self._linked(node)
+
     async def has_started(self) -> None:
         """What was forced is done."""
         server = self._node.metadata_server

@@ -49,7 +49,7 @@ from shalott.broker.rabbit.metadata.raft_group import MESSAGES as CONSENSUS_MESS
 from shalott.broker.rabbit.mirrored.messages import MESSAGES as MIRROR_MESSAGES
 from shalott.broker.rabbit.node.application import Application, Host
 from shalott.broker.rabbit.node.clustering import Clustering
-from shalott.broker.rabbit.node.node_state import MEMBER, BeginAgain, Standing
+from shalott.broker.rabbit.node.node_state import MEMBER, BeginAgain, ShutDown, Standing
 from shalott.broker.rabbit.processes.mesh import Mesh
 from shalott.broker.rabbit.processes.messages import MESSAGES as PROCESS_MESSAGES
 from shalott.broker.rabbit.processes.messages import Codec, Message, Pid
@@ -219,6 +219,10 @@ class Node:
         """End this life, and have another begin; without what this one knew if it ``wipes``."""
         self._give_up(BeginAgain(standing, wipes=wipes))
 
+    def shut_down(self) -> None:
+        """End this life in good order, for the operator said so."""
+        self._give_up(ShutDown("the operator said so"))
+
     def _give_up(self, error: BrokerError) -> None:
         if not self.fatal.done():
             self.fatal.set_result(error)
@@ -371,6 +375,18 @@ class NodeView:
     @property
     def alarms(self) -> Alarms:
         return self._node.alarms
+
+    @property
+    def disk_space(self) -> DiskMonitor:
+        return self._node.disk_space
+
+    async def take_clients(self, takes: bool) -> None:
+        broker = self._node.broker
+        if broker is not None:
+            await (broker.listener.resume() if takes else broker.listener.suspend())
+
+    def shut_down(self) -> None:
+        self._node.shut_down()
 
     def stop_app(self) -> None:
         self._node.stop_app()

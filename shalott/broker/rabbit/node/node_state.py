@@ -63,6 +63,10 @@ class BeginAgain(BrokerError):
         await write_standing(disk, self.standing)
 
 
+class ShutDown(BrokerError):
+    """Not a failure: the node's process is to end in good order."""
+
+
 async def read_standing(disk: Disk) -> Standing:
     """Raises StorageError."""
     data = await read_file(disk, PATH)

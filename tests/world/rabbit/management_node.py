@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from shalott.broker.base.env import Env, SystemClock
-from shalott.broker.base.errors import MetadataUnavailable
+from shalott.broker.base.errors import BrokerError, MetadataUnavailable
 from shalott.broker.rabbit.amqp.alarms import Alarms
 from shalott.broker.rabbit.amqp.channel import Channel
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
@@ -44,6 +44,7 @@ from shalott.broker.rabbit.metadata.records import QueueRow, Record, queue_key
 from shalott.broker.rabbit.metadata.tables import LocalTransaction, Tables
 from shalott.broker.rabbit.mirrored.messages import MESSAGES as MIRRORED_MESSAGES
 from shalott.broker.rabbit.mirrored.messages import CancelSync, Claim, Claimed, SyncQueue
+from shalott.broker.rabbit.node.node_state import MEMBER
 from shalott.broker.rabbit.processes.messages import MESSAGES, Codec, Done, Failed, Message, Pid
 from shalott.broker.rabbit.processes.process import Process
 from shalott.broker.rabbit.processes.runtime import Caller, Runtime
@@ -153,6 +154,24 @@ class FakeQueue(Process):
         return Failed("unsupported")
 
 
+class FakeClustering:
+    """Says no, as a node does whose broker runs."""
+
+    standing = MEMBER
+
+    async def reset(self, *, force: bool) -> None:
+        raise BrokerError("the broker on this node must be stopped: stop_app")
+
+    async def join(self, through: str) -> None:
+        raise BrokerError("the broker on this node must be stopped: stop_app")
+
+    async def force_boot(self) -> None:
+        raise BrokerError("the broker on this node must be stopped: stop_app")
+
+    async def seed(self, node: str) -> None:
+        raise BrokerError("the broker on this node must be stopped: stop_app")
+
+
 class FakeNode:
     """Implements ManagementBackend and Queues. Make it inside an event loop."""
 
@@ -173,6 +192,7 @@ class FakeNode:
         self.processes: dict[str, FakeQueue] = {}
         self.clients: list[ConnectionInfo] = []
         self.takes_clients = True
+        self.clustering = FakeClustering()
         self.disk_space = DiskMonitor(self.disk, self.config.disk_free_limit, lambda is_on: None)
         self.opened: list[ChannelInfo] = []  # channels of each of them
         self.closed: list[tuple[Pid, str]] = []

@@ -68,6 +68,7 @@ class Original:
         """rabbitmqctl, typed at it."""
         return subprocess.run(
             [str(self.home / "sbin/rabbitmqctl"), *words],
+            stdin=subprocess.DEVNULL,
             env=self.environment,
             capture_output=True,
             text=True,

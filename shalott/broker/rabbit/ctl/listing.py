@@ -268,7 +268,7 @@ def as_json(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
         msgspec.json.encode({name: _plain(name, row.get(name)) for name in names}).decode()
         for row in rows
     ]
-    return ["[", "\n,".join(told), "]"] if told else ["[", "", "]"]
+    return ["[", "\n,".join(told), "]"] if told else ["[", "]"]
 
 
 def _plain(name: str, value: object) -> object:
@@ -303,7 +303,7 @@ def _kind(value: object) -> str:
 
 def as_pretty_table(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
     """In frames of a VT100's line drawing characters."""
-    told = [[cell(row.get(name)) for name in names] for row in rows]
+    told = [[_pretty(row.get(name)) for name in names] for row in rows]
     widths = [max(len(line[at]) for line in [list(names), *told]) + 2 for at in range(len(names))]
 
     def frame(left: str, between: str, right: str) -> str:
@@ -320,6 +320,10 @@ def as_pretty_table(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
     titles = [f"{BOLD}{name}{PLAIN}" for name in names]
     body = [part for each in told for part in (frame("t", "n", "u"), line(each, each))]
     return [frame("l", "w", "k"), line(titles, names), *body, frame("m", "v", "j")]
+
+
+def _pretty(value: object) -> str:
+    return "".join(map(cell, value)) if isinstance(value, list | tuple) else cell(value)
 
 
 def cell(value: object) -> str:

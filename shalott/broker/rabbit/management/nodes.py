@@ -334,14 +334,14 @@ async def list_members(
 async def forget_member(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    """Of a node that is down: it belongs to the cluster no longer. Its last masters are given to
+    """Of a node whose broker is down or stopped: it belongs to the cluster no longer. Its last masters are given to
     mirrors that are down too, or their queues are deleted."""
     node = _running_broker(backend, parameters)
     if node not in cluster_nodes(backend):
         raise _stranger()
     if node == backend.config.name:
         raise bad_request("a node can't forget itself: ask another one")
-    if node in backend.runtime.nodes() or node in backend.metadata.running_nodes():
+    if node in backend.metadata.running_nodes():
         raise bad_request(f"RabbitMQ on node {node} must be stopped before it can be removed")
     await _take_out(backend, node)
     return Response(204)

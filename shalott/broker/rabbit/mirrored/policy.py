@@ -223,7 +223,15 @@ def suggested_nodes(
         return master, _exactly(params - 1, master, mirrors, running, choose_index)
     synced = list(dict.fromkeys(pid.node for pid in row.sync_slave_pids))
     assert isinstance(params, (list, tuple))
-    return _listed(list(params), master, synced, running)
+    return _listed(_called(params, (*running, master)), master, synced, running)
+
+
+def _called(names: Sequence[str], nodes: Sequence[str]) -> list[str]:
+    """As the nodes are called: a policy says rabbit@n1 of one that is called n1, as rabbitmqctl's
+    -n does, or the other way round."""
+    by_host = {node.rpartition("@")[2]: node for node in nodes}
+    called = (n if n in nodes else by_host.get(n.rpartition("@")[2], n) for n in names)
+    return list(dict.fromkeys(called))
 
 
 def _exactly(

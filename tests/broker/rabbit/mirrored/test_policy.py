@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from shalott.broker.rabbit.metadata.policies import match, merged
@@ -131,6 +132,15 @@ def test_mode_nodes_moves_the_master_only_to_a_synchronised_mirror() -> None:
     assert suggested(queue(nodes, "a", "bc"), "abc") == "a+bc"
     assert suggested(queue(nodes, "a", "bc", "c"), "abc") == "c+b"
     assert suggested(queue({"ha-mode": "nodes", "ha-params": ["x"]}, "a"), "abc") == "a+"
+
+
+def test_nodes_may_be_called_as_rabbitmq_calls_them() -> None:
+    nodes = {"ha-mode": "nodes", "ha-params": ["rabbit@a", "b", "rabbit@b", "rabbit@z"]}
+    assert suggested(queue(nodes, "a"), "abc") == "a+b"
+    row = queue({"ha-mode": "nodes", "ha-params": ["a", "rabbit@b"]}, "a")
+    moved = msgspec.structs.replace(row, pid=Pid("rabbit@a", 1, 1))
+    running = ["rabbit@a", "rabbit@b", "rabbit@c"]
+    assert policy.suggested_nodes(moved, running, first) == ("rabbit@a", ["rabbit@b"])
 
 
 def test_changes_name_whom_to_add_and_whom_to_drop() -> None:

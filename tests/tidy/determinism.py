@@ -301,6 +301,10 @@ EXEMPT: Mapping[tuple[str, str], str] = {
         "shalott/broker/rabbit/ctl/__main__.py",
         "sockets",
     ): "an operator's command: the machine's name",
+    ("shalott/broker/rabbit/ctl/node.py", "files"): "the same: a node's pid file",
+    ("shalott/broker/rabbit/ctl/node.py", "threads"): "the same: it reads that file",
+    ("shalott/broker/rabbit/ctl/queues.py", "files"): "the same: definitions in a file",
+    ("shalott/broker/rabbit/ctl/queues.py", "threads"): "the same: it reads and writes that file",
     ("shalott/broker/__main__.py", "signals"): "the edge: SIGTERM becomes an orderly stop",
     ("shalott/broker/__main__.py", "all_tasks"): "for people to read, when they ask with SIGUSR1",
 }

@@ -192,6 +192,7 @@ class FakeNode:
         self.processes: dict[str, FakeQueue] = {}
         self.clients: list[ConnectionInfo] = []
         self.takes_clients = True
+        self.app = self
         self.clustering = FakeClustering()
         self.disk_space = DiskMonitor(self.disk, self.config.disk_free_limit, lambda is_on: None)
         self.opened: list[ChannelInfo] = []  # channels of each of them

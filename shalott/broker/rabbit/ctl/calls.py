@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -106,7 +105,7 @@ async def require(session: Session, need: Need, words: Words) -> None:
         raise CtlError(need.exit_code, need.text.format(**words))
 
 
-def from_json(text: str) -> Any:
+def from_json(text: str) -> object:
     """Raises CtlError."""
     try:
         return msgspec.json.decode(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -58,7 +58,7 @@ async def cluster_status(session: Session) -> None:
         session.say([f"{BOLD}{title}{PLAIN}", "", *(lines or ["(none)"]), ""])
 
 
-def alarms_of(nodes: list[dict[str, object]]) -> list[str]:
+def alarms_of(nodes: Sequence[Mapping[str, object]]) -> list[str]:
     kinds = (("mem_alarm", "Memory alarm"), ("disk_free_alarm", "Free disk space alarm"))
     return [
         f"{text} on node {node['name']}" for node in nodes for key, text in kinds if node.get(key)
@@ -124,7 +124,7 @@ MEMBER = "The node is already a member of this cluster"
 APP = ("shalott", "app")
 
 
-NEEDS = {
+NEEDS: Mapping[str, str] = {
     "running": (
         "Error: this command requires the 'rabbit' app to be running on the target node. Start it"
         " with 'rabbitmqctl start_app'."

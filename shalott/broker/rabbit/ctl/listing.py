@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
 from shalott.broker.rabbit.ctl.calls import USER_TERM, VHOST, Need, require
-from shalott.broker.rabbit.ctl.session import BOLD, PLAIN, Invalid, Session
+from shalott.broker.rabbit.ctl.session import BOLD, PLAIN, Invalid, Session, Shown
 from shalott.broker.rabbit.management import columns
 from shalott.broker.rabbit.management.columns import Columns, Row
 
@@ -378,7 +377,7 @@ async def gm_ring(session: Session) -> None:
     session.say(render(session, rows, RING_COLUMNS))
 
 
-def _rows(node: Mapping[str, Any]) -> list[dict[str, object]]:
+def _rows(node: Shown) -> list[dict[str, object]]:
     if not node["reachable"]:
         return [{"node": node["node"], "role": "unreachable"}]
     member = node["member"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,6 +22,7 @@ from shalott.broker.rabbit.ctl.session import (
     Invalid,
     NoAnswer,
     Session,
+    Shown,
     bad,
     invalid,
 )
@@ -39,79 +40,79 @@ async def status(session: Session) -> None:
         raise Invalid(f'"{text}"')
     node, overview = await session.get("shalott", "node"), await session.get("overview")
     names = [one["name"] for one in await session.get("vhosts")]
-    totals = overview["object_totals"]
     if session.typed.formatter == "json":
-        told = {
-            "alarms": alarms_of([node]),
-            "data_directory": node["data_dir"],
-            "disk_free": node["disk_free"],
-            "disk_free_limit": node["disk_free_limit"],
-            "is_under_maintenance": False,
-            "listeners": overview["listeners"],
-            "memory": {"total": {"allocated": node["mem_used"]}},
-            "net_ticktime": node["net_ticktime"],
-            "product_name": overview["product_name"],
-            "product_version": overview["product_version"],
-            "rabbitmq_version": overview["rabbitmq_version"],
-            "totals": {
-                "virtual_host_count": len(names),
-                "connection_count": totals["connections"],
-                "queue_count": totals["queues"],
-            },
-            "uptime": node["uptime"] // 1000,
-            "vm_memory_high_watermark_limit": node["mem_limit"],
-        }
-        session.say([msgspec.json.encode(told).decode()])
+        session.say([msgspec.json.encode(_as_object(node, overview, names)).decode()])
         return
     session.inform(f"Status of node {session.node} ...")
+    for title, lines in _sections(node, overview, names, unit):
+        session.say([f"{BOLD}{title}{PLAIN}", "", *lines, ""])
 
+
+def _as_object(node: Shown, overview: Shown, vhosts: Sequence[str]) -> dict[str, object]:
+    totals = overview["object_totals"]
+    return {
+        "alarms": alarms_of([node]),
+        "data_directory": node["data_dir"],
+        "disk_free": node["disk_free"],
+        "disk_free_limit": node["disk_free_limit"],
+        "is_under_maintenance": False,
+        "listeners": overview["listeners"],
+        "memory": {"total": {"allocated": node["mem_used"]}},
+        "net_ticktime": node["net_ticktime"],
+        "product_name": overview["product_name"],
+        "product_version": overview["product_version"],
+        "rabbitmq_version": overview["rabbitmq_version"],
+        "totals": {
+            "virtual_host_count": len(vhosts),
+            "connection_count": totals["connections"],
+            "queue_count": totals["queues"],
+        },
+        "uptime": node["uptime"] // 1000,
+        "vm_memory_high_watermark_limit": node["mem_limit"],
+    }
+
+
+def _sections(
+    node: Shown, overview: Shown, vhosts: Sequence[str], unit: str
+) -> list[tuple[str, list[str]]]:
     def size(count: int | None) -> str:
         return "none" if count is None else f"{round(count / UNITS[unit], 4)} {unit}"
 
+    totals = overview["object_totals"]
+    runtime = [
+        f"Uptime (seconds): {node['uptime'] // 1000}",
+        "Is under maintenance?: false",
+        f"RabbitMQ version: {overview['rabbitmq_version']}",
+        f"Node name: {node['name']}",
+        f"Cluster heartbeat timeout (net_ticktime): {node['net_ticktime']:g}",
+    ]
+    memory = [
+        f"Total memory used: {size(node['mem_used'])}",
+        f"Memory high watermark, computed to: {size(node['mem_limit'])}",
+    ]
+    disk = [
+        f"Low free disk space watermark: {size(node['disk_free_limit'])}",
+        f"Free disk space: {size(node['disk_free'])}",
+    ]
+    counted = [
+        f"Connection count: {totals['connections']}",
+        f"Queue count: {totals['queues']}",
+        f"Virtual host count: {len(vhosts)}",
+    ]
     listeners = [
         f"Interface: {each['ip_address']}, port: {each['port']}, protocol: {each['protocol']}"
         for each in overview["listeners"]
         if each["node"] == node["name"]
     ]
-    sections: tuple[tuple[str, list[str]], ...] = (
-        (
-            "Runtime",
-            [
-                f"Uptime (seconds): {node['uptime'] // 1000}",
-                "Is under maintenance?: false",
-                f"RabbitMQ version: {overview['rabbitmq_version']}",
-                f"Node name: {node['name']}",
-                f"Cluster heartbeat timeout (net_ticktime): {node['net_ticktime']:g}",
-            ],
-        ),
+    return [
+        ("Runtime", runtime),
         ("Data directory", [f"Node data directory: {node['data_dir']}"]),
         ("Alarms", alarms_of([node]) or ["(none)"]),
-        (
-            "Memory",
-            [
-                f"Total memory used: {size(node['mem_used'])}",
-                f"Memory high watermark, computed to: {size(node['mem_limit'])}",
-            ],
-        ),
-        (
-            "Free Disk Space",
-            [
-                f"Low free disk space watermark: {size(node['disk_free_limit'])}",
-                f"Free disk space: {size(node['disk_free'])}",
-            ],
-        ),
-        (
-            "Totals",
-            [
-                f"Connection count: {totals['connections']}",
-                f"Queue count: {totals['queues']}",
-                f"Virtual host count: {len(names)}",
-            ],
-        ),
+        ("Memory", memory),
+        ("Free Disk Space", disk),
+        ("Totals", counted),
         ("Listeners", listeners),
-    )
-    for title, lines in sections:
-        session.say([f"{BOLD}{title}{PLAIN}", "", *lines, ""])
+    ]
 
 
 async def environment(session: Session) -> None:

@@ -48,11 +48,14 @@ _FLAGS = (
     *("--local", "--disc", "--ram", "--global", "--if-empty", "--if-unused", "--help", "--wait"),
     *("--idempotent", "--skip-if-unchanged", "--list-commands", "--version"),
 )
-# Which most verbs take, whatever their usage says.
+# Which most verbs take, though their usage does not name them.
 GENERAL = (
     *("--node", "--vhost", "--timeout", "--formatter", "--quiet", "--silent", "--longnames"),
     *("--help", "--no-table-headers"),
 )
+
+
+Shown = Mapping[str, Any]  # of the API's JSON
 
 
 class CtlError(Exception):

@@ -65,19 +65,10 @@ class ManagementBackend(Protocol):
     @property
     def disk_space(self) -> DiskMonitor: ...
 
-    async def take_clients(self, takes: bool) -> None:
-        """Whether AMQP clients may come; those that are there stay."""
+    @property
+    def app(self) -> App:
+        """The broker on the node, as its operator starts and stops it."""
         ...
-
-    def shut_down(self) -> None:
-        """Have the node's process end in good order. It does not wait."""
-        ...
-
-    def stop_app(self) -> None:
-        """Have the broker end, and stay away. It does not wait."""
-        ...
-
-    def start_app(self) -> None: ...
 
     @property
     def clustering(self) -> Clustering:
@@ -117,6 +108,22 @@ class ManagementBackend(Protocol):
     def close_connection(self, pid: Pid, text: str) -> bool:
         """False if there is none."""
         ...
+
+
+class App(Protocol):
+    async def take_clients(self, takes: bool) -> None:
+        """Whether AMQP clients may come; those that are there stay."""
+        ...
+
+    def shut_down(self) -> None:
+        """Have the node's process end in good order. It does not wait."""
+        ...
+
+    def stop_app(self) -> None:
+        """Have the broker end, and stay away. It does not wait."""
+        ...
+
+    def start_app(self) -> None: ...
 
 
 class Standing(Protocol):

@@ -50,7 +50,7 @@ def _json(key: str) -> Source:
     return lambda row: msgspec.json.encode(row.get(key)).decode()
 
 
-QUEUES: Columns = {
+QUEUES: Mapping[str, Source] = {
     **same("arguments", "auto_delete", "consumer_capacity", "consumer_utilisation", "consumers"),
     **same("disk_reads", "disk_writes", "durable", "exclusive", "exclusive_consumer_pid"),
     **same("exclusive_consumer_tag", "head_message_timestamp"),
@@ -66,13 +66,13 @@ QUEUES: Columns = {
     "type": "type",
 }
 # Which list_queues of 3.10 does not have: of before, and of after.
-QUEUES_BESIDE: Columns = {
+QUEUES_BESIDE: Mapping[str, Source] = {
     "vhost": "vhost",
     "mirror_pids": "slave_pids",
     "synchronised_mirror_pids": "sync_slave_pids",
     **same("operator_policy", "effective_policy_definition", "gm_pids", "recoverable_slaves"),
 }
-CONNECTIONS: Columns = {
+CONNECTIONS: Mapping[str, Source] = {
     **same("auth_mechanism", "channel_max", "channels", "client_properties", "connected_at"),
     **same("frame_max", "host", "name", "peer_cert_issuer", "peer_cert_subject"),
     **same("peer_cert_validity", "peer_host", "peer_port", "pid", "port"),
@@ -80,23 +80,23 @@ CONNECTIONS: Columns = {
     **same("recv_cnt", "recv_oct", "send_cnt", "send_oct", "send_pend", "ssl", "ssl_cipher"),
     **same("ssl_hash", "ssl_key_exchange", "ssl_protocol", "state", "timeout", "user", "vhost"),
 }
-CHANNELS: Columns = {
+CHANNELS: Mapping[str, Source] = {
     **same("acks_uncommitted", "confirm"),
     "connection": "connection_details.pid",
     **same("consumer_count", "global_prefetch_count", "messages_unacknowledged"),
     **same("messages_uncommitted", "messages_unconfirmed", "name", "number", "pid"),
     **same("prefetch_count", "transactional", "user", "vhost"),
 }
-CONSUMERS: Columns = {
+CONSUMERS: Mapping[str, Source] = {
     **same("ack_required", "active", "activity_status", "arguments"),
     "channel_pid": "channel_details.pid",
     **same("consumer_tag", "prefetch_count"),
     "queue_name": "queue.name",
 }
-EXCHANGES: Columns = same(
+EXCHANGES: Mapping[str, Source] = same(
     *("arguments", "auto_delete", "durable", "internal", "name", "policy", "type")
 )
-BINDINGS: Columns = {
+BINDINGS: Mapping[str, Source] = {
     "arguments": "arguments",
     "destination_kind": "destination_type",
     "destination_name": "destination",
@@ -104,21 +104,21 @@ BINDINGS: Columns = {
     "source_kind": lambda row: "exchange",
     "source_name": "source",
 }
-VHOSTS: Columns = {
+VHOSTS: Mapping[str, Source] = {
     "cluster_state": _states,
     **same("default_queue_type", "description", "name", "tags", "tracing"),
 }
-PERMISSIONS: Columns = same("user", "configure", "write", "read")
-USER_PERMISSIONS: Columns = same("vhost", "configure", "write", "read")
-TOPIC_PERMISSIONS: Columns = same("user", "exchange", "write", "read")
-USER_TOPIC_PERMISSIONS: Columns = same("vhost", "exchange", "write", "read")
-USERS: Columns = {"user": "name", "tags": "tags"}
-POLICIES: Columns = {
+PERMISSIONS: Mapping[str, Source] = same("user", "configure", "write", "read")
+USER_PERMISSIONS: Mapping[str, Source] = same("vhost", "configure", "write", "read")
+TOPIC_PERMISSIONS: Mapping[str, Source] = same("user", "exchange", "write", "read")
+USER_TOPIC_PERMISSIONS: Mapping[str, Source] = same("vhost", "exchange", "write", "read")
+USERS: Mapping[str, Source] = {"user": "name", "tags": "tags"}
+POLICIES: Mapping[str, Source] = {
     **same("vhost", "name", "pattern", "apply-to"),
     "definition": _json("definition"),
     "priority": "priority",
 }
-PARAMETERS: Columns = {**same("component", "name"), "value": _json("value")}
-GLOBAL_PARAMETERS: Columns = {"name": "name", "value": _json("value")}
-VHOST_LIMITS: Columns = {"vhost": "vhost", "limits": _json("value")}
-USER_LIMITS: Columns = {"user": "user", "limits": _json("value")}
+PARAMETERS: Mapping[str, Source] = {**same("component", "name"), "value": _json("value")}
+GLOBAL_PARAMETERS: Mapping[str, Source] = {"name": "name", "value": _json("value")}
+VHOST_LIMITS: Mapping[str, Source] = {"vhost": "vhost", "limits": _json("value")}
+USER_LIMITS: Mapping[str, Source] = {"user": "user", "limits": _json("value")}

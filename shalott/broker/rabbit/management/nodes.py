@@ -214,9 +214,9 @@ async def act_on_app(
 async def _act(backend: ManagementBackend, body: AppBody) -> None:
     match body.action:
         case "stop":
-            backend.stop_app()
+            backend.app.stop_app()
         case "start":
-            backend.start_app()
+            backend.app.start_app()
         case "reset" | "force_reset":
             await backend.clustering.reset(force=body.action == "force_reset")
         case "join":
@@ -227,9 +227,9 @@ async def _act(backend: ManagementBackend, body: AppBody) -> None:
             await backend.clustering.seed(body.node)
         case "suspend_listeners" | "resume_listeners":
             _require_running(backend)
-            await backend.take_clients(body.action == "resume_listeners")
+            await backend.app.take_clients(body.action == "resume_listeners")
         case "shutdown":
-            backend.shut_down()
+            backend.app.shut_down()
         case _:
             raise bad_request(f"unknown action '{body.action}'")
 
@@ -334,8 +334,8 @@ async def list_members(
 async def forget_member(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    """Of a node whose broker is down or stopped: it belongs to the cluster no longer. Its last masters are given to
-    mirrors that are down too, or their queues are deleted."""
+    """Of a node whose broker is down or stopped: it belongs to the cluster no longer. Its last
+    masters are given to mirrors that are down too, or their queues are deleted."""
     node = _running_broker(backend, parameters)
     if node not in cluster_nodes(backend):
         raise _stranger()

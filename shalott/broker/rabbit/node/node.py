@@ -380,19 +380,9 @@ class NodeView:
     def disk_space(self) -> DiskMonitor:
         return self._node.disk_space
 
-    async def take_clients(self, takes: bool) -> None:
-        broker = self._node.broker
-        if broker is not None:
-            await (broker.listener.resume() if takes else broker.listener.suspend())
-
-    def shut_down(self) -> None:
-        self._node.shut_down()
-
-    def stop_app(self) -> None:
-        self._node.stop_app()
-
-    def start_app(self) -> None:
-        self._node.start_app()
+    @property
+    def app(self) -> NodeApp:
+        return NodeApp(self._node)
 
     @property
     def clustering(self) -> Clustering:
@@ -431,3 +421,24 @@ class NodeView:
         if broker is None or self.phase != "running":
             return None
         return broker.listener.make_channel(port, session)
+
+
+class NodeApp:
+    """Implements broker.rabbit.management.backend.App."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def take_clients(self, takes: bool) -> None:
+        broker = self._node.broker
+        if broker is not None:
+            await (broker.listener.resume() if takes else broker.listener.suspend())
+
+    def shut_down(self) -> None:
+        self._node.shut_down()
+
+    def stop_app(self) -> None:
+        self._node.stop_app()
+
+    def start_app(self) -> None:
+        self._node.start_app()

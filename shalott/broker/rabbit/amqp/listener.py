@@ -66,6 +66,12 @@ class Listener:
 
     async def start(self) -> None:
         """Listen. Raises ConfigError if the port can't be had."""
+        await self.resume()
+        self._counts = ClientCounts(self._count)
+        self._services.runtime.spawn(self._counts, name=CLIENT_COUNTS)
+
+    async def resume(self) -> None:
+        """Listen, after ``suspend``. Raises ConfigError."""
         assert not self._servers, "already listening"
         try:
             self._servers.append(await listen(self._accepted, self._host, self._port))
@@ -81,14 +87,17 @@ class Listener:
                 raise cannot_listen("AMQP", self._host, tls.port, "ssl.port", error) from error
             self._servers.append(own)
             log.info("listening for AMQP over TLS on %s:%d", self._host, tls.port)
-        self._counts = ClientCounts(self._count)
-        self._services.runtime.spawn(self._counts, name=CLIENT_COUNTS)
 
-    async def stop(self, text: str = "broker forced connection closure: shutdown") -> None:
-        """Listen no more, and close every connection with 320. Returns when all are gone."""
+    def suspend(self) -> None:
+        """Listen no more, and keep the clients that are there."""
         servers, self._servers = self._servers, []
         for server in servers:
             server.close()
+
+    async def stop(self, text: str = "broker forced connection closure: shutdown") -> None:
+        """Listen no more, and close every connection with 320. Returns when all are gone."""
+        servers = self._servers
+        self.suspend()
         await self.close_connections(text)
         for server in servers:
             await server.wait_closed()
@@ -105,17 +114,6 @@ class Listener:
         if isinstance(request, CountChannels):
             return sum(info.channels for info in found)
         return sum(request.vhost in ("", info.vhost) for info in found)
-
-    async def suspend(self) -> None:
-        """Listen no more, and keep the clients that are there."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
-            await asyncio.sleep(0)
-
-    async def resume(self) -> None:
-        if self._server is None:
-            await self.start()
 
     async def close_connections(self, text: str, *, grace_ms: float = STOP_GRACE_MS) -> None:
         """Send every client close 320; cut off those that don't answer in time."""

@@ -431,8 +431,12 @@ class NodeApp:
 
     async def take_clients(self, takes: bool) -> None:
         broker = self._node.broker
-        if broker is not None:
-            await (broker.listener.resume() if takes else broker.listener.suspend())
+        if broker is None or takes == broker.listener.listening:
+            return
+        if takes:
+            await broker.listener.resume()
+        else:
+            broker.listener.suspend()
 
     def shut_down(self) -> None:
         self._node.shut_down()

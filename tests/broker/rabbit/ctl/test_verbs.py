@@ -12,6 +12,8 @@ from pathlib import Path
 import pika
 import pytest
 
+from shalott.broker.rabbit.ctl.verbs import VERBS, about, overview, read
+from shalott.broker.rabbit.management import columns
 from shalott.cluster.local.backend import HOST
 from tests.broker.rabbit.amqp.pika_flows import Address, connected, publish, queue
 from tests.end_to_end.runs import shalott
@@ -307,3 +309,108 @@ def test_a_node_short_of_memory_stops_the_publishers_of_all(cluster: list[NodePr
         until(lambda: poll(0) or told == ["low on memory", "unblocked"], "it may go on")
         until(lambda: channel.basic_get("short", auto_ack=True)[2] == b"3", "all are there")
     assert alarm not in said(second, "rabbitmqctl cluster_status")
+    with connected(first.address) as connection:
+        connection.channel().queue_delete("short")
+
+
+def test_a_node_takes_no_clients_for_a_while(cluster: list[NodeProcess]) -> None:
+    """Who is there stays."""
+    first = cluster[0]
+    with connected(first.address) as connection:
+        said(first, "suspend_listeners")
+        said(first, "suspend_listeners")
+        with pytest.raises(pika.exceptions.AMQPConnectionError), connected(first.address):
+            pass
+        assert connection.channel().is_open
+        said(first, "resume_listeners")
+        said(first, "resume_listeners")
+        with connected(first.address) as other:
+            assert other.is_open
+
+
+def test_users_come_and_go_and_their_clients_with_them(cluster: list[NodeProcess]) -> None:
+    """What was said at one node holds at another."""
+    first, last = cluster[0], cluster[2]
+    there = pika.URLParameters(f"amqp://al:s3cret@{HOST}:{last.address.port}/%2F")
+    said(first, "add_user al s3cret")
+    with pytest.raises(pika.exceptions.ProbableAccessDeniedError):
+        pika.BlockingConnection(there)
+    said(first, 'set_permissions al ".*" ".*" ".*"')
+    until(lambda: "al\t" in "\n".join(said(last, "-s list_permissions")), "n3 has heard of it")
+    with pika.BlockingConnection(there) as connection:
+        (pid,) = [
+            row.split("\t")[0]
+            for row in said(first, "-s list_connections pid user node")
+            if row.endswith("al\tn3")
+        ]
+        said(first, f'close_connection "{pid}" "by its pid"')
+        with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="by its pid"):
+            connection.channel()
+    with pika.BlockingConnection(there) as connection:
+        said(first, "delete_user al")
+        with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="was deleted"):
+            connection.channel()
+    with pytest.raises(pika.exceptions.ProbableAuthenticationError):
+        pika.BlockingConnection(there)
+
+
+def test_a_policy_names_nodes_as_rabbitmq_does(cluster: list[NodeProcess]) -> None:
+    first = cluster[0]
+    params = '{"ha-mode":"nodes","ha-params":["rabbit@n1","rabbit@n3"]}'
+    said(first, f"set_policy named ^named '{params}'")
+    with queue(Address(first.address.host, first.address.port), "named"):
+        shown = "-s list_queues name slave_pids"
+        until(lambda: "<n3." in said(first, shown)[0], "its mirror is on n3")
+    said(first, "clear_policy named")
+
+
+def test_help_names_each_verb_and_all_columns() -> None:
+    told = read(["help"])
+    assert (told.verb, told.arguments) == ("help", ())
+    lines = "\n".join(overview())
+    assert all(f"   {name} " in lines for name in VERBS)
+    assert len(columns.QUEUES) == 36
+    assert len(columns.CONNECTIONS) == 30
+    assert len(columns.CHANNELS) == 15
+    for words in (["list_queues", "--help"], ["help", "list_queues"], ["-h", "list_queues"]):
+        asked = read(words)
+        assert (asked.verb, asked.arguments) == ("help", ("list_queues",))
+    assert ", ".join(sorted(columns.QUEUES)) in "\n".join(about("list_queues"))
+
+
+def test_every_column_can_be_listed(cluster: list[NodeProcess]) -> None:
+    first = cluster[0]
+    with queue(Address(first.address.host, first.address.port), "all") as channel:
+        channel.basic_consume("all", lambda *_: None)
+        for verb in ("list_queues", "list_connections", "list_channels", "list_consumers"):
+            names = VERBS[verb].columns
+            shown = json.loads(typed(first, f"{verb} --formatter json {' '.join(names)}").stdout)
+            assert [*shown[0]] == [*names]
+        rows = json.loads(typed(first, "list_queues --formatter json").stdout)
+        assert {"name": "all", "messages": 0} in rows
+
+
+def test_definitions_go_through_a_file(cluster: list[NodeProcess], tmp_path: Path) -> None:
+    first = cluster[0]
+    said(first, "add_vhost filed --description kept --tags a,b")
+    path = tmp_path / "all.json"
+    said(first, f"export_definitions {path}")
+    said(first, "delete_vhost filed")
+    said(first, f"import_definitions {path}")
+    rows = said(first, "-s list_vhosts name description tags")
+    assert "filed\tkept\t[a, b]" in rows
+    said(first, "delete_vhost filed")
+    assert json.loads(typed(first, "export_definitions -").stdout)["rabbit_version"] == "3.10.8"
+
+
+def test_a_report_and_a_status(cluster: list[NodeProcess]) -> None:
+    lines = said(cluster[1], "report")
+    assert lines[0] == "Reporting server status of node n2 ..."
+    for wanted in (
+        *("Status of node n2 ...", "Cluster status of node n2 ...", "Listing channels ..."),
+        *("Application environment of node n2 ...", "Listing queues for vhost / ..."),
+    ):
+        assert wanted in lines
+    assert "cookie" not in "\n".join(lines)
+    told = json.loads(typed(cluster[1], "status --formatter json").stdout)
+    assert told["totals"]["virtual_host_count"] == 1

@@ -59,6 +59,33 @@ class TlsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return context
 
 
+def session_of(
+    cipher: tuple[str, str, int] | None, certificate: Certificate | None
+) -> dict[str, object]:
+    """As rabbitmqctl's columns have it; ``cipher`` as ssl.SSLSocket.cipher tells it."""
+    if cipher is None:
+        return {"ssl": False}
+    suite, protocol, _ = cipher
+    exchange, parts = "any", suite.removeprefix("TLS_").split("_")
+    if not suite.startswith("TLS_"):  # before 1.3 the suite says how keys are exchanged
+        first, second, *parts = suite.split("-")
+        exchange = f"{first}_{second}".lower()
+    told: dict[str, object] = {
+        "ssl": True,
+        "ssl_protocol": protocol.lower(),
+        "ssl_key_exchange": exchange,
+        "ssl_cipher": "_".join(parts[:-1]).lower(),
+        "ssl_hash": parts[-1].lower(),
+    }
+    if certificate is not None:
+        valid = (str(certificate.get(key, "")) for key in ("notBefore", "notAfter"))
+        told["peer_cert_subject"] = login_name(certificate, "distinguished_name")
+        issuer = {"subject": certificate.get("issuer", ())}
+        told["peer_cert_issuer"] = login_name(issuer, "distinguished_name")
+        told["peer_cert_validity"] = " - ".join(valid)
+    return told
+
+
 def login_name(certificate: Certificate, source: LoginFrom) -> str | None:
     """Whom it makes of its bearer (rabbit_ssl:peer_cert_auth_name). None: it has no such name."""
     if source == "subject_alternative_name":

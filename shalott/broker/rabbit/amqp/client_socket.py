@@ -7,7 +7,7 @@ import asyncio
 from pamqp import commands
 
 from shalott.broker.base.env import Clock
-from shalott.broker.base.tls import Certificate
+from shalott.broker.base.tls import Certificate, session_of
 from shalott.broker.rabbit.amqp.errors import COMMAND_INVALID, AmqpError
 from shalott.broker.rabbit.amqp.wire import (
     FRAME_OVERHEAD,
@@ -41,6 +41,7 @@ class ClientSocket:
         self.last_read_ns = self.last_write_ns = clock.monotonic_ns()
         self.peer = writer.get_extra_info("peername") or ("unknown", 0)
         self.certificate: Certificate | None = writer.get_extra_info("peercert") or None
+        self.tls = session_of(writer.get_extra_info("cipher"), self.certificate)
         local = writer.get_extra_info("sockname") or ("unknown", 0)
         self.local_host, self.local_port = local[0], local[1]
         self.received = self.sent = 0  # frames read, and writes

@@ -98,6 +98,7 @@ class ConnectionInfo(msgspec.Struct, frozen=True, kw_only=True):
     sent: int = 0  # writes
     sent_bytes: int = 0
     unsent_bytes: int = 0
+    tls: dict[str, object] = {}
 
 
 class Heartbeats:
@@ -194,6 +195,7 @@ class Connection(Process):
             sent=socket.sent,
             sent_bytes=socket.sent_bytes,
             unsent_bytes=socket.unsent,
+            tls=socket.tls,
         )
 
     def channels(self) -> list[ChannelInfo]:

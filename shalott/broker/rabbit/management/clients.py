@@ -46,6 +46,7 @@ def view_connection(backend: ManagementBackend, info: ConnectionInfo) -> dict[st
         "send_oct": info.sent_bytes,
         "send_pend": info.unsent_bytes,
         "ssl": False,
+        **info.tls,
         "user": info.user,
         "vhost": info.vhost,
         "state": info.state,

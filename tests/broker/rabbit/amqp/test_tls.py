@@ -13,7 +13,7 @@ import pytest
 from pamqp import commands
 
 from shalott.broker.base.errors import ConfigError
-from shalott.broker.base.tls import Certificate, TlsConfig, login_name
+from shalott.broker.base.tls import Certificate, TlsConfig, login_name, session_of
 from tests.broker.rabbit.amqp.pika_flows import Address
 from tests.world.rabbit.node_thread import NodeThread
 from tests.world.rabbit.raw_client import PROTOCOL_HEADER, RawClient
@@ -187,3 +187,30 @@ def test_files_that_are_no_certificates(tmp_path: Path) -> None:
         file = str(tmp_path / name)
         with pytest.raises(ConfigError, match="the files of TLS on port 5671 can't be used"):
             TlsConfig(port=5671, certfile=file, keyfile=file).context()
+
+
+@pytest.mark.unit
+def test_a_session_is_told_as_rabbitmqctl_tells_it() -> None:
+    assert session_of(None, None) == {"ssl": False}
+    assert session_of(("TLS_AES_256_GCM_SHA384", "TLSv1.3", 256), None) == {
+        "ssl": True,
+        "ssl_protocol": "tlsv1.3",
+        "ssl_key_exchange": "any",
+        "ssl_cipher": "aes_256_gcm",
+        "ssl_hash": "sha384",
+    }
+    names = ((("organizationName", "S"),), (("commonName", "al"),))
+    certificate = {"subject": names, "issuer": names[1:], "notBefore": "a", "notAfter": "b"}
+    told = session_of(("ECDHE-RSA-AES128-GCM-SHA256", "TLSv1.2", 128), certificate)  # type: ignore[arg-type]
+    assert (told["ssl_key_exchange"], told["ssl_cipher"]) == ("ecdhe_rsa", "aes128_gcm")
+    assert (told["peer_cert_subject"], told["peer_cert_issuer"]) == ("CN=al,O=S", "CN=al")
+    assert told["peer_cert_validity"] == "a - b"
+
+
+@pytest.mark.local
+def test_a_connection_over_tls_says_so(made: Made, node: NodeThread) -> None:
+    client = TlsClient(node, made.client("guest"))
+    client.shake_hands()
+    (info,) = node.world.listener.connections()
+    assert (info.tls["ssl"], info.tls["peer_cert_issuer"]) == (True, "CN=authority")
+    client.close()

@@ -183,9 +183,34 @@ def test_a_client_reaches_every_node_of_a_cluster(cluster: str) -> None:
 DEFINITION = '{"max-length": 5}'
 # Each verb as it is typed, and a part of what it says; in an order in which all of them work.
 TYPED: tuple[tuple[str, str], ...] = (
+    ("help", "Available commands:"),
+    ("autocomplete list_q", "list_queues"),
+    ("version", "3.10.8"),
+    ("ping", "Ping succeeded"),
+    ("await_startup", ""),
+    ("await_online_nodes 2", "Will wait for at least 2 nodes"),
+    ("wait --pid 1", "are running on node"),
     ("cluster_status", "Running Nodes"),
+    ("status", "Free Disk Space"),
+    ("report", "Reporting server status"),
+    ("environment", "Application environment"),
+    ("node_health_check", "Health check passed"),
+    ("set_cluster_name west", "Setting cluster name"),
+    ("set_log_level info", "Setting log level"),
+    ("set_disk_free_limit 1MB", "Setting disk free limit"),
     ("add_vhost other", "Adding vhost"),
     ("list_vhosts", "other"),
+    ("set_vhost_tags other a", "Setting tags"),
+    ("restart_vhost -p other", "already running"),
+    ("set_vhost_limits -p other '{\"max-queues\":5}'", "Setting vhost limits"),
+    ("list_vhost_limits -p other", "max-queues"),
+    ("list_parameters -p other", "vhost-limits"),
+    ("clear_vhost_limits -p other", "Clearing vhost"),
+    ("set_parameter -p other vhost-limits limits '{\"max-queues\":5}'", "limits"),
+    ("clear_parameter -p other vhost-limits limits", "limits"),
+    ("set_global_parameter x 1", "Setting global"),
+    ("list_global_parameters", "cluster_name"),
+    ("clear_global_parameter x", "Clearing global"),
     (f"set_policy -p other short ^ {DEFINITION!r}", "Setting policy"),
     ("list_policies -p other", "short"),
     ("clear_policy -p other short", "Clearing policy"),
@@ -196,27 +221,55 @@ TYPED: tuple[tuple[str, str], ...] = (
     ("list_permissions -p other", "guest"),
     ("list_user_permissions guest", "other"),
     ("clear_permissions -p other guest", "Clearing permissions"),
+    ("add_user al secret", "Adding user"),
+    ("authenticate_user al secret", "Success"),
+    ("change_password al other", "Changing password"),
+    ("set_user_tags al monitoring", "[monitoring]"),
+    ("set_user_limits al '{\"max-channels\":5}'", "Setting user limits"),
+    ("list_user_limits --user al", "max-channels"),
+    ("clear_user_limits al all", "Clearing all limits"),
+    ("set_topic_permissions al amq.topic a b", "Setting topic permissions"),
+    ("list_topic_permissions", "amq.topic"),
+    ("list_user_topic_permissions al", "amq.topic"),
+    ("clear_topic_permissions al", "Clearing topic permissions"),
+    ("clear_password al", "Clearing password"),
     ("list_users", "guest"),
+    ("delete_user al", "Deleting user"),
     ("list_queues name", "shared"),
+    ("list_unresponsive_queues", "Listing unresponsive"),
     ("list_exchanges", "amq.direct"),
     ("list_bindings", "shared"),
     ("list_connections", "Listing connections"),
     ("list_channels", "Listing channels"),
     ("list_consumers", "Listing consumers"),
+    ("export_definitions DIRECTORY/all.json", "Exporting definitions"),
+    ("import_definitions DIRECTORY/all.json", "Importing definitions"),
+    ("close_connection <n1.1.1> bye", "Closing connection"),
+    ("close_all_connections bye", "Closed 0 connections"),
+    ("close_all_user_connections guest bye", "Closing connections"),
+    ("suspend_listeners", "no longer accept"),
+    ("resume_listeners", "now accept"),
     ("gm_ring shared", "n1"),
     ("sync_queue shared", "Synchronising queue"),
     ("cancel_sync_queue shared", "Stopping synchronising queue"),
+    ("purge_queue shared", "Purging queue"),
+    ("delete_queue shared", "successfully deleted"),
     ("set_vm_memory_high_watermark 0.3", "Setting memory threshold"),
     ("delete_vhost other", "Deleting vhost"),
     ("-n n2 stop_app", "Stopping rabbit application"),
     ("-n n2 force_boot", ""),
+    ("-n n2 change_cluster_node_type disc", "into a disc node"),
+    ("-n n2 update_cluster_nodes n1", "Will seed"),
     ("-n n2 reset", "Resetting node"),
     ("-n n2 join_cluster n1", "Clustering node"),
     ("-n n2 start_app", "Starting node"),
     ("-n n2 stop_app", "Stopping rabbit application"),
+    ("-n n1 forget_cluster_node n2", "Removing node n2"),
     ("-n n2 force_reset", "Forcefully resetting"),
-    ("-n n1 forget_cluster_node n2", "Removing node n2"),  # n2 is killed before
+    ("-n n2 stop", "Stopping and halting"),
 )
+# The one refuses, as RabbitMQ's always does; the other would end the last node.
+LEFT_OUT = ("rotate_logs", "shutdown")
 
 
 def words_of(line: str) -> list[str]:
@@ -228,12 +281,13 @@ def words_of(line: str) -> list[str]:
 
 
 @pytest.mark.local
-def test_every_verb_works_through_ctl(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_verb_works_through_ctl(
+    cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     publish(urls_of(cluster)[0], "shared", b"x")
-    assert {words_of(line)[0] for line, _ in TYPED} == {*VERBS}
-    for line, said in TYPED:
-        if "forget_cluster_node" in line:
-            kill(place_of(cluster), "n2")
+    assert {words_of(line)[0] for line, _ in TYPED} == {*VERBS} - {*LEFT_OUT}
+    for typed, said in TYPED:
+        line = typed.replace("DIRECTORY", str(tmp_path))
         code = run_command(["ctl", *words_of(line), "--run", place_of(cluster)])
         out, err = capsys.readouterr()
         assert code == 0 and said in out, (line, code, out, err)

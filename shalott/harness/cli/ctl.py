@@ -11,6 +11,7 @@ read as rabbitmqctl reads them.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ import msgspec
 import typer
 
 from shalott.broker.base.http_client import Asked
+from shalott.broker.rabbit.config import COOKIE
 from shalott.broker.rabbit.ctl.session import EXIT_UNAVAILABLE, CtlError, Invalid
 from shalott.broker.rabbit.ctl.verbs import VERBS as RABBIT_VERBS
 from shalott.broker.rabbit.ctl.verbs import read as read_words
@@ -87,7 +89,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command(context_settings=loose)(with_options(ctl))
 
 
-VERBS_TOLD = f"{', '.join(VERBS)}; of mirrored: {', '.join(RABBIT_VERBS)}."
+VERBS_TOLD = f"{', '.join(VERBS)}; of mirrored: those of rabbitmqctl, which help lists."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,8 +252,10 @@ def as_rabbitmqctl(
         typer.echo(str(error), err=True)
         return error.exit_code
     exit_code = EXIT_UNAVAILABLE
+    cookie = os.environ.get("SHALOTT_COOKIE", COOKIE)
     for name, (host, port) in nodes(typed.node or node).items():
-        outcome = asyncio.run(run_verb(typed, Asked(host, port, timeout_s=timeout_s), name))
+        one = Asked(host, port, cookie=cookie, timeout_s=timeout_s)
+        outcome = asyncio.run(run_verb(typed, one, name))
         exit_code = outcome.exit_code
         if exit_code != EXIT_UNAVAILABLE:
             break

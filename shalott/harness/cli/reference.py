@@ -172,8 +172,12 @@ def _verbs_of_logs() -> str:
 
 
 def _verbs_of_queues() -> str:
-    verbs = [item(f"`{f'{name} {verb.words}'.strip()}`") for name, verb in RABBIT_VERBS.items()]
-    return "Verbs of `mirrored`, as `rabbitmqctl` has them:\n\n" + "\n".join(verbs)
+    groups: dict[str, list[str]] = {}
+    for name, verb in RABBIT_VERBS.items():
+        groups.setdefault(verb.group, []).append(f"`{name}`")
+    verbs = [item(f"{group}: {', '.join(names)}") for group, names in groups.items()]
+    told = "Verbs of `mirrored`, as `rabbitmqctl` has them; `shalott ctl help VERB` tells of one:"
+    return told + "\n\n" + "\n".join(verbs)
 
 
 # -- settings --------------------------------------------------------------------------------------

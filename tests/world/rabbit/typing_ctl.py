@@ -19,7 +19,7 @@ def typed(node: NodeProcess, line: str) -> Outcome:
         words = read(shlex.split(line.removeprefix("rabbitmqctl ")))
     except CtlError as error:
         return Outcome(error.exit_code, stderr=error.text + "\n")
-    asked = Asked(HOST, node.management_port, timeout_s=words.timeout_s)
+    asked = Asked(HOST, node.management_port, cookie=node.config.cookie, timeout_s=words.timeout_s)
     return asyncio.run(run(words, asked, socket.gethostname()))
 
 

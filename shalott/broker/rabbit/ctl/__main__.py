@@ -1,7 +1,7 @@
 """``rabbitmqctl`` of a node's image: asks the node of this machine, or the one that -n names.
 
 SHALOTT_MANAGEMENT_PORT: where nodes listen, if it is not 15672. SHALOTT_COOKIE: the cluster's, by
-which the node knows a tool of its own; without it guest asks.
+which the node knows a tool of its own, if its configuration has one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import socket
 import sys
 
 from shalott.broker.base.http_client import Asked
+from shalott.broker.rabbit.config import COOKIE
 from shalott.broker.rabbit.ctl.session import CtlError, Invalid
 from shalott.broker.rabbit.ctl.verbs import read, run
 
@@ -24,7 +25,7 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     port = int(os.environ.get("SHALOTT_MANAGEMENT_PORT", "15672"))
-    cookie = os.environ.get("SHALOTT_COOKIE", "")
+    cookie = os.environ.get("SHALOTT_COOKIE", COOKIE)
     asked = Asked(typed.node or "127.0.0.1", port, cookie=cookie, timeout_s=timeout_s)
     outcome = asyncio.run(run(typed, asked, typed.node or socket.gethostname()))
     sys.stdout.write(outcome.stdout)

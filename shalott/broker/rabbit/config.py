@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec.structs import fields
 
 from shalott.broker.base.tls import LoginFrom, TlsConfig
 
-COOKIE = "shalott"  # unless a configuration has another one
 RABBITMQ_VERSION = "3.10.8"  # whose behaviour is modelled; clients and tools look at it
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 UNKNOWN_MEMORY_BYTES = 8 << 30  # of a machine that cannot be asked: a simulated one
@@ -39,7 +39,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     cluster_port: Port = 25672
     management_port: Port = 15672
     prometheus_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0  # RabbitMQ: 15692; 0: none
-    cookie: str = COOKIE  # nodes with another cookie are refused
+    cookie: str = "shalott"  # nodes with another cookie are refused
     # How long a silent peer is believed to be alive. RabbitMQ's default is 60 s; 4 s keeps tests
     # short.
     net_tick_ms: Positive = 4000
@@ -91,3 +91,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def node_names(self) -> tuple[str, ...]:
         """Every node of the cluster, sorted, this one among them."""
         return tuple(sorted((self.name, *(peer.name for peer in self.peers))))
+
+
+# Of a cluster whose configuration has no other one.
+COOKIE: str = next(each.default for each in fields(NodeConfig) if each.name == "cookie")

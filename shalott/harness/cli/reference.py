@@ -172,12 +172,10 @@ def _verbs_of_logs() -> str:
 
 
 def _verbs_of_queues() -> str:
-    groups: dict[str, list[str]] = {}
-    for name, verb in RABBIT_VERBS.items():
-        groups.setdefault(verb.group, []).append(f"`{name}`")
-    verbs = [item(f"{group}: {', '.join(names)}") for group, names in groups.items()]
-    told = "Verbs of `mirrored`, as `rabbitmqctl` has them; `shalott ctl help VERB` tells of one:"
-    return told + "\n\n" + "\n".join(verbs)
+    return prose(
+        f"Verbs of `mirrored`: {len(RABBIT_VERBS)}, as `rabbitmqctl` has them. `shalott ctl help`"
+        " lists them, `shalott ctl help VERB` says what one takes, its columns among that."
+    )
 
 
 # -- settings --------------------------------------------------------------------------------------

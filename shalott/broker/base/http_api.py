@@ -28,6 +28,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
     body: bytes = b""
     user: str = ""  # once authenticated
+    peer: str = ""  # the address that it came from; "" is the node itself
 
 
 @dataclass(frozen=True, slots=True)

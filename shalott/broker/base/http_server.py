@@ -141,7 +141,8 @@ class Exchange:
                     body.append(bytes(event.data))
                 elif isinstance(event, h11.EndOfMessage):
                     assert head is not None
-                    return _request(head, b"".join(body))
+                    peer = self._writer.get_extra_info("peername") or ("",)
+                    return _request(head, b"".join(body), str(peer[0]))
                 else:
                     return None
 
@@ -196,7 +197,7 @@ class Exchange:
             await self._writer.drain()
 
 
-def _request(head: h11.Request, body: bytes) -> Request:
+def _request(head: h11.Request, body: bytes, peer: str) -> Request:
     """Raises ApiError(400) if the target can't be understood."""
     try:
         target = urlsplit(head.target.decode("ascii"))
@@ -210,4 +211,5 @@ def _request(head: h11.Request, body: bytes) -> Request:
         query=dict(parse_qsl(target.query, keep_blank_values=True)),
         headers={name.decode("ascii"): value.decode("latin-1") for name, value in head.headers},
         body=body,
+        peer=peer,
     )

@@ -14,6 +14,7 @@ import hmac
 from collections.abc import Mapping, Sequence
 
 from shalott.broker.base.http_api import ApiError, Request
+from shalott.broker.rabbit.amqp.login import is_loopback
 from shalott.broker.rabbit.management.backend import TOOL, ManagementBackend
 from shalott.broker.rabbit.management.users import users_of
 from shalott.broker.rabbit.metadata import permissions, vhosts
@@ -45,9 +46,9 @@ OTHERS = ("management", "management")
 IN_VHOSTS = ("queues", "exchanges", "bindings", "policies", "operator-policies", "consumers")
 
 
-def authenticate(backend: ManagementBackend, authorization: str) -> UserRow:
+def authenticate(backend: ManagementBackend, request: Request) -> UserRow:
     """The user. Raises ApiError(401)."""
-    scheme, _, token = authorization.partition(" ")
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "basic":
         try:
             name, _, password = base64.b64decode(token, validate=True).decode().partition(":")
@@ -55,6 +56,8 @@ def authenticate(backend: ManagementBackend, authorization: str) -> UserRow:
             name = password = ""
         row = users_of(backend).authenticate(name, password)
         if row is not None:
+            if name in backend.config.loopback_users and not _is_near(request):
+                raise _refused("User can only log in via localhost")
             return row
     if scheme.lower() == "cookie":
         if hmac.compare_digest(token.encode(), backend.config.cookie.encode()):
@@ -62,6 +65,10 @@ def authenticate(backend: ManagementBackend, authorization: str) -> UserRow:
         raise ApiError(401, "not_authorised", "The cookie is another one")
     challenge = {"WWW-Authenticate": 'Basic realm="Shalott"'}
     raise ApiError(401, "not_authorised", "Login failed", challenge)
+
+
+def _is_near(request: Request) -> bool:
+    return not request.peer or is_loopback(request.peer)
 
 
 def check(backend: ManagementBackend, user: UserRow, request: Request) -> None:

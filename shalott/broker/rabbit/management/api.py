@@ -68,7 +68,7 @@ async def respond(backend: ManagementBackend, request: Request) -> Response:
     if page is not None:
         return page
     try:
-        user = access.authenticate(backend, request.headers.get("authorization", ""))
+        user = access.authenticate(backend, request)
         access.check(backend, user, request)
         answer = await handle(backend, dataclasses.replace(request, user=user.name))
         if request.method not in access.READING:

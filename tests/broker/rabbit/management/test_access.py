@@ -8,9 +8,11 @@ import json
 
 import pytest
 
+from shalott.broker.base.http_api import Request
+from shalott.broker.rabbit.management.api import respond
 from shalott.broker.rabbit.metadata import users
 from shalott.broker.rabbit.metadata.records import UserRow
-from tests.world.rabbit.asking import ask, get, on_node, reason
+from tests.world.rabbit.asking import GUEST, ask, get, on_node, reason
 from tests.world.rabbit.management_node import FakeNode
 
 pytestmark = pytest.mark.unit
@@ -161,6 +163,23 @@ def test_the_cookie_is_an_administrators() -> None:
         assert made.status == 201
         other = await ask(node, "GET", "/api/whoami", authorization=f"{cookie}x")
         assert other.status == 401
+
+    on_node(body)
+
+
+def test_guest_comes_from_its_own_machine_only() -> None:
+    async def body(node: FakeNode) -> None:
+        own = await add(node, "al", "administrator")
+        for peer, user, status in (
+            ("127.0.0.1", GUEST, 200),
+            ("::1", GUEST, 200),
+            ("::ffff:127.0.0.1", GUEST, 200),
+            ("10.0.0.9", GUEST, 401),
+            ("10.0.0.9", own, 200),
+            ("10.0.0.9", f"Cookie {node.config.cookie}", 200),
+        ):
+            request = Request("GET", ("api", "whoami"), headers={"authorization": user}, peer=peer)
+            assert (await respond(node, request)).status == status, (peer, user)
 
     on_node(body)
 

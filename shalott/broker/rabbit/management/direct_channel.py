@@ -67,6 +67,10 @@ class DirectChannel:
         self._channel = channel
         self.answers = answers
 
+    @property
+    def pid(self) -> Pid:
+        return self._channel.pid
+
     def tell(self, method: Method, properties: bytes = b"", body: bytes = b"") -> None:
         self._channel.accept(Command(method, properties, body))
 

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from shalott.broker.rabbit.ctl.verbs import VERBS
 from tests.broker.rabbit.ctl.beside_rabbitmqctl import LINES, RECORDED, Said, record
+from tests.broker.rabbit.ctl.beside_rabbitmqctl import VERBS as THEIRS
+from tests.tidy.sources import ROOT
 from tests.world.processes.rabbit import NodeProcess, running_nodes
 from tests.world.rabbit.original_tools import running_original
 from tests.world.rabbit.typing_ctl import typed
@@ -51,6 +54,15 @@ def in_order(said: list[object]) -> list[object]:
     line, exit_code, stdout, stderr = said
     lines = sorted(each.removeprefix(",") for each in str(stdout).splitlines())
     return [line, exit_code, lines, stderr]
+
+
+@pytest.mark.unit
+def test_a_verb_that_is_left_out_stands_in_the_documents() -> None:
+    assert len(THEIRS) == 100
+    page = (ROOT / "docs/how-to/operate.md").read_text()
+    left_out = page[page.index("Left out: ") :]
+    for name in THEIRS:
+        assert (f"`{name}`" in left_out) == (name not in VERBS), name
 
 
 @pytest.mark.local

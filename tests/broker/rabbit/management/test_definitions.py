@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from shalott.broker.base.http_api import ApiError, Request, bad_request
+from shalott.broker.rabbit.management.direct_channel import open_channel
 from tests.world.rabbit.asking import ask, get, on_node, reason
 from tests.world.rabbit.management_node import FakeNode
 
@@ -275,6 +277,19 @@ def test_messages_are_published_and_fetched() -> None:
         ]
         missing = await ask(node, "POST", "/api/queues/%2F/none/get", asked)
         assert missing.status == 404
+
+    on_node(body)
+
+
+def test_a_channel_ends_with_its_request_however_that_ends() -> None:
+    async def body(node: FakeNode) -> None:
+        request = Request("GET", (), user="guest")
+        with pytest.raises(ApiError):
+            async with open_channel(node, request, "/") as channel:
+                pid = channel.pid
+                assert node.runtime.is_alive(pid)
+                raise bad_request("nothing was told to it")
+        assert not node.runtime.is_alive(pid)
 
     on_node(body)
 

@@ -135,9 +135,9 @@ def test_mode_nodes_moves_the_master_only_to_a_synchronised_mirror() -> None:
 
 
 def test_nodes_may_be_called_as_rabbitmq_calls_them() -> None:
-    nodes = {"ha-mode": "nodes", "ha-params": ["rabbit@a", "b", "rabbit@b", "rabbit@z"]}
-    assert suggested(queue(nodes, "a"), "abc") == "a+b"
-    row = queue({"ha-mode": "nodes", "ha-params": ["a", "rabbit@b"]}, "a")
+    nodes = {"ha-mode": "nodes", "ha-params": ["rabbit@a", "rabbit@c", "c", "rabbit@z"]}
+    assert suggested(queue(nodes, "a"), "abc") == "a+c"
+    row = queue({"ha-mode": "nodes", "ha-params": ["a", "b"]}, "a")
     moved = msgspec.structs.replace(row, pid=Pid("rabbit@a", 1, 1))
     running = ["rabbit@a", "rabbit@b", "rabbit@c"]
     assert policy.suggested_nodes(moved, running, first) == ("rabbit@a", ["rabbit@b"])

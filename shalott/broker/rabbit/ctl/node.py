@@ -329,7 +329,7 @@ async def set_disk_free_limit(session: Session) -> None:
         if len(words) == 1:
             raise Invalid("not enough arguments.")
         fraction = _number(words[1])
-        if fraction < 0:
+        if not 0 <= fraction <= 1000:
             raise bad()
         told = f"{words[1]} times the total RAM"
         session.inform(f"Setting disk free limit on {session.node} to {told} ...")

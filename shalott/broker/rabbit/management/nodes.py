@@ -267,7 +267,7 @@ class DiskLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One of the two: bytes, or so many times the machine's memory."""
 
     bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    mem_relative: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    mem_relative: Annotated[float, msgspec.Meta(ge=0, le=1000)] | None = None
 
 
 async def set_disk_limit(

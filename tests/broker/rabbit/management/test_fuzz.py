@@ -44,7 +44,7 @@ from tests.world.rabbit.management_node import FakeNode
 
 pytestmark = pytest.mark.unit
 
-COUNT = 40_000 if os.environ.get("SHALOTT_NIGHTLY") else 5_000
+COUNT = 100_000 if os.environ.get("SHALOTT_NIGHTLY") else 10_000
 SEED = 37
 MODULES = (
     *(clients, definitions, health, messages, metrics, nodes, parameters, policies, queues),

@@ -111,6 +111,8 @@ def running_original(
         }
         original = Original(home, environment, ports["amqp"], ports["management"], ports["metrics"])
         with (directory / "server.out").open("w") as out:
+            # Of its own, so that it ends with the node: what a node starts is a daemon.
+            epmd = subprocess.Popen(["epmd"], env=environment, stdout=out, stderr=out)
             server = subprocess.Popen(
                 [str(home / "sbin/rabbitmq-server")],
                 env=environment,
@@ -127,9 +129,5 @@ def running_original(
             original.ctl("stop")
             os.killpg(server.pid, signal.SIGKILL)
             server.wait()
-            subprocess.run(
-                ["epmd", "-kill"],
-                env={**environment, "ERL_EPMD_RELAXED_COMMAND_CHECK": "1"},
-                capture_output=True,
-                check=False,
-            )
+            epmd.kill()
+            epmd.wait()

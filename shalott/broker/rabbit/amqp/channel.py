@@ -21,7 +21,7 @@ from pamqp import commands
 
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rabbit.amqp.consuming import RETRY_MS, CancelDone, Consumers
-from shalott.broker.rabbit.amqp.deliveries import Unsettled
+from shalott.broker.rabbit.amqp.deliveries import Unsettled, check_timeout
 from shalott.broker.rabbit.amqp.direct_reply import DirectReplies
 from shalott.broker.rabbit.amqp.errors import (
     COMMAND_INVALID,
@@ -121,7 +121,7 @@ class Channel(Process):
         self.has_started = False
 
     async def started(self) -> None:
-        context = Context(
+        self._context = context = Context(
             services=self._services,
             session=self._session,
             port=self._port,
@@ -236,7 +236,7 @@ class Channel(Process):
                 self._retrying_confirms = False
                 await self._flush()
             case CheckTimeouts():
-                self.unsettled.check_timeout(self._services.config.consumer_timeout_ms)
+                check_timeout(self._context, self.unsettled.deliveries)
                 self._schedule_timeouts()
             case RetryConsumers():
                 self._retrying_consumers = False

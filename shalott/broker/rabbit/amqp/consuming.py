@@ -174,7 +174,7 @@ class Consumers:
             await self._unsettled.pass_on(message, no_ack=True)
         elif not self._unsettled.is_returned(message):
             await self._unsettled.pass_on(message, no_ack=False)
-        self._unsettled.written(message.process)
+        self._unsettled.written.count(message.process)
 
     async def on_consumer_cancelled(self, message: ConsumerCancelled) -> None:
         consumer = self._consumers.get(message.tag)

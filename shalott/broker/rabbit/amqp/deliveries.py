@@ -139,6 +139,24 @@ def by_process(deliveries: Iterable[Delivery]) -> dict[Pid, tuple[int, ...]]:
     return {process: tuple(ack_ids) for process, ack_ids in grouped.items()}
 
 
+class WrittenCounts:
+    """How many deliveries of each queue process went to the client's socket, or back."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._counts: dict[Pid, int] = {}  # of which their queue has not been told
+
+    def count(self, process: Pid) -> None:
+        count = self._counts.get(process, 0) + 1
+        if count == WRITTEN_EVERY:
+            self._context.services.runtime.send(process, Written(self._context.pid, count))
+            count = 0
+        self._counts[process] = count
+
+    def process_down(self, process: Pid) -> None:
+        self._counts.pop(process, None)
+
+
 class Unsettled:
     """A channel's deliveries, the channel-wide prefetch, and the methods that give and settle."""
 
@@ -151,7 +169,7 @@ class Unsettled:
         # Queue processes that a delivery beyond the prefetch was returned to; whether they have
         # heard of it.
         self._returned: dict[Pid, bool] = {}
-        self._written: dict[Pid, int] = {}  # deliveries of which their queue has not been told
+        self.written = WrittenCounts(context)
         # In a transaction, what the client settled since it began; None: there is none.
         self._uncommitted: list[tuple[str, list[Delivery]]] | None = None
 
@@ -175,7 +193,7 @@ class Unsettled:
         if not method.no_ack:
             assert row.pid is not None
             self._context.watch(row.pid)
-            self.deliveries.add(tag, self._given(row.pid, answer.ack_id, counted=False))
+            self.deliveries.add(tag, _given(self._context, row.pid, answer.ack_id, counted=False))
         payload = encode_get_ok(
             tag, answer.redelivered, content.exchange, content.routing_key, answer.remaining
         )
@@ -237,28 +255,14 @@ class Unsettled:
             settle = Settle(self._context.pid, ack_ids, outcome)
             self._context.services.runtime.send(process, settle)
 
-    def check_timeout(self, timeout_ms: int) -> None:
-        """Raises AmqpError(406) if the client has held a delivery for longer."""
-        oldest_ns = self.deliveries.oldest_ns
-        now_ns = self._context.services.env.clock.monotonic_ns()
-        if oldest_ns is not None and now_ns - oldest_ns > timeout_ms * 1_000_000:
-            raise AmqpError(
-                PRECONDITION_FAILED,
-                f"delivery acknowledgement on channel {self._context.number} timed out. Timeout"
-                f" value used: {timeout_ms} ms. This timeout value can be configured, see"
-                " consumers doc guide to learn more",
-            )
-
-    def _given(self, process: Pid, ack_id: int, *, counted: bool) -> Delivery:
-        now_ns = self._context.services.env.clock.monotonic_ns()
-        return Delivery(process, ack_id, counted=counted, at_ns=now_ns)
-
     # -- deliveries --------------------------------------------------------------------------------
 
     async def pass_on(self, message: Deliver, *, no_ack: bool) -> None:
         tag = self.deliveries.next_tag()
         if not no_ack:
-            self.deliveries.add(tag, self._given(message.process, message.ack_id, counted=True))
+            self.deliveries.add(
+                tag, _given(self._context, message.process, message.ack_id, counted=True)
+            )
         content = message.content
         self._testify(message.process, content, message.redelivered)
         payload = encode_deliver(
@@ -270,14 +274,6 @@ class Unsettled:
         """A client is about to have it."""
         self._context.services.env.witness("delivered", str(process), content.id, redelivered)
 
-    def written(self, process: Pid) -> None:
-        """A delivery of its went to the client's socket, or back."""
-        count = self._written.get(process, 0) + 1
-        if count == WRITTEN_EVERY:
-            self._context.services.runtime.send(process, Written(self._context.pid, count))
-            count = 0
-        self._written[process] = count
-
     def requeue(self, message: Deliver) -> None:
         settle = Settle(self._context.pid, (message.ack_id,), "requeue")
         self._context.services.runtime.send(message.process, settle)
@@ -286,7 +282,7 @@ class Unsettled:
         self._limits.pop(process, None)
         self.deliveries.process_down(process)
         self._returned.pop(process, None)
-        self._written.pop(process, None)
+        self.written.process_down(process)
 
     # -- the channel-wide prefetch -----------------------------------------------------------------
 
@@ -327,3 +323,22 @@ class Unsettled:
         for process in [process for process, heard in self._returned.items() if heard]:
             del self._returned[process]
             self._context.services.runtime.send(process, Resume(self._context.pid))
+
+
+def _given(context: Context, process: Pid, ack_id: int, *, counted: bool) -> Delivery:
+    now_ns = context.services.env.clock.monotonic_ns()
+    return Delivery(process, ack_id, counted=counted, at_ns=now_ns)
+
+
+def check_timeout(context: Context, deliveries: Deliveries) -> None:
+    """Raises AmqpError(406) if the client has held a delivery for too long."""
+    timeout_ms = context.services.config.consumer_timeout_ms
+    oldest_ns = deliveries.oldest_ns
+    now_ns = context.services.env.clock.monotonic_ns()
+    if oldest_ns is not None and now_ns - oldest_ns > timeout_ms * 1_000_000:
+        raise AmqpError(
+            PRECONDITION_FAILED,
+            f"delivery acknowledgement on channel {context.number} timed out. Timeout value used:"
+            f" {timeout_ms} ms. This timeout value can be configured, see consumers doc guide to"
+            " learn more",
+        )

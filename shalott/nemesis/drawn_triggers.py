@@ -61,18 +61,40 @@ def draw_again(seed: int, actions: Sequence[FaultAction]) -> tuple[FaultAction, 
     """The actions, and kills of nodes that were killed, of the kinds that are there, while they
     come up again. Who hits one node at a time keeps to that."""
     kinds = sorted({action.kind for action in actions} & {*AGAIN})
-    both: list[tuple[FaultAction, int]] = [(action, 0) for action in actions]
+    more = []
     for action in actions:
         rng = Stream(seed, "again", action.id)
         is_one = action.kind in AGAIN and (is_single(action.target) or action.target == THERE)
         if is_one and rng.random() < AGAIN_SHARE:
-            both.append((_again(seed, action, rng.choice(kinds), rng), action.id))
+            more.append((_again(seed, action, rng.choice(kinds), rng), action.id))
+    return together(actions, more)
+
+
+def together(
+    actions: Sequence[FaultAction], more: Sequence[tuple[FaultAction, int]]
+) -> tuple[FaultAction, ...]:
+    """In order of time. ``more``: those that count since another, with its id."""
+    both = [*((action, 0) for action in actions), *more]
     both.sort(key=lambda pair: (pair[0].at_ms, pair[0].kind))
     number = {action.id: n for n, (action, first) in enumerate(both, start=1) if not first}
     return tuple(
         msgspec.structs.replace(_since(action, number.get(first, 0)), id=n)
         for n, (action, first) in enumerate(both, start=1)
     )
+
+
+def apart(
+    actions: Sequence[FaultAction],
+) -> tuple[tuple[FaultAction, ...], list[tuple[FaultAction, int]]]:
+    """Those that come by themselves, and those that count since another, with its id."""
+    alone, more = [], []
+    for action in actions:
+        when = action.when
+        if when is not msgspec.UNSET and when.kind != "fault" and when.fault:
+            more.append((action, when.fault))
+        else:
+            alone.append(action)
+    return tuple(alone), more
 
 
 def _since(action: FaultAction, fault: int) -> FaultAction:

@@ -75,8 +75,8 @@ _RETURNS: tuple[ConsumerMutant, ...] = (
         edits=(
             Edit(
                 f"{_AMQP}/deliveries.py",
-                '        self._tell_queues(self._deliveries.settle_all(), "requeue")\n',
-                "        self._deliveries.settle_all()\n",
+                '        self._tell_queues(self.deliveries.settle_all(), "requeue")\n',
+                "        self.deliveries.settle_all()\n",
             ),
         ),
         checkers=("consumer-liveness", "queue-order", "consumer-fates"),
@@ -190,7 +190,7 @@ _SETTLING: tuple[ConsumerMutant, ...] = (
         edits=(
             Edit(
                 f"{_AMQP}/deliveries.py",
-                "        return 0 < self.prefetch <= self._deliveries.counted\n",
+                "        return 0 < self.prefetch <= self.deliveries.counted\n",
                 "        return False\n",
             ),
             Edit(

@@ -40,8 +40,8 @@ NAMES = tuple(oracle.name for oracle in ORACLES)
 
 def run(system: str, *, policy: tuple[str, ...] = (), workload: str = "") -> SimOutcome:
     request = Request(
-        system=system, workload=workload, profile="safe", cluster="sim", rate=40.0, time_limit="12", nemesis="kill",
-        targets="master", nemesis_interval="4", nemesis_duration="1", policy=policy,
+        system=system, workload=workload, profile="safe", cluster="sim", rate=40.0, time_limit="12",
+        nemesis="kill", targets="master", nemesis_interval="4", nemesis_duration="1", policy=policy,
         given={"enqueue-fraction": "0.95"} if policy else {},
     )  # fmt: skip
     return simulate(make_plan(request, backend="sim", seed=4), stop_early=False)

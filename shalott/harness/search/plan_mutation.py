@@ -23,7 +23,7 @@ from shalott.core.rng import Stream
 from shalott.harness.run.plan_checks import check_plan, requirements_of
 from shalott.nemesis.aiming import renumbered
 from shalott.nemesis.drawing import STEP_MS
-from shalott.nemesis.drawn_triggers import draw_triggers
+from shalott.nemesis.drawn_triggers import apart, draw_triggers, together
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.schedule import MIN_CALM_MS, TAIL_MS
 
@@ -56,10 +56,36 @@ class _Case:
 def mutate(parent: Plan, *, fresh: Plan, other: Plan, seed: int) -> Plan:
     """A plan that differs from its parent by a step or a few; ``fresh`` if none can be taken."""
     rng = Stream(seed, "mutation")
-    plan = parent
+    again = {**_again(fresh), **_again(other), **_again(parent)}
+    bare, fresh_bare, other_bare = _bare(parent), _bare(fresh), _bare(other)
+    plan = bare
     for _ in range(rng.choice(STEPS)):
-        plan = _step(plan, fresh, other, rng)
-    return fresh if plan == parent else canonical(plan)
+        plan = _step(plan, fresh_bare, other_bare, rng)
+    return fresh if plan == bare else canonical(_followed(plan, again))
+
+
+# What hits a node a second time goes where the fault goes that it counts since.
+
+
+def _again(plan: Plan) -> dict[int, FaultAction]:
+    """By the seed of the fault that each counts since."""
+    seeds = {action.id: action.seed for action in plan.faults}
+    return {seeds[first]: action for action, first in apart(plan.faults)[1]}
+
+
+def _bare(plan: Plan) -> Plan:
+    return replace(plan, faults=tuple(renumbered(apart(plan.faults)[0])))
+
+
+def _followed(plan: Plan, again: Mapping[int, FaultAction]) -> Plan:
+    end_ms = plan.time_limit_ms - TAIL_MS
+    more = [
+        (replace(again[first.seed], at_ms=first.at_ms + 1), first.id)
+        for first in plan.faults
+        if first.seed in again and first.at_ms + 1 + again[first.seed].duration_ms <= end_ms
+    ]
+    followed = replace(plan, faults=together(plan.faults, more))
+    return replace(followed, requires=requirements_of(followed))
 
 
 def _step(plan: Plan, fresh: Plan, other: Plan, rng: Stream) -> Plan:

@@ -64,13 +64,12 @@ REASONS: tuple[Reason, ...] = (
         rabbit.management.clients:view_consumer|clients_of_node|_all|list_connections
         rabbit.management.clients:show_connection|list_channels|list_consumers|_active_of
         rabbit.management.health rabbit.management.nodes:is_disk_alarm|view_node|list_nodes
-        rabbit.management.nodes:show_node|listeners|_counted|overview|cluster_name|show_app
+        rabbit.management.nodes:show_node|listeners|_counted|overview|show_app
         rabbit.management.agent:ClientsAgent:handle_call
         rabbit.management.policies:PolicyApi:list_all|PolicyApi:routes
         rabbit.management.topology
-        rabbit.management.vhosts:view_vhost|list_vhosts|show_vhost|view_permission
-        rabbit.management.vhosts:list_permissions|show_permission|view_user|list_users|show_user
-        rabbit.management.vhosts:whoami|_where|_require_user
+        rabbit.management.vhosts:list_vhosts|show_vhost
+        rabbit.management.users rabbit.management.metrics rabbit.management.definitions
         rabbit.management.views:look|looks_of_all|_look_of|list_views|own_ring|view_group
         rabbit.management.views:view_member|_pubs|name_of|show_ring|rings|in_flight|_from|_progress
         rabbit.metadata.tables:Tables:counts rabbit.metadata.vhosts:names
@@ -87,14 +86,13 @@ REASONS: tuple[Reason, ...] = (
         rabbit.amqp.listener:Listener:close_connection rabbit.node.node:NodeView:close_connection
         rabbit.management.nodes:act_on_app|_act|set_watermark
         rabbit.management.queues:purge_queue rabbit.management.vhosts:delete_vhost
-        rabbit.management.vhosts:_close_connections|put_permission|delete_permission
         rabbit.metadata.permissions:of_vhost|problem_of|withdraw|_fits
         rabbit.metadata.vhosts:drop rabbit.mirrored.policy:validate_operators
         rabbit.node.clustering:Clustering:standing|Clustering:reset|Clustering:join
         rabbit.node.clustering:Clustering:enter|Clustering:force_boot|Clustering:_linked
         rabbit.node.clustering:Clustering:_ask|Clustering:_require_stopped
         rabbit.node.node:Node:begin_again|Node:go|Node:stop_app|Node:start_app|Node:disconnect
-        rabbit.node.node:NodeView:stop_app|NodeView:start_app|NodeView:clustering
+        rabbit.node.node:NodeApp:stop_app|NodeApp:start_app rabbit.ctl
         rabbit.node.node_state:Standing:afterwards|BeginAgain|read_standing|write_standing
         rabbit.node.node_state:begin_standing|remove_tree rabbit.processes.mesh:Mesh:disconnect
         rabbit.storage.memory:MemoryMonitor:set_limit rabbit.supervision.maintenance:_add_mirror
@@ -105,7 +103,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "What a client is told that asks for what can't be: tests/broker/rabbit/amqp ask.",
         """
-        rabbit.amqp.arguments:_one_of|_show|_invalid rabbit.amqp.handshake:LoginRefused
+        rabbit.amqp.arguments:_one_of|_show|_invalid
         rabbit.amqp.client_socket:ClientSocket:discard rabbit.amqp.wire:Assembler:_unexpected
         rabbit.mirrored.policy:_term|_one_of_numbers|_string base.http_server:Exchange:_refuse
         """,
@@ -134,7 +132,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "Journals: queues, tables and controllers have them.",
         """
-        base.batches base.journal:Rewrite|Journal|_take_batch|_batches_of|_write|_recover
+        base.batches base.journal:Rewrite|Journal|_take_batch|_batches_of|_recover
         base.journal:_write_again|_storage_error raft.journal_log
         """,
         but=("mirrored", "controller"),

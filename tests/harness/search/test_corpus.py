@@ -24,7 +24,7 @@ from tests.world.harness.inline_pool import Backwards
 pytestmark = pytest.mark.unit
 
 SUBJECT = plain_subject("dledger", "upstream")
-DEEP = 15  # so many faults of processes, which no drawn plan of these has
+DEEP = 30  # so many faults of processes, which no drawn plan of these has
 
 
 def depth(plan: Plan) -> int:

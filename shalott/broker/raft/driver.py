@@ -211,7 +211,7 @@ class CoreDriver:
                 if (core := self.core).role == "leader":
                     storage, members = self._storage, core.member_count
                     entry = (index, storage.term_at(index), *storage.proofs.entry(index))
-                    self._env.witness("raft.committed", storage.path, core.term, members, *entry)
+                    self._env.witness("raft.committed", storage.path, core.term, members, entry)
 
     def _testify(self, to: str, message: api.Message) -> None:
         """What ``message`` says of this member's disk."""

@@ -341,6 +341,8 @@ def _faults(
     kinds, targets = fault_kinds(subject), swarm.targets
     if swarm.promises and promise == "one-at-a-time":
         kinds = {kind: weight for kind, weight in kinds.items() if not _hits_all(kind)}
+    if promise == "one-or-all":  # a node that can't start again is one more than all
+        kinds = {kind: weight for kind, weight in kinds.items() if not _does_not_heal(kind)}
     if swarm.promises and promise != "anything":
         targets = tuple(target for target in targets if is_single(target))
     return draw_faults(
@@ -380,6 +382,10 @@ def _with_moments(subject: Subject, plan: Plan, draw: Draw) -> Plan:
 
 def _hits_all(kind: str) -> bool:
     return any(record.hits_all for record in members(kind))
+
+
+def _does_not_heal(kind: str) -> bool:
+    return any(record.does_not_heal for record in members(kind))
 
 
 def _later(action: FaultAction, swarm: Swarm, draw: Draw) -> FaultAction:

@@ -117,11 +117,15 @@ def keeps_promise(plan: Plan) -> bool:
     """Whether faults that come alone are apart, and all end before the load does."""
     end_ms = plan.time_limit_ms - TAIL_MS
     alone = sorted((action for action in plan.faults if action.settle), key=_time)
-    apart = all(
+    are_apart = all(
         before.at_ms + before.duration_ms + MIN_CALM_MS <= after.at_ms
         for before, after in zip(alone, alone[1:], strict=False)
     )
-    return apart and all(
+    records = [FAULTS.find(action.kind) for action in plan.faults]
+    takes_all = any(FAULTS.find(action.kind).hits_all for action in alone)
+    if takes_all and any(record.does_not_heal for record in records):
+        return False  # a node that can't start again is one more than all
+    return are_apart and all(
         action.at_ms >= 0 and action.duration_ms > 0 and action.at_ms + action.duration_ms <= end_ms
         for action in plan.faults
     )

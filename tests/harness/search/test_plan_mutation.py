@@ -57,6 +57,8 @@ def test_what_is_survived_one_at_a_time_comes_one_at_a_time() -> None:
         alone = [action for action in child.faults if action.settle]
         for before, after in pairwise(alone):
             assert before.at_ms + before.duration_ms + MIN_CALM_MS <= after.at_ms
+        kinds = [FAULTS.find(action.kind) for action in child.faults]
+        assert not (any(k.hits_all for k in kinds) and any(k.does_not_heal for k in kinds))
     assert follow > 20
 
 

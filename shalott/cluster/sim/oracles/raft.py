@@ -113,10 +113,12 @@ class Raft:
             watch.broken(LEADERS_COMPLETE, node, summary, offset=index)
 
     def committed(
-        self, node: str, life: int, log: str, term: int, members: int, index: int,
-        entry_term: int, path: str, text: bytes,
+        self, node: str, life: int, log: str, term: int, members: int,
+        entry: tuple[int, int, str, bytes],
     ) -> None:  # fmt: skip
-        """A leader lets entries up to ``index`` count. ``text`` is the last one's."""
+        """A leader lets entries up to ``entry`` count: its index and term, and what must be in
+        which file."""
+        index, entry_term, path, text = entry
         watch = self._watch
         if text:
             watch.asked(DISK_COPIES, node)

@@ -25,6 +25,7 @@ from shalott.harness.run.plan_checks import check_plan
 from shalott.harness.run.planning import make_plan, repeat_command
 from shalott.harness.run.request import Request
 from shalott.harness.scenarios.swarm import (
+    DENSE,
     USUAL,
     Subject,
     draw_plan,
@@ -264,7 +265,9 @@ def test_other_searches_keep_their_promise() -> None:
     for system, profile in (("mirrored", "safe"), ("dledger", "upstream")):
         plain = plain_subject(system, profile).swarm
         assert plain.triggered > 0 and plain.scheduled > 0
-        assert plain.but(triggered=0.0, scheduled=0.0, more_faults={}) == USUAL
+        assert plain.interval_ms == DENSE
+        own = {"promises": (), "knobs": {}, "more_faults": {}, "interval_ms": USUAL.interval_ms}
+        assert plain.but(triggered=0.0, scheduled=0.0, **own) == USUAL
 
 
 def test_upstream_may_rot_disks_and_lose_all_nodes() -> None:

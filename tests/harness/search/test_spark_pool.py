@@ -16,6 +16,7 @@ from shalott.core.errors import HarnessError
 from shalott.harness.run.simulation_record import code_fingerprint
 from shalott.harness.search.campaign import LOG
 from shalott.harness.search.door import SimulatedRuns
+from shalott.harness.search.repeats import is_repeated
 from shalott.harness.search.run_search import Tally, run_search
 from shalott.harness.search.search import SearchRequest, plan_search
 from shalott.harness.search.spark_pool import BATCH, SparkPool, run_batch
@@ -62,7 +63,8 @@ def test_batches_come_to_what_single_seeds_come_to(tmp_path: Path) -> None:
     seeds = [{name: found.seeds for name, found in of.classes.items()} for of in (there, here)]
     assert seeds[0] == seeds[1] and seeds[0]["lost"]  # which are kept depends on who ends first
     assert there.valid == here.valid and not there.errors
-    assert there.repeated == here.repeated > 0 and not there.mismatches
+    drawn = sum(map(is_repeated, range(1, 41)))  # beside those that are kept
+    assert min(there.repeated, here.repeated) >= drawn > 0 and not there.mismatches
 
 
 @pytest.mark.unit

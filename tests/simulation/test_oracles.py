@@ -15,7 +15,7 @@ from shalott.broker.rabbit.mirrored import rows
 from shalott.broker.rabbit.storage.entries import Entry
 from shalott.broker.rabbit.storage.flusher import Flusher
 from shalott.broker.rabbit.storage.message_table import MessageTable
-from shalott.broker.raft import api, leader
+from shalott.broker.raft import api, election, leader
 from shalott.broker.raft.applier import Applier
 from shalott.broker.raft.state import State
 from shalott.broker.rocket.autoswitch.copies import Copies
@@ -227,3 +227,12 @@ def test_the_sound_broker_keeps_all_promises_and_is_asked(system: str) -> None:
         "controller": {*NAMES} - of_queues,
     }
     assert asked & {*NAMES} == expected[system]
+
+
+def test_a_cluster_that_never_has_a_leader_is_stuck(monkeypatch: Patch) -> None:
+    """Before any fault, and with nothing real around it, that is the broker's doing."""
+    monkeypatch.setattr(election, "take_vote", lambda state, voter: None)
+    outcome = run("dledger")
+    assert outcome.error is None and outcome.valid is False and "stuck" in outcome.anomalies
+    (liveness,) = [result for result in outcome.results if result.checker == "liveness"]
+    assert "no node is the master" in liveness.anomalies[0].summary

@@ -28,7 +28,7 @@ from types import FrameType
 import msgspec
 import pyarrow as pa
 
-from shalott.checkers.checker import Result
+from shalott.checkers.checker import Anomaly, Result
 from shalott.checkers.runs.deaths import Crashes
 from shalott.cluster.capabilities import lacking
 from shalott.cluster.sim.backend import HARNESS, SimCluster
@@ -42,7 +42,7 @@ from shalott.cluster.sim.oracles.watch import NOTHING, Promised
 from shalott.cluster.system import InspectsMachines, group_names
 from shalott.cluster.systems.own_broker import event_row
 from shalott.cluster.systems.record import SYSTEMS, promises_of
-from shalott.core.errors import MissingCapability, UsageError
+from shalott.core.errors import BootFailed, MissingCapability, UsageError
 from shalott.core.history import EMPTY_EVENTS, History, events_table
 from shalott.core.memory_recording import MemoryRecorder
 from shalott.core.op import Completion, Invocation
@@ -119,20 +119,25 @@ def simulate(
     except UsageError:
         loop.close()
         raise
-    error = None
+    error, unready = None, ""
     with captured_output(loop, cluster.machines, level=log_level):
         try:
             loop.run(_perform(stage, cluster, stop_early), harness_process())
         except Exception as failure:
-            error = "; ".join(_causes(failure))
+            causes = tuple(_causes(failure))
+            if all(isinstance(each, BootFailed) for each in causes):
+                unready = str(causes[0])
+            else:
+                error = "; ".join(f"{type(each).__name__}: {each}" for each in causes)
             log.warning("seed %d did not reach its end", plan.seed, exc_info=failure)
-    history = _history(stage, cluster.machines, complete=error is None)
+    history = _history(stage, cluster.machines, complete=not (error or unready))
     verdict = judge(plan, history)
-    wrong = [result for result in verdict.results if result.valid is False]
+    results = _with_unready(verdict.results, unready) if unready else verdict.results
+    wrong = [result for result in results if result.valid is False]
     kinds = [anomaly.kind for result in wrong for anomaly in result.anomalies]
     return SimOutcome(
-        valid=verdict.valid,
-        results=verdict.results,
+        valid=False if unready else verdict.valid,
+        results=results,
         anomalies=tuple(sorted(dict.fromkeys(kinds))),
         digest=trace.digest(),
         callbacks=loop.callbacks,
@@ -151,13 +156,22 @@ def simulate(
     )
 
 
-def _causes(error: BaseException) -> Iterator[str]:
+def _with_unready(results: Sequence[Result], unready: str) -> tuple[Result, ...]:
+    """Nothing but the broker keeps a simulated cluster, before any fault, from being ready."""
+    stuck = Anomaly(kind="stuck", summary=unready.partition("\n")[0], detail={})
+    others = [result for result in results if result.checker != "liveness"]
+    counts: dict[str, int | float] = {"stuck-count": 1, "undrained-count": 0}
+    liveness = Result(checker="liveness", valid=False, counts=counts, anomalies=(stuck,))
+    return (*others, liveness)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
     """What is inside groups of exceptions."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from _causes(inner)
     else:
-        yield f"{type(error).__name__}: {error}"
+        yield error
 
 
 def make_stage(plan: Plan, cluster: SimCluster) -> Stage:

@@ -39,6 +39,7 @@ CONTROLLER: tuple[Mutant, ...] = (
         "end = self._log.flushed_offset if self._acks_flushed else self._log.written_offset",
         "end = self._log.max_offset",
         "the confirm offset goes up to what the master itself has not flushed",
+        equivalent="members acknowledge what they were sent, and only what is flushed is sent",
     ),
     _of(
         "rocket.autoswitch.copies",

@@ -15,7 +15,7 @@ from shalott.broker.rabbit.mirrored import rows
 from shalott.broker.rabbit.storage.entries import Entry
 from shalott.broker.rabbit.storage.flusher import Flusher
 from shalott.broker.rabbit.storage.message_table import MessageTable
-from shalott.broker.raft import api, election, leader
+from shalott.broker.raft import api, election, heartbeats, leader
 from shalott.broker.raft.applier import Applier
 from shalott.broker.raft.state import State
 from shalott.broker.rocket.autoswitch.copies import Copies
@@ -120,6 +120,18 @@ def commits_what_it_finds(patch: Patch) -> None:
     patch.setattr(leader, "begin_tenure", begin_and_commit)
 
 
+def reads_what_was_committed_before(patch: Patch) -> None:
+    """A leader lets a read go with the entry before the last that is committed."""
+    begins = heartbeats.round_begins
+
+    def begin_behind(s: State) -> None:
+        begins(s)
+        for read in s.reads:
+            read.index = max(read.index - 1, min(read.index, 0))
+
+    patch.setattr(heartbeats, "round_begins", begin_behind)
+
+
 def leaves_offsets_out(patch: Patch) -> None:
     """A new leader gives its first message in each queue the offset after the next one."""
     patch.setattr(QueueSet, "ends", lambda s: {key: one.end + 1 for key, one in s.queues.items()})
@@ -183,6 +195,7 @@ PLANTS = (
     Plant(forgets_its_vote, "dledger", "vote-taken-back"),
     Plant(applies_other_entries, "controller", "replicas-differ"),
     Plant(commits_what_it_finds, "controller", "leader-lacks-committed"),
+    Plant(reads_what_was_committed_before, "dledger", "read-without-majority"),
     Plant(leaves_offsets_out, "dledger", "queue-offset-wrong"),
     Plant(
         confirms_for_members, "controller", "confirmed-beyond-member", ("dispatched-unconfirmed",)

@@ -121,9 +121,8 @@ def keeps_promise(plan: Plan) -> bool:
         before.at_ms + before.duration_ms + MIN_CALM_MS <= after.at_ms
         for before, after in zip(alone, alone[1:], strict=False)
     )
-    records = [FAULTS.find(action.kind) for action in plan.faults]
     takes_all = any(FAULTS.find(action.kind).hits_all for action in alone)
-    if takes_all and any(record.does_not_heal for record in records):
+    if takes_all and any(FAULTS.find(action.kind).does_not_heal for action in plan.faults):
         return False  # a node that can't start again is one more than all
     return are_apart and all(
         action.at_ms >= 0 and action.duration_ms > 0 and action.at_ms + action.duration_ms <= end_ms

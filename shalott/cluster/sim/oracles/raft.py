@@ -104,8 +104,8 @@ class Raft:
         self, node: str, life: int, log: str, term: int, last: int, term_at: Callable[[int], int]
     ) -> None:
         """A member begins to lead. ``term_at``: of the entries of its log."""
-        watch, (index, entry_term) = self._watch, self._committed.get(log, (0, 0))
-        if not index or log in {one for _, one in self._anew}:
+        watch, (index, entry_term) = self._watch, self._known_committed(log)
+        if not index:
             return
         watch.asked(LEADERS_COMPLETE, node)
         if last < index or term_at(index) != entry_term:
@@ -137,7 +137,7 @@ class Raft:
     def asked(self, node: str, life: int, log: str, number: int, term: int, members: int) -> None:
         """A member is asked for a read, in whose term ``term``."""
         later = sum(1 for (_, one), told in self._terms.items() if one == log and told > term)
-        begun = (self._committed.get(log, (0, 0))[0], later > members // 2)
+        begun = (self._known_committed(log)[0], later > members // 2)
         self._reads[node, life, log, number] = begun
 
     def read(self, node: str, life: int, log: str, number: int, term: int, index: int) -> None:
@@ -163,6 +163,12 @@ class Raft:
             if known != content:
                 summary = f"{node} applied another entry {entry.index} of {log} than others did"
                 watch.broken(EQUAL_LOGS, node, summary, offset=entry.index)
+
+    def _known_committed(self, log: str) -> tuple[int, int]:
+        """(index, term) of the last entry; (0, 0) once a member is another group's, perhaps."""
+        if any(one == log for _, one in self._anew):
+            return 0, 0
+        return self._committed.get(log, (0, 0))
 
     def _tell_term(self, node: str, log: str, term: int) -> None:
         if term > self._terms.get((node, log), 0):

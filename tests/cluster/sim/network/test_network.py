@@ -301,3 +301,26 @@ def test_the_network_itself_keeps_no_timers() -> None:
     world = World()
     with pytest.raises(SimDeadlock):
         world.run(main())
+
+
+def test_what_ends_a_connection_waits_for_a_segment_that_a_watch_stops() -> None:
+    """Both come in the same instant: the end overtook the segment, which ended the run."""
+
+    async def main() -> None:
+        joined = await world.join()
+        stopped: list[str] = []
+
+        def stop(end: object, data: bytes, moment: str) -> bool:
+            if moment == "before":
+                stopped.append(data.decode())
+            return moment == "before"
+
+        world.network.watches.setdefault(("a", "b"), []).append(stop)
+        joined.write(b"last words")
+        joined.near.transport.write_eof()
+        await joined.far.has(10)
+        await until(lambda: joined.far.ended)
+        assert (stopped, bytes(joined.far.received)) == (["last words"], b"last words")
+
+    world = World(PLAIN)
+    world.run(main())

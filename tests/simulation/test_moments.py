@@ -172,6 +172,23 @@ def test_a_node_that_is_killed_again_while_it_starts_loses_its_journal() -> None
     assert simulate(outcome.plan).digest == outcome.digest
 
 
+def test_another_node_is_hit_when_the_second_kill_is_over() -> None:
+    """The first node is up and synchronised long before it is killed again."""
+    first = fault(1, "kill", 2000, 1000, target="n2", nodes=("n2",), settle=True)
+    late = Trigger(kind="disk", what="sync", fault=1, count=60, moment="before")
+    again = fault(2, "kill", 2001, 1500, target="there", when=late)
+    other = fault(3, "kill", 3500, 1000, target="n1", nodes=("n1",), settle=True)
+    plan = msgspec.structs.replace(two_kills(1, 3000, None, ""), faults=(first, again, other))
+    outcome = simulate(plan)
+    assert outcome.valid is True
+    _, second, third = sorted(
+        (row["extra"] for row in rows(outcome, "kill")), key=lambda e: e["fault"]
+    )
+    assert second["nodes"] == ["n2"] and second["proved_effective"]
+    assert second["effective_ns"] > 3_500_000_000
+    assert third["effective_ns"] > second["healed_ns"]
+
+
 def at_moment(when: Trigger, bug: str = "KB-RMQ-22", **more: Any) -> SimOutcome:
     """The mirror is killed and comes back; its master is killed in a moment of that."""
     plan = two_kills(1, 3000, when, bug)

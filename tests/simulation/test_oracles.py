@@ -84,6 +84,16 @@ def votes_before_the_sync(patch: Patch) -> None:
     patch.setattr(State, "hold", hold_but_votes)
 
 
+def has_entries_before_the_sync(patch: Patch) -> None:
+    hold = State.hold
+
+    def hold_but_pushes(self: State, mark: int, what: object) -> None:
+        is_push = isinstance(getattr(what, "message", None), api.PushResponse)
+        hold(self, 0 if is_push else mark, what)  # type: ignore[arg-type]
+
+    patch.setattr(State, "hold", hold_but_pushes)
+
+
 def forgets_its_vote(patch: Patch) -> None:
     read = ledger.read_member_state
 
@@ -192,6 +202,8 @@ MANUAL = ("ha-sync-mode=manual",)
 PLANTS = (
     Plant(acknowledges_without_slaves, "controller", "too-few-disks"),
     Plant(votes_before_the_sync, "dledger", "acked-before-sync"),
+    # Of tables no client is told: that too few disks have an entry is seen at its commit.
+    Plant(has_entries_before_the_sync, "mirrored", "acked-before-sync", ("too-few-disks",)),
     Plant(forgets_its_vote, "dledger", "vote-taken-back"),
     Plant(applies_other_entries, "controller", "replicas-differ"),
     Plant(commits_what_it_finds, "controller", "leader-lacks-committed"),

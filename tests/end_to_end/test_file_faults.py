@@ -28,7 +28,7 @@ def damaged(kind: str, words: str, world: Sequence[str], node: str, store: Path)
     return shalott(
         ["test", "--system", "dledger", "--profile", "safe", "--nemesis", kind,
          "--fault", f"{kind}:files=dledger/data/*,down=true,target={node},{words}",
-         "--nemesis-interval", "3", "--nemesis-duration", "1", "--time-limit", "6",
+         "--nemesis-interval", "3", "--nemesis-duration", "1", "--time-limit", "12",
          "--rate", "40", "--seed", "1", *world],
         store,
     )  # fmt: skip
@@ -37,7 +37,7 @@ def damaged(kind: str, words: str, world: Sequence[str], node: str, store: Path)
 def the_fault(done: Done, kind: str) -> dict[str, Any]:
     (row,) = (row for row in done.rows(kind) if row["type"] == "info")
     extra: dict[str, Any] = row["extra"]
-    assert extra["proved_effective"] and extra["proved_healed"], done
+    assert extra["proved_effective"] and extra["proved_healed"], (row, done)
     return extra
 
 

@@ -63,11 +63,18 @@ LEADERS_COMPLETE: Final = Oracle(
     "A leader has each committed entry, and commits by one of its own term.",
     f"{_RAFT}, 5.4",
 )
+LEADERS_HEARD: Final = Oracle(
+    "leaders-heard",
+    "leader-alone",
+    "whether leaders that nobody hears give up",
+    "A leader that a majority has not answered for twice its patience leads no more.",
+    "Ongaro 2014 (thesis), 6.2",
+)
 READS_LED: Final = Oracle(
     "reads-led",
     "read-without-majority",
     "whether leaders that answer reads still lead",
-    "A read shows what was committed when it began, by a leader that a majority still had then.",
+    "A read shows what was committed when it began, of a leader that a majority followed since.",
     f"{_RAFT}, 8",
 )
 CONFIRMED_BY_ALL: Final = Oracle(
@@ -119,6 +126,7 @@ ORACLES: Final = (
     VOTES_KEPT,
     EQUAL_LOGS,
     LEADERS_COMPLETE,
+    LEADERS_HEARD,
     READS_LED,
     CONFIRMED_BY_ALL,
     CONFIRMED_ONLY,

@@ -5,7 +5,7 @@ and the sound broker, in the same run, by none.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import pytest
@@ -18,9 +18,11 @@ from shalott.broker.rabbit.storage.message_table import MessageTable
 from shalott.broker.raft import api, election, heartbeats, leader
 from shalott.broker.raft.applier import Applier
 from shalott.broker.raft.state import State
+from shalott.broker.rocket.autoswitch.client import AutoSwitchHAClient
 from shalott.broker.rocket.autoswitch.copies import Copies
 from shalott.broker.rocket.autoswitch.epochs import EpochFileCache
 from shalott.broker.rocket.autoswitch.packets import EpochStart
+from shalott.broker.rocket.autoswitch.tenure import Tenure
 from shalott.broker.rocket.commitlog.consume_queues import QueueSet
 from shalott.broker.rocket.commitlog.dispatch import Dispatch
 from shalott.broker.rocket.commitlog.segment_writer import SegmentWriter
@@ -35,14 +37,18 @@ from shalott.harness.run.simulate import SimOutcome, simulate
 pytestmark = pytest.mark.sim
 Patch = pytest.MonkeyPatch
 SYSTEMS = ("mirrored", "master-slave", "dledger", "controller")
+SOON = ("raft.heartbeat_interval_ms=100", "raft.max_heartbeat_leak=2")
+MANUAL = ("ha-sync-mode=manual",)
 NAMES = tuple(oracle.name for oracle in ORACLES)
 
 
-def run(system: str, *, policy: tuple[str, ...] = (), workload: str = "") -> SimOutcome:
+def run(
+    system: str, *, policy: tuple[str, ...] = (), workload: str = "", nemesis: str = "kill"
+) -> SimOutcome:
     request = Request(
         system=system, workload=workload, profile="safe", cluster="sim", rate=40.0, time_limit="12",
-        nemesis="kill", targets="master", nemesis_interval="4", nemesis_duration="1", policy=policy,
-        given={"enqueue-fraction": "0.95"} if policy else {},
+        nemesis=nemesis, targets="master", nemesis_interval="4", nemesis_duration="1",
+        policy=policy, given={"enqueue-fraction": "0.95"} if policy == MANUAL else {},
     )  # fmt: skip
     return simulate(make_plan(request, backend="sim", seed=4), stop_early=False)
 
@@ -142,6 +148,44 @@ def reads_what_was_committed_before(patch: Patch) -> None:
     patch.setattr(heartbeats, "round_begins", begin_behind)
 
 
+def leads_on_alone(patch: Patch) -> None:
+    patch.setattr(election, "_check_quorum", lambda s: None)
+
+
+def reads_alone(patch: Patch) -> None:
+    """A leader lets reads go that nobody else has heard of."""
+    answered = heartbeats.round_answered
+
+    def answer_at_once(s: State) -> None:
+        heard = [replace(p, round=s.round) for p in s.progress.values()]
+        answered(replace(s, progress=dict(zip(s.progress, heard, strict=True))))
+
+    patch.setattr(heartbeats, "round_answered", answer_at_once)
+
+
+def sends_what_it_may_lose(patch: Patch) -> None:
+    patch.setattr(Tenure, "sendable", property(lambda self: self.log.max_offset))
+
+
+def has_bytes_before_the_sync(patch: Patch) -> None:
+    """A slave acknowledges what it has got."""
+
+    async def at_once(self: AutoSwitchHAClient, end: int) -> None:
+        return None
+
+    patch.setattr(AutoSwitchHAClient, "_safe", at_once)
+    patch.setattr(AutoSwitchHAClient, "_safe_offset", lambda self: self._store.log.max_offset)
+
+
+def flushes_no_queues(patch: Patch) -> None:
+    """A checkpoint takes queues for safe that are not."""
+
+    async def later(self: QueueSet) -> None:
+        return None
+
+    patch.setattr(QueueSet, "flush", later)
+
+
 def leaves_offsets_out(patch: Patch) -> None:
     """A new leader gives its first message in each queue the offset after the next one."""
     patch.setattr(QueueSet, "ends", lambda s: {key: one.end + 1 for key, one in s.queues.items()})
@@ -196,9 +240,9 @@ class Plant:
     also: tuple[str, ...] = ()
     policy: tuple[str, ...] = ()
     workload: str = ""
+    nemesis: str = "kill"
 
 
-MANUAL = ("ha-sync-mode=manual",)
 PLANTS = (
     Plant(acknowledges_without_slaves, "controller", "too-few-disks"),
     Plant(votes_before_the_sync, "dledger", "acked-before-sync"),
@@ -208,6 +252,18 @@ PLANTS = (
     Plant(applies_other_entries, "controller", "replicas-differ"),
     Plant(commits_what_it_finds, "controller", "leader-lacks-committed"),
     Plant(reads_what_was_committed_before, "dledger", "read-without-majority"),
+    Plant(
+        leads_on_alone, "dledger", "leader-alone", policy=SOON, nemesis="partition-isolate-master"
+    ),
+    Plant(reads_alone, "dledger", "read-without-majority"),
+    Plant(sends_what_it_may_lose, "controller", "acked-before-sync"),
+    Plant(
+        has_bytes_before_the_sync,
+        "controller",
+        "acked-before-sync",
+        ("confirmed-beyond-member", "dispatched-unconfirmed", "too-few-disks"),
+    ),
+    Plant(flushes_no_queues, "master-slave", "acked-before-sync"),
     Plant(leaves_offsets_out, "dledger", "queue-offset-wrong"),
     Plant(
         confirms_for_members, "controller", "confirmed-beyond-member", ("dispatched-unconfirmed",)
@@ -233,7 +289,7 @@ PLANTS = (
 )
 def test_its_planted_failure_is_found(plant: Plant, monkeypatch: Patch) -> None:
     plant.breaks(monkeypatch)
-    outcome = run(plant.system, policy=plant.policy, workload=plant.workload)
+    outcome = run(plant.system, policy=plant.policy, workload=plant.workload, nemesis=plant.nemesis)
     assert found_by_oracles(outcome) == sorted((plant.kind, *plant.also))
 
 
@@ -244,7 +300,7 @@ def test_the_sound_broker_keeps_all_promises_and_is_asked(system: str) -> None:
     asked = {r.checker for r in outcome.results if r.counts.get("asked-count", 0) > 0}
     of_logs = {"disk-copies", "equal-logs", "dispatched-confirmed", "dense-queues"}
     of_queues = {"synchronised-only", "flags-kept"}
-    of_raft = {"votes-kept", "leaders-complete"}
+    of_raft = {"votes-kept", "leaders-complete", "leaders-heard"}
     expected = {
         "mirrored": {"disk-copies", "sync-first", "equal-logs", *of_queues, *of_raft},
         "master-slave": {*of_logs, "sync-first"},

@@ -121,6 +121,13 @@ class RaftCore:
         """A leader's: up to where each of the others is known to have its log."""
         return {name: p.match_index for name, p in self._state.progress.items()}
 
+    def heard_count(self) -> int:
+        """A leader's: how many members it has heard, itself included, in twice the time after
+        which it should give up."""
+        s = self._state
+        since_ms = s.now_ms - 2 * s.settings.leak_ms
+        return 1 + sum(p.heard_ms >= since_ms for p in s.progress.values())
+
     @property
     def next_tick_ms(self) -> int:
         """Until then a tick does nothing but tell the time, unless something else happens."""

@@ -101,7 +101,7 @@ class CoreDriver:
         """``done`` gets the index of a read that begins now."""
         self.reads[number] = done
         members = self.core.member_count
-        self._env.witness("raft.asked", self._storage.path, number, self.core.term, members)
+        self._env.witness("raft.asked", self._storage.path, number, members)
         self.happened(api.ReadRequested(number))
 
     # -- events ------------------------------------------------------------------------------------
@@ -132,6 +132,9 @@ class CoreDriver:
             self._step(api.Tick(self._now_ms()))
         except Exception as error:
             self._fail(f"raft timer: {error!r}")
+        if (core := self.core).role == "leader":
+            members, heard = core.member_count, core.heard_count()
+            self._env.witness("raft.leads", self._storage.path, core.term, members, heard)
 
     def _received(self, sender: str, message: api.Message) -> None:
         self.happened(api.MessageReceived(sender, message))
@@ -218,9 +221,14 @@ class CoreDriver:
         witness, storage = self._env.witness, self._storage
         match message:
             case api.VoteResponse(term=term, result=api.VoteResult.ACCEPT, pre=False):
-                witness("raft.voted", storage.path, term, to, *self._vote_on_disk(term, to))
+                last = storage.last_index
+                end = storage.term_at(last), last
+                witness("raft.voted", storage.path, term, to, end, *self._vote_on_disk(term, to))
             case api.VoteRequest(term=term, candidate=me, pre=False):
-                witness("raft.voted", storage.path, term, me, *self._vote_on_disk(term, me))
+                end = message.last_term, message.last_index
+                witness("raft.voted", storage.path, term, me, end, *self._vote_on_disk(term, me))
+            case api.HeartbeatResponse(term=term, code=api.RaftCode.SUCCESS):
+                witness("raft.follows", storage.path, term)
             case api.PushResponse(term=term, code=api.RaftCode.SUCCESS, match_index=index):
                 proof = storage.proofs.entry(index)
                 witness("raft.holds", storage.path, term, index, *proof)

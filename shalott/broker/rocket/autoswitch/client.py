@@ -60,6 +60,7 @@ class Slave:
     """What a client needs of the service. ``handshake`` says who this slave is."""
 
     env: Env
+    group: str
     config: HaConfig
     store: MessageStore
     cache: EpochFileCache
@@ -169,6 +170,7 @@ class AutoSwitchHAClient:
         oldest = max(self.following.epoch, self._cache.last_epoch)
         if header.epoch < oldest:
             raise HaProtocolError(f"it is of epoch {header.epoch}, older than {oldest}")
+        slave.env.witness("followed", slave.group, header.epoch)
         return await self._truncate(entries, header.max_offset)
 
     async def _master_handshake(self) -> tuple[packets.MasterHandshake, tuple[EpochStart, ...]]:
@@ -223,7 +225,8 @@ class AutoSwitchHAClient:
         """Where to go on from: all that is here, so all of it must be safe."""
         end = self._store.log.max_offset
         await self._safe(end)
-        self._write(packets.encode_ack(end, state))
+        self._slave.env.witness("cut", end)
+        self._acknowledge(end, state)
         await self._drain()
 
     async def _safe(self, end: int) -> None:
@@ -290,10 +293,16 @@ class AutoSwitchHAClient:
                 timer.cancel()
             self._grown.clear()
             await self._safe(self._store.log.max_offset)
-            self._write(packets.encode_ack(self._safe_offset()))
+            self._acknowledge(self._safe_offset())
             await self._drain()
 
     # -- writing -----------------------------------------------------------------------------------
+
+    def _acknowledge(self, end: int, state: HaState = HaState.TRANSFER) -> None:
+        slave, replicated = self._slave, self._store.log
+        if slave.acks_flushed:
+            slave.env.witness("holds", replicated.directory, replicated.segment_bytes, end)
+        self._write(packets.encode_ack(end, state))
 
     def _write(self, data: bytes) -> None:
         self._writer.write(data)

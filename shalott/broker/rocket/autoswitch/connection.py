@@ -241,6 +241,11 @@ class AutoSwitchHAConnection:
         body = await self._master.log.read(start, size)
         if not body:
             raise HaProtocolError(f"the bytes at {start} are gone")
+        replicated, bytes_end = self._master.log, start + len(body)
+        self._master.env.witness(
+            "sends", replicated.directory, self._master.segment_bytes, start, bytes_end,
+            (entry.epoch, entry.start_offset),
+        )  # fmt: skip
         await self._write(body, entry)
         self.transfer_from += len(body)
         self.transferred_bytes += len(body)

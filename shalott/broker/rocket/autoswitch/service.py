@@ -161,6 +161,7 @@ class AutoSwitchHAService:
         )
         again, tenure = tenure is not None, self._make_tenure(epoch, known)
         await self._catch_up(tenure, again=again)
+        self.store.tell_next_offsets()
         self.epoch, self.tenure, self._last_set = epoch, tenure, known.members
         self._enter("master", start=start, members=known.members, set_epoch=set_epoch)
         return True
@@ -264,6 +265,7 @@ class AutoSwitchHAService:
         )
         return Slave(
             env=self._env,
+            group=self._group,
             config=self._config.ha,
             store=self.store,
             cache=self.cache,
@@ -320,6 +322,8 @@ class AutoSwitchHAService:
         if changed:
             self._emit("role", {"master": master} if master else {})
         if start is not None:
+            replicated, size = self.store.log, self._config.store.segment_bytes
+            self._env.witness("reigns", replicated.directory, size, self.epoch, start)
             known = self.cache.entries[-EPOCHS_TOLD:]
             epochs = [[entry.epoch, entry.start_offset] for entry in known]
             end = self.store.log.max_offset
@@ -329,6 +333,7 @@ class AutoSwitchHAService:
 
     def tell_set(self, members: tuple[int, ...], set_epoch: int) -> None:
         """A set that the controllers know."""
+        self._env.witness("learnt", self._group, set_epoch, members)
         self._emit("set_changed", {"set": list(members), "epoch": set_epoch})
 
     def _emit(self, kind: str, detail: Mapping[str, object]) -> None:

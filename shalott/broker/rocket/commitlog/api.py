@@ -50,6 +50,14 @@ class Appended:
     store_ms: int
 
 
+class PartlyAppended(StorageError):
+    """So many messages of a batch are in the log, and no more could be: the outcome is unknown."""
+
+    def __init__(self, reason: str, count: int) -> None:
+        super().__init__(reason)
+        self.count = count
+
+
 class GetStatus(enum.Enum):
     """GetMessageStatus, as far as a puller can tell the cases apart."""
 
@@ -269,4 +277,8 @@ class Store(Protocol):
 
     async def recover_queue_offsets(self) -> None:
         """Find out where each queue goes on: for a new master, before it appends."""
+        ...
+
+    def tell_next_offsets(self) -> None:
+        """To ``Env.witness``: this master is about to append."""
         ...

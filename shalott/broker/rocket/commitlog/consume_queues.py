@@ -182,6 +182,13 @@ class QueueSet:
         for queue in list(self.queues.values()):
             await queue.segments.flushed(queue.segments.max_offset)
 
+    def places(self) -> list[tuple[str, int, int]]:
+        """Of each queue: directory, bytes a file, and where it ends."""
+        return [
+            (path_of(*key), queue.segments.segment_bytes, queue.segments.max_offset)
+            for key, queue in self.queues.items()
+        ]
+
     async def close(self) -> None:
         for queue in self.queues.values():
             await queue.segments.close()
@@ -240,6 +247,11 @@ CACHE_BYTES = 64 << 10
 Unit = tuple[int, int, int]  # (offset in the log, size, tags code)
 
 
+def path_of(topic: str, queue_id: int) -> str:
+    """The directory of its files."""
+    return f"{DIRECTORY}/{topic}/{queue_id}"
+
+
 class ConsumeQueue:
     """``first`` and ``end`` are queue offsets: of the first message, and after the last."""
 
@@ -252,7 +264,7 @@ class ConsumeQueue:
     @classmethod
     async def open(cls, disk: Disk, topic: str, queue_id: int, segment_units: int) -> ConsumeQueue:
         """What a former life left, unchecked: see ``cut``."""
-        path = f"{DIRECTORY}/{topic}/{queue_id}"
+        path = path_of(topic, queue_id)
         segments = await SegmentedLog.open(
             disk, path, segment_units * UNIT_BYTES, cache_bytes=CACHE_BYTES
         )

@@ -225,6 +225,8 @@ class CheckpointKeeper:
         due = Checkpoint(due.dispatched, flushed, due.confirm, due.store_ms)
         if due.lowered(flushed) != self.current:
             await self.write(due)
+            places = [(message_log.directory, message_log.segment_bytes, due.dispatched)]
+            queues.witness("checkpoint", [*places, *queues.places()])
 
     async def write(self, checkpoint: Checkpoint) -> None:
         try:

@@ -17,7 +17,13 @@ from functools import partial
 
 from shalott.broker.base.env import Env
 from shalott.broker.base.errors import StorageError
-from shalott.broker.rocket.commitlog.api import Appended, Message, MessageLog, PutStage
+from shalott.broker.rocket.commitlog.api import (
+    Appended,
+    Message,
+    MessageLog,
+    PartlyAppended,
+    PutStage,
+)
 from shalott.broker.rocket.commitlog.codec import Encoder
 from shalott.broker.rocket.commitlog.commit_log import RECOVERY_BYTES, CommitLog
 from shalott.broker.rocket.commitlog.consume_queues import QueueSet
@@ -213,6 +219,12 @@ class MessageStore:
         async with self._dispatch.held:
             await self._dispatch.recover_queue_offsets(from_queues_only=from_queues_only)
 
+    def tell_next_offsets(self) -> None:
+        """A master is about to append."""
+        known, found = self.log, dict(self._queues.next_offsets)
+        ends = known.min_offset, known.max_offset
+        self._env.witness("appends", known.directory, known.segment_bytes, *ends, found)
+
     # -- the confirmed end -------------------------------------------------------------------------
 
     @property
@@ -296,7 +308,8 @@ def _append(
     messages: list[Message],
     store_ms: int,
 ) -> PutStage:
-    """Messages of one queue get their places in the log and in the queue: all or none, at once."""
+    """Messages of one queue get their places in the log and in the queue: all or none, at once, but
+    for PartlyAppended."""
     first = messages[0]
     key = (first.topic, first.queue_id)
     queue_offset = queues.next_offsets.get(key, 0)
@@ -308,7 +321,11 @@ def _append(
             zip(messages, prepared, offsets, strict=True)
         )
     ]
-    ends = message_log.append_placed(encoded)
+    try:
+        ends = message_log.append_placed(encoded)
+    except PartlyAppended as error:
+        queues.next_offsets[key] = queue_offset + error.count
+        raise
     queues.next_offsets[key] = queue_offset + len(messages)
     message_id = encoder.message_id
     appended = [

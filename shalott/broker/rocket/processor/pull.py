@@ -181,6 +181,9 @@ def _answer(broker: Broker, header: PullHeader, got: Got) -> Command:
         "minOffset": str(got.min_offset),
         "maxOffset": str(got.max_offset),
     }
+    if messages and broker.is_master:
+        log = broker.store.log
+        broker.env.witness("reads", log.directory, log.segment_bytes, messages[-1])
     body = b"".join(messages) if code == ResponseCode.SUCCESS else b""
     return response(code, remark, ext, body)
 

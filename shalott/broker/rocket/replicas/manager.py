@@ -147,6 +147,8 @@ class ReplicasManager:
         service = self._service
         if word.epoch > service.epoch and word.broker_id != service.broker_id:
             service.step_down()
+        if word.broker_id != service.broker_id:
+            self._env.witness("heard", self._group, word.epoch, service.role, service.epoch)
         self._news.set()
 
     def role_changed(self, command: Command) -> None:

@@ -25,6 +25,8 @@ class Epochs:
         self._applied: dict[tuple[str, int, str], tuple[int, int]] = {}  # by node, life and group
         self._meaning: dict[tuple[str, str, int], object] = {}  # (kind, group, epoch) -> what it is
         self._roles: dict[tuple[str, int, str], int] = {}
+        self._learnt: dict[tuple[str, int], int] = {}  # epochs of SyncStateSets, by node and life
+        self._files: dict[tuple[str, int], list[tuple[int, int]]] = {}  # by node and life
 
     def members(self) -> list[str]:
         """The nodes in the SyncStateSet that was decided last."""
@@ -58,7 +60,62 @@ class Epochs:
         if epoch < self._roles.get(key, 0):
             summary = f"{node} went back from epoch {self._roles[key]} of {group} to {epoch}"
             watch.broken(EPOCHS_AGREE, node, summary, offset=epoch)
+        elif role != "none":
+            self._not_older(node, life, f"is {role} in", epoch)
         self._roles[key] = epoch
+
+    def heard(self, node: str, life: int, group: str, epoch: int, role: str, own: int) -> None:
+        """A broker knows now that another one is the master of ``epoch``; it is ``role`` in its
+        ``own`` epoch."""
+        self._watch.asked(EPOCHS_AGREE, node)
+        if role == "master" and own < epoch:
+            summary = f"{node} is the master of {group} in epoch {own}, and knows of one in {epoch}"
+            self._watch.broken(EPOCHS_AGREE, node, summary, offset=epoch)
+
+    def learnt(self, node: str, life: int, group: str, epoch: int, members: Members) -> None:
+        """A master takes this for the SyncStateSet of ``epoch``."""
+        watch, key = self._watch, ("SyncStateSet", group, epoch)
+        watch.asked(EPOCHS_AGREE, node)
+        if key in self._meaning:
+            self._mean(node, key, members)
+        before = self._learnt.get((node, life), 0)
+        if epoch < before:
+            summary = f"{node} goes back from the SyncStateSet of epoch {before} to that of {epoch}"
+            watch.broken(EPOCHS_AGREE, node, summary, offset=epoch)
+        self._learnt[node, life] = epoch
+
+    def followed(self, node: str, life: int, group: str, epoch: int) -> None:
+        """A slave is about to make its log that of a master of ``epoch``."""
+        self._watch.asked(EPOCHS_AGREE, node)
+        known = self._roles.get((node, life, group), 0)
+        if epoch < known:
+            summary = f"{node} is {group}'s slave in epoch {known}, and follows a master of {epoch}"
+            self._watch.broken(EPOCHS_AGREE, node, summary, offset=epoch)
+        else:
+            self._not_older(node, life, "follows a master of", epoch)
+
+    def cut(self, node: str, life: int, end: int) -> None:
+        """A slave has cut its log to ``end``, and what its epoch file says of the rest."""
+        known = self._files.get((node, life), [])
+        if known and known[-1][1] >= max(1, end):
+            summary = f"{node} has cut its log to {end}, and its epoch file ends with {known[-1]}"
+            self._watch.broken(EPOCHS_AGREE, node, summary, offset=end)
+
+    def written_in(self, node: str, life: int, begin: int, end: int) -> tuple[int, int] | None:
+        """Of the epoch that the node's file has for these bytes: its number, and where it begins;
+        None if they are of two, or of none."""
+        known = self._files.get((node, life), [])
+        after = next((n for n, entry in enumerate(known) if entry[1] > begin), len(known))
+        if not after or (after < len(known) and known[after][1] < end):
+            return None
+        return known[after - 1]
+
+    def _not_older(self, node: str, life: int, does: str, epoch: int) -> None:
+        """Than what the node's epoch file says of its own log."""
+        last = self._files.get((node, life), [(0, 0)])[-1]
+        if epoch < last[0]:
+            summary = f"{node} {does} epoch {epoch}, and its log has epoch {last[0]}"
+            self._watch.broken(EPOCHS_AGREE, node, summary, offset=epoch)
 
     def file(self, node: str, life: int, entries: Sequence[tuple[int, int]]) -> None:
         """A broker's epoch file says so from now on: (epoch, where it starts) each."""
@@ -71,6 +128,7 @@ class Epochs:
             watch.broken(EPOCHS_AGREE, node, summary, offset=entries[-1][0])
         for epoch, start in entries[-2:]:
             self._mean(node, ("start", "", epoch), start)
+        self._files[node, life] = list(entries) or [(0, 0)]
 
     def _mean(self, node: str, what: tuple[str, str, int], value: object) -> None:
         """One epoch is one thing to all who speak of it."""

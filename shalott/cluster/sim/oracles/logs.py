@@ -13,8 +13,9 @@ Legal, and no finding:
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
+from shalott.broker.rocket.commitlog.codec import HEAD, MAGIC_V1_BYTES, Dispatcher
 from shalott.cluster.sim.oracles.epochs import Epochs
 from shalott.cluster.sim.oracles.watch import Watch, pieces
 from shalott.core.oracles import (
@@ -22,10 +23,12 @@ from shalott.core.oracles import (
     CONFIRMED_ONLY,
     DENSE_QUEUES,
     DISK_COPIES,
+    EPOCHS_AGREE,
     EQUAL_LOGS,
     SYNC_FIRST,
 )
 
+_MAGIC = MAGIC_V1_BYTES[:-1]  # of both versions
 _SIZE = struct.Struct(">i")  # what every message of a commit log begins with
 Place = tuple[str, int, int, int]  # directory, segment_bytes, begin, end
 
@@ -101,6 +104,70 @@ class Logs:
             summary = f"{node} lets consumers see its log up to {end}, which {who} could still lose"
             watch.broken(CONFIRMED_ONLY, node, summary, offset=end)
 
+    def reads(
+        self, node: str, life: int, directory: str, segment_bytes: int, message: bytes
+    ) -> None:
+        """A master shows clients all up to this message. Where slaves acknowledge what they have
+        written, it is asked whether enough have it, unless that may be gone."""
+        watch, promised = self._watch, self._watch.promised
+        is_gone = any(watch.disk(one).lost_ns >= 0 for one in watch.machines)
+        if promised.copies <= promised.disks or is_gone or directory in self._parted:
+            return
+        begin = HEAD.unpack_from(message)[6]  # its physical offset
+        place = (directory, segment_bytes, begin, begin + len(message))
+        watch.asked(CONFIRMED_ONLY, node)
+        holders = [one for one in watch.machines if self._seen(one, place) == message]
+        if len(holders) < promised.copies and not self._is_damaged(node, place):
+            summary = f"{node} shows clients its log up to {place[3]}, which no slave has yet"
+            watch.broken(CONFIRMED_ONLY, node, summary, offset=begin)
+
+    def holds(self, node: str, life: int, directory: str, segment_bytes: int, end: int) -> None:
+        """A slave tells its master that its log is safe up to ``end``."""
+        self._has_synced(node, "acknowledges its log up to", (directory, segment_bytes, end, end))
+
+    def sends(
+        self, node: str, life: int, directory: str, segment_bytes: int, begin: int, end: int,
+        epoch: tuple[int, int],
+    ) -> None:  # fmt: skip
+        """A master sends bytes as those of ``epoch``: its number, and where it begins."""
+        watch = self._watch
+        self._has_synced(node, "sends its log up to", (directory, segment_bytes, begin, end))
+        watch.asked(EPOCHS_AGREE, node)
+        if (known := self._epochs.written_in(node, life, begin, end)) != epoch:
+            summary = f"{node} sends its log from {begin} to {end} as of {epoch}: it is of {known}"
+            watch.broken(EPOCHS_AGREE, node, summary, offset=begin)
+
+    def reigns(
+        self, node: str, life: int, directory: str, segment_bytes: int, epoch: int, start: int
+    ) -> None:
+        """A master's epoch has begun at ``start``."""
+        self._has_synced(node, f"begins epoch {epoch} at", (directory, segment_bytes, 0, start))
+        known = self._epochs.written_in(node, life, start, start + 1)
+        if known != (epoch, start):
+            summary = f"{node} begins epoch {epoch} at {start}, and its epoch file says {known}"
+            self._watch.broken(EPOCHS_AGREE, node, summary, offset=start)
+
+    def checkpoint(self, node: str, life: int, places: Sequence[tuple[str, int, int]]) -> None:
+        """A checkpoint says that log and queues are safe, each up to an offset."""
+        for directory, segment_bytes, end in places:
+            place = (directory, segment_bytes, end, end)
+            self._has_synced(node, f"has a checkpoint of {directory} up to", place)
+
+    def appends(
+        self, node: str, life: int, directory: str, segment_bytes: int, begin: int, end: int,
+        next_offsets: Mapping[tuple[str, int], int],
+    ) -> None:  # fmt: skip
+        """A master is about to append to its log, and goes on with these queue offsets."""
+        watch, place = self._watch, (directory, segment_bytes, begin, end)
+        if self._is_damaged(node, place):
+            return
+        watch.asked(DENSE_QUEUES, node)
+        for (topic, queue), offset in next_offsets_of(self._seen(node, place)).items():
+            told = next_offsets.get((topic, queue), 0)
+            if told != offset:
+                summary = f"{node} goes on with {told} in queue {queue} of {topic}, not {offset}"
+                watch.broken(DENSE_QUEUES, node, summary, offset=told)
+
     def queue_offset(
         self, node: str, life: int, topic: str, queue: int, offset: int, wrong: str
     ) -> None:
@@ -139,6 +206,18 @@ class Logs:
         self._parted[directory] = None
 
     # -- what is there -----------------------------------------------------------------------------
+
+    def _has_synced(self, node: str, does: str, place: Place) -> None:
+        """Everything before the place's end, before it says so."""
+        watch, (directory, segment_bytes, _, end) = self._watch, place
+        disk = watch.disk(node)
+        if not watch.promised.disks or disk.emptied or disk.rotted:
+            return
+        watch.asked(SYNC_FIRST, node)
+        has = self._durable_end(node, directory, segment_bytes, end)
+        if has < end:
+            summary = f"{node} {does} {end}, and its disk has {has} for sure"
+            watch.broken(SYNC_FIRST, node, summary, offset=end)
 
     def _members(self) -> list[str]:
         return self._epochs.members() if self._watch.promised.by_set else []
@@ -199,6 +278,22 @@ class Logs:
                 break
             at += size
         return at
+
+
+def next_offsets_of(log: bytes) -> dict[tuple[str, int], int]:
+    """By topic and queue, as the messages in these bytes have them."""
+    found: dict[tuple[str, int], int] = {}
+    dispatcher, at = Dispatcher(), log.find(_MAGIC)
+    while at >= 0:
+        start = at - _SIZE.size
+        size = _SIZE.unpack_from(log, start)[0] if start >= 0 else 0
+        if _SIZE.size < size <= len(log) - start:
+            topic, queue, offset, _ = dispatcher.dispatch(log, start)
+            found[topic, queue] = offset + 1
+            at = log.find(_MAGIC, start + size)
+        else:
+            at = log.find(_MAGIC, at + 1)
+    return found
 
 
 def _backwards(directory: str, segment_bytes: int, end: int) -> Iterator[tuple[str, int, int]]:

@@ -16,6 +16,7 @@ from shalott.core.oracles import (
     DISK_COPIES,
     EQUAL_LOGS,
     LEADERS_COMPLETE,
+    LEADERS_HEARD,
     READS_LED,
     SYNC_FIRST,
     VOTES_KEPT,
@@ -43,9 +44,14 @@ class Raft:
         self._anew: dict[tuple[str, str], None] = {}  # it may be another group's by now
         self._applied: dict[tuple[str, int], tuple[int, int]] = {}  # (log, index): term and CRC
         self._committed: dict[str, tuple[int, int]] = {}  # of each log the last: index and term
-        # Of reads under way, by node, life, log and number: what was committed when they began, and
-        # whether a majority had left the term by then.
-        self._reads: dict[tuple[str, int, str, int], tuple[int, bool]] = {}
+        # Of candidates, by node, log and term: term and index of the last entry.
+        self._ends: dict[tuple[str, str, int], tuple[int, int]] = {}
+        self._answers = 0  # to heartbeats
+        # The last of each member, by log: its number and term.
+        self._followed: dict[str, dict[str, tuple[int, int]]] = {}
+        # Of reads under way, by node, life, log and number: what was committed when they began, how
+        # many heartbeats had been answered by then, and how many members must answer.
+        self._reads: dict[tuple[str, int, str, int], tuple[int, int, int]] = {}
 
     def began(self, node: str, life: int, log: str, term: int, voted_for: str) -> None:
         """A life begins with what the disk says."""
@@ -72,9 +78,11 @@ class Raft:
             del self._votes[vote]
 
     def voted(
-        self, node: str, life: int, log: str, term: int, candidate: str, path: str, text: bytes
-    ) -> None:
-        """A vote leaves the node. ``text`` must be in its file ``path``."""
+        self, node: str, life: int, log: str, term: int, candidate: str, end: tuple[int, int],
+        path: str, text: bytes,
+    ) -> None:  # fmt: skip
+        """A vote leaves the node, whose log has ``end``: term and index of its last entry. ``text``
+        must be in its file ``path``."""
         watch = self._watch
         watch.asked(VOTES_KEPT, node)
         self._tell_term(node, log, term)
@@ -82,6 +90,16 @@ class Raft:
         if known != candidate:
             summary = f"{node} votes for {candidate} in term {term} of {log}, and had for {known}"
             watch.broken(VOTES_KEPT, node, summary, offset=term)
+        if node == candidate:
+            self._ends[node, log, term] = end
+        elif end[0] < term:  # what is of this term came from the candidate, who has won
+            theirs = self._ends.get((candidate, log, term), end)
+            watch.asked(LEADERS_COMPLETE, node)
+            if end > theirs and (node, log) not in self._anew:
+                summary = (
+                    f"{node} has {log} up to {end}, and votes for one that has it up to {theirs}"
+                )
+                watch.broken(LEADERS_COMPLETE, node, summary, offset=end[1])
         if text:
             watch.asked(SYNC_FIRST, node)
             if not watch.disk(node).keeps_text(path, text):
@@ -134,22 +152,36 @@ class Raft:
             summary = f"{node} commits {log} up to {index} of term {entry_term} in term {term}"
             watch.broken(LEADERS_COMPLETE, node, summary, offset=index)
 
-    def asked(self, node: str, life: int, log: str, number: int, term: int, members: int) -> None:
-        """A member is asked for a read, in whose term ``term``."""
-        later = sum(1 for (_, one), told in self._terms.items() if one == log and told > term)
-        begun = (self._known_committed(log)[0], later > members // 2)
+    def follows(self, node: str, life: int, log: str, term: int) -> None:
+        """A member answers a heartbeat of the leader of ``term``."""
+        self._tell_term(node, log, term)
+        self._answers += 1
+        self._followed.setdefault(log, {})[node] = (self._answers, term)
+
+    def leads(self, node: str, life: int, log: str, term: int, members: int, heard: int) -> None:
+        """A leader goes on, which has heard so many of the members lately, itself included."""
+        self._watch.asked(LEADERS_HEARD, node)
+        if heard <= members // 2:
+            summary = f"{node} leads {log} in term {term} on, and hears {heard} of {members}"
+            self._watch.broken(LEADERS_HEARD, node, summary, offset=term)
+
+    def asked(self, node: str, life: int, log: str, number: int, members: int) -> None:
+        """A member is asked for a read."""
+        begun = (self._known_committed(log)[0], self._answers, members // 2)
         self._reads[node, life, log, number] = begun
 
     def read(self, node: str, life: int, log: str, number: int, term: int, index: int) -> None:
         """It lets the read go as its leader."""
         watch = self._watch
         watch.asked(READS_LED, node)
-        least, is_alone = self._reads.pop((node, life, log, number), (0, False))
+        least, since, needed = self._reads.pop((node, life, log, number), (0, 0, 0))
+        answered = [one for one in self._followed.get(log, {}).values() if one[0] > since]
+        answers = sum(one[1] == term for one in answered)
         if index < least:
             summary = f"{node} reads {log} up to {index}, and {least} was committed before"
             watch.broken(READS_LED, node, summary, offset=index)
-        elif is_alone and self._terms.get((node, log), 0) <= term:
-            summary = f"{node} answers a read of {log} in term {term}, which a majority had left"
+        elif answers < needed:
+            summary = f"{node} answers a read of {log} in term {term}, with {answers} answers since"
             watch.broken(READS_LED, node, summary, offset=term)
 
     def applied(self, node: str, life: int, log: str, entries: Sequence[Entry]) -> None:
@@ -171,5 +203,9 @@ class Raft:
         return self._committed.get(log, (0, 0))
 
     def _tell_term(self, node: str, log: str, term: int) -> None:
-        if term > self._terms.get((node, log), 0):
+        known = self._terms.get((node, log), 0)
+        if term > known:
             self._terms[node, log] = term
+        elif term < known:
+            summary = f"{node} speaks in term {term} of {log}, and was in term {known} before"
+            self._watch.broken(VOTES_KEPT, node, summary, offset=term)

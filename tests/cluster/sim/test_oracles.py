@@ -1,0 +1,156 @@
+"""What oracles take for broken, and what not, where a whole run seldom shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from shalott.cluster.sim.oracles.epochs import Epochs
+from shalott.cluster.sim.oracles.logs import Logs, next_offsets_of
+from shalott.cluster.sim.oracles.raft import Raft
+from shalott.cluster.sim.oracles.watch import Watch
+from shalott.core.oracles import Oracle
+
+pytestmark = pytest.mark.unit
+LOG = "store/commitlog", 1 << 20
+
+
+class Disk:
+    emptied = rotted = False
+
+    def durable_size(self, path: str) -> int:
+        return 500
+
+    def is_damaged(self, path: str) -> bool:
+        return False
+
+
+class FakeWatch:
+    """Every disk has the first 500 bytes of every log for sure."""
+
+    def __init__(self) -> None:
+        self.summaries: list[str] = []
+        self.promised = SimpleNamespace(disks=1)
+
+    def disk(self, node: str) -> Disk:
+        return Disk()
+
+    def asked(self, oracle: Oracle, node: str) -> None:
+        return
+
+    def broken(self, oracle: Oracle, node: str, summary: str, **where: object) -> None:
+        self.summaries.append(summary)
+
+
+class World:
+    def __init__(self) -> None:
+        self.watch = FakeWatch()
+        watch = cast(Watch, self.watch)
+        self.epochs, self.raft = Epochs(watch), Raft(watch)
+        self.logs = Logs(watch, self.epochs)
+        self.epochs.decided("c1", 1, "g", 3, 1, 7, (1, 2), {})
+        self.epochs.file("n1", 1, [(1, 0), (3, 100)])
+
+
+Tell = Callable[[World], Any]
+
+
+def follow(epoch: int) -> Tell:
+    return lambda w: w.epochs.followed("n1", 1, "g", epoch)
+
+
+def send(begin: int, end: int, epoch: tuple[int, int]) -> Tell:
+    return lambda w: w.logs.sends("n1", 1, *LOG, begin, end, epoch)
+
+
+def learn(*epochs: int, members: tuple[int, ...] = (1, 2)) -> Tell:
+    return lambda w: [w.epochs.learnt("n1", 1, "g", epoch, members) for epoch in epochs]
+
+
+def vote(theirs: tuple[int, int], own: tuple[int, int], term: int = 5) -> Tell:
+    def tell(w: World) -> None:
+        w.raft.voted("n1", 1, "log", term, "n1", theirs, "", b"")
+        w.raft.voted("n2", 1, "log", term, "n1", own, "", b"")
+
+    return tell
+
+
+def vote_in(*terms: int) -> Tell:
+    return lambda w: [w.raft.voted("n2", 1, "log", term, "n2", (1, 1), "", b"") for term in terms]
+
+
+def read(*answers: tuple[str, int]) -> Tell:
+    def tell(w: World) -> None:
+        w.raft.follows("n2", 1, "log", 5)
+        w.raft.asked("n1", 1, "log", 9, 3)
+        for node, term in answers:
+            w.raft.follows(node, 1, "log", term)
+        w.raft.read("n1", 1, "log", 9, 5, 0)
+
+    return tell
+
+
+def begin_in_memory(w: World) -> None:
+    w.epochs.file("n1", 1, [(3, 501)])
+    w.watch.summaries.clear()  # it began elsewhere before
+    w.logs.reigns("n1", 1, *LOG, 3, 501)
+
+
+SOUND: dict[str, Tell] = {
+    "a slave follows the newest": follow(3),
+    "a log is cut behind its last epoch": lambda w: w.epochs.cut("n1", 1, 101),
+    "bytes of one epoch": send(20, 100, (1, 0)),
+    "an epoch begins on the disk": lambda w: w.logs.reigns("n1", 1, *LOG, 3, 100),
+    "the set of now, and a newer one": learn(7, 8),
+    "a slave hears of another": lambda w: w.epochs.heard("n1", 1, "g", 3, "slave", 2),
+    "a master hears of one that was": lambda w: w.epochs.heard("n1", 1, "g", 2, "master", 3),
+    "a vote for an equal log": vote((4, 8), (4, 8)),
+    "a voter that has the candidate's first entries by now": vote((4, 8), (5, 9)),
+    "terms rise": vote_in(4, 5, 7),
+    "a majority answered since": read(("n3", 5)),
+    "a leader that hears a majority": lambda w: w.raft.leads("n1", 1, "log", 5, 3, 2),
+}
+BROKEN: dict[str, Tell] = {
+    "a slave follows one older than its log": follow(2),
+    "a slave has an older role": lambda w: w.epochs.role("n1", 1, "g", "slave", 2),
+    "an epoch of what was cut": lambda w: w.epochs.cut("n1", 1, 100),
+    "bytes of two epochs as of one": send(20, 101, (1, 0)),
+    "bytes as of the epoch before": send(100, 120, (1, 0)),
+    "bytes that may be lost": send(490, 501, (3, 100)),
+    "an epoch begins in memory": begin_in_memory,
+    "an epoch begins elsewhere": lambda w: w.logs.reigns("n1", 1, *LOG, 3, 99),
+    "an older set": learn(8, 7),
+    "a set that was not decided": learn(7, members=(1,)),
+    "a master goes on": lambda w: w.epochs.heard("n1", 1, "g", 3, "master", 2),
+    "a slave's log in memory": lambda w: w.logs.holds("n1", 1, *LOG, 501),
+    "a checkpoint of memory": lambda w: w.logs.checkpoint("n1", 1, [(*LOG, 501)]),
+    "a vote for a shorter log": vote((4, 7), (4, 8)),
+    "a vote for an older log": vote((3, 9), (4, 8)),
+    "a term taken back": vote_in(5, 4),
+    "a heartbeat in an older term": lambda w: (vote_in(5)(w), w.raft.follows("n2", 1, "log", 4)),
+    "nobody answered since": read(),
+    "a majority answered another leader": read(("n2", 6), ("n3", 6)),
+    "a leader that hears nobody": lambda w: w.raft.leads("n1", 1, "log", 5, 3, 1),
+}
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_it_is_sound(name: str) -> None:
+    world = World()
+    SOUND[name](world)
+    assert world.watch.summaries == []
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_it_is_broken(name: str) -> None:
+    world = World()
+    BROKEN[name](world)
+    assert len(world.watch.summaries) == 1
+
+
+def test_bytes_that_are_no_messages_have_no_queue_offsets() -> None:
+    assert next_offsets_of(b"") == {}
+    assert next_offsets_of(bytes(5) + b"\xda\xa3\x20\xa7" + bytes(40)) == {}

@@ -206,6 +206,7 @@ CONTROLLER: tuple[Mutant, ...] = (
         """,
         "",
         "acknowledgements over a connection that was replaced still count",
+        equivalent="what each slave has is read from the connection that replaced it",
     ),
     _of(
         "rocket.autoswitch.tenure",
@@ -263,6 +264,7 @@ CONTROLLER: tuple[Mutant, ...] = (
         "request.master_epoch != sync.master_epoch",
         "request.master_epoch > sync.master_epoch",
         "the controllers take a set from a master of an older epoch",
+        equivalent="an election gives the set a new epoch, which is compared next",
     ),
     _of(
         "rocket.controller.decisions",

@@ -93,6 +93,7 @@ DLEDGER: tuple[Mutant, ...] = (
         "s.commit_to(min(commit_index, agreed_index))",
         "s.commit_to(min(commit_index, s.log.last_index))",
         "a follower commits up to its log's end, where it is not known to be the leader's",
+        equivalent="a leader has a follower cut off what may differ before it appends",
     ),
     _of(
         "raft.follower",
@@ -158,6 +159,7 @@ DLEDGER: tuple[Mutant, ...] = (
         "self.durable_index = min(self.durable_index, from_index - 1)",
         "",
         "what takes the place of entries that were cut off counts as durable at once",
+        equivalent="who leads has its vote on the disk, and before it all that it took",
     ),
     _of(
         "raft.heartbeats",

@@ -287,5 +287,6 @@ MASTER_SLAVE: tuple[Mutant, ...] = (
         "position = self.position",
         "position = self._log.max_offset",
         "queue offsets of messages that are in no queue yet are given again",
+        equivalent="a master has its whole log in its queues before it appends",
     ),
 )

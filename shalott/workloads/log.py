@@ -63,6 +63,12 @@ class LogParameters(JavaParameters, frozen=True, kw_only=True):
     queues: Count = 0  # of the topic
     enqueue_fraction: Share = 0.6  # sends
     body_bytes: Size = 64
+    batch: Annotated[
+        int,
+        msgspec.Meta(
+            ge=1, le=32, description="Every other message ends a batch of so many (own client)."
+        ),
+    ] = 1
 
 
 def parameters_of(plan: Plan) -> LogParameters:
@@ -143,10 +149,13 @@ def port_at(plan: Plan, node: str, port: str) -> str:
 
 
 def make_log_client(plan: Plan, ports: Mapping[str, tuple[str, int]]) -> LogClient:
-    return log_client(plan, ports, parameters_of(plan).body_bytes)
+    parameters = parameters_of(plan)
+    return log_client(plan, ports, parameters.body_bytes, batch=parameters.batch)
 
 
-def log_client(plan: Plan, ports: Mapping[str, tuple[str, int]], body_bytes: int) -> LogClient:
+def log_client(
+    plan: Plan, ports: Mapping[str, tuple[str, int]], body_bytes: int, *, batch: int = 1
+) -> LogClient:
     """The same, of any workload that sends to topics."""
     host, port = ports["nameserver"]
     broker_host, broker_port = ports["remoting"]
@@ -162,6 +171,7 @@ def log_client(plan: Plan, ports: Mapping[str, tuple[str, int]], body_bytes: int
             route_poll_ms=ROUTE_POLL_MS,
             poll_wait_ms=readers.wait_ms,
             tell_where=readers.tell_where,
+            batch=batch,
         ),
     )
 
@@ -190,6 +200,7 @@ def draw_parameters(draw: Draw) -> Values:
         "queues": draw.knob("queues", (1, 1, 2, 3)),
         "enqueue_fraction": draw.knob("enqueue_fraction", Range(0.5, 0.8, 0.05)),
         "body_bytes": draw.knob("body_bytes", (12, 64, 64, 256, 1024, 8192)),
+        "batch": draw.knob("batch", (1, 1, 1, 4)),
     }
 
 

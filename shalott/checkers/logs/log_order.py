@@ -56,11 +56,11 @@ def _within_polls(log: LogHistory) -> Iterator[Breach]:
     if not len(records.row):
         return
     expected = np.empty(len(records.row), dtype=np.int64)
-    expected[1:] = records.offset[:-1] + 1
+    expected[1:] = records.offset[:-1] + 1  # or fillers begin there
     filled = polls.count > 0
     expected[polls.first[filled]] = polls.start[filled]
-    for at in np.flatnonzero(records.offset != expected):
-        wanted, came, row = int(expected[at]), int(records.offset[at]), int(records.row[at])
+    for at in np.flatnonzero(records.begins != expected):
+        wanted, came, row = int(expected[at]), int(records.begins[at]), int(records.row[at])
         yield _poll_breach(log.ops, row, (row,), wanted, came, "was sent")
 
 
@@ -83,11 +83,7 @@ def _between_polls(log: LogHistory) -> Iterator[Breach]:
         return
     process = ops.process[polls.row]
     order = np.lexsort((polls.row, polls.key, process))
-    stands = np.array(polls.start)
-    filled = np.flatnonzero(polls.count > 0)
-    last = polls.first[filled] + polls.count[filled] - 1
-    stands[filled] = log.records.offset[last] + 1
-    stands = np.where(polls.moved != NOWHERE, polls.moved, stands)
+    stands = np.where(polls.moved != NOWHERE, polls.moved, polls.stand)
     before, after = order[:-1], order[1:]
     same = (process[before] == process[after]) & (polls.key[before] == polls.key[after])
     moved = (polls.start[after] != stands[before]) & (polls.start[after] != 0)

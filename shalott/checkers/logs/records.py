@@ -11,7 +11,8 @@ words are those of jepsen/src/jepsen/tests/kafka.clj; a key is one queue, "topic
 A send's ``extra`` may have {"sent": n}: a library that retries by itself sent it n times, and each
 time it may have been stored. {"transaction": "commit"} is a send that brokers decide later: it is
 ok without an offset, and has to be there once they have said that nothing waits to be decided
-(``settle``; clients/java/sends.py).
+(``settle``; clients/java/sends.py). Offsets of fillers, the others of a batch,
+stand in a poll's {"others": [n, ...]}.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class Polls:
     goes_on: Bools  # from where its process stood
     first: Ints
     count: Ints
+    stand: Ints  # behind all that came
     moved: Ints  # where the broker sent the reader instead; NOWHERE if it did not
 
 
@@ -70,6 +72,7 @@ class Records:
     row: Ints  # the poll's position in the operations
     key: Codes
     offset: Ints
+    begins: Ints  # the offset, or that of the first filler right before it
     value: Ints  # 0 where it was damaged
     is_sound: Bools
 
@@ -100,6 +103,7 @@ class _Send(msgspec.Struct):
 class _Poll(msgspec.Struct):
     start: int = msgspec.field(name="from")
     records: list[tuple[int, int | None]] | None = None
+    others: list[int] = []
     moved: int = NOWHERE
 
 
@@ -205,6 +209,7 @@ def _columns(ops: Operations, read: list[tuple[int, _Poll]]) -> tuple[Polls, Rec
         goes_on=~ops.has_value[rows],
         first=np.cumsum(count) - count,
         count=count,
+        stand=np.array([_stand(poll) for _, poll in read], dtype=np.int64),
         moved=np.array([poll.moved for _, poll in read], dtype=np.int64),
     )
     record_rows = np.repeat(rows, count)
@@ -213,7 +218,25 @@ def _columns(ops: Operations, read: list[tuple[int, _Poll]]) -> tuple[Polls, Rec
         row=record_rows,
         key=ops.key.codes[record_rows],
         offset=np.array([offset for offset, _ in found], dtype=np.int64),
+        begins=np.array([one for _, poll in read for one in _begins(poll)], dtype=np.int64),
         value=np.array([0 if value is None else value for value in values], dtype=np.int64),
         is_sound=np.array([value is not None for value in values], dtype=np.bool_),
     )
     return polls, records
+
+
+def _begins(poll: _Poll) -> list[int]:
+    offsets, others = [offset for offset, _ in poll.records or ()], {*poll.others}
+    if not others:
+        return offsets
+    begins = []
+    for offset in offsets:
+        while offset - 1 in others:
+            offset -= 1
+        begins.append(offset)
+    return begins
+
+
+def _stand(poll: _Poll) -> int:
+    last = poll.records[-1][0] if poll.records else poll.start - 1
+    return 1 + max([last, *poll.others])

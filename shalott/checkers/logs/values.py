@@ -223,26 +223,27 @@ def _missing(
                 yield (node, key), reason
                 continue
             own = np.flatnonzero(at_node & (log.polls.key == log.ops.key.names.index(key)))
-            gap = _why_not_whole(log.polls, log.records.offset, own)
+            gap = _why_not_whole(log.polls, own)
             if gap:
                 yield (node, key), gap
 
 
-def _why_not_whole(polls: Polls, offset: Ints, own: Ints) -> str:
+def _why_not_whole(polls: Polls, own: Ints) -> str:
     """Of one queue at one node; "" if its polls read it from 0 to its end."""
     if not len(own):
         return "it was not read at the end"
     reach = 0
-    for poll in own[np.lexsort((polls.count[own] == 0, polls.start[own]))]:
-        start, first, count = int(polls.start[poll]), int(polls.first[poll]), int(polls.count[poll])
+    is_empty = polls.stand == polls.start
+    for poll in own[np.lexsort((is_empty[own], polls.start[own]))]:
+        start = int(polls.start[poll])
         if start > reach:
             return f"no client read on from offset {reach}"
         if polls.moved[poll] != NOWHERE:
             reach = max(reach, int(polls.moved[poll]) if polls.moved[poll] > start else 0)
             continue
-        if not count:
+        if is_empty[poll]:
             if start == reach:
                 return ""
             continue
-        reach = max(reach, int(offset[first : first + count].max()) + 1)
+        reach = max(reach, int(polls.stand[poll]))
     return f"its end was not reached: it was read up to offset {reach}"

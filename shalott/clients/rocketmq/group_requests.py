@@ -212,8 +212,7 @@ async def send_to_retry(
         message.body,
         unique_key=key,
         properties=properties,
-        reconsumed=times,
-        max_reconsume=group.max_reconsume,
+        reconsumed=(times, group.max_reconsume),
     )
     if sent.code != ResponseCode.SUCCESS:
         raise Unknown(f"it was stored, and may not stay: {sent.code.name}")

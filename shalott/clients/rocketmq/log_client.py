@@ -48,6 +48,7 @@ ID_BYTES = (16, 28)
 HALF = Queue("RMQ_SYS_TRANS_HALF_TOPIC", "", 0)
 HALF_READERS = "CID_RMQ_SYS_TRANS"
 DISCARDED = Queue("TRANS_CHECK_MAX_TIME_TOPIC", "", 0)
+FILLER = b"filler"
 PROPERTIES = {"tag": "TAGS", "delay": "DELAY"}  # of a message, by their names in a send's extra
 # What our brokers' remarks say of a message that is not SEND_OK
 # (broker/rocket/processor/puts.py).
@@ -72,13 +73,15 @@ class _CachedRoute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """``tell_where``: a send's row says where in the broker's log the message lies."""
+    """``tell_where`` has a send's row say where in the broker's log its message is. With ``batch``
+    every other message ends a batch of so many, whose others are fillers."""
 
     body_bytes: int = 64
     op_timeout_ms: int = 5000
     route_poll_ms: int = ROUTE_POLL_MS
     poll_wait_ms: int = POLL_WAIT_MS
     tell_where: bool = False
+    batch: int = 1
 
 
 USUAL = LogSettings()
@@ -149,6 +152,7 @@ class LogClient:
                 body,
                 unique_key=f"{value:032X}",
                 properties=properties,
+                before=[FILLER] * (self._settings.batch - 1) if value % 2 else (),
                 timeout_ms=_left_ms(deadline_s),
             )
         except RocketError as error:
@@ -251,11 +255,15 @@ class LogClient:
         records = [
             (message.queue_offset, decode_body(message.body) if message.is_sound else None)
             for message in pulled.messages
+            if message.body != FILLER
         ]
-        if not records:
+        if not pulled.messages:
             raise Definite("the broker found messages and sent none")
-        self._stands[key] = records[-1][0] + 1
-        extra = {"from": start, "records": records}
+        self._stands[key] = pulled.messages[-1].queue_offset + 1
+        extra: dict[str, object] = {"from": start, "records": records}
+        others = [one.queue_offset for one in pulled.messages if one.body == FILLER]
+        if others:
+            extra["others"] = others
         retried = [(one.queue_offset, one.reconsumed) for one in pulled.messages if one.reconsumed]
         return Completion(type="ok", extra=extra | ({"reconsumed": retried} if retried else {}))
 

@@ -44,6 +44,7 @@ from shalott.broker.rocket.remoting.route_data import (
     TopicRoute,
     decode_body,
 )
+from shalott.broker.rocket.remoting.send_batch import BatchItem, encode_batch
 from shalott.clients.rocketmq.stored_messages import (
     Malformed,
     PulledMessage,
@@ -206,13 +207,14 @@ class RocketClient:
         *,
         unique_key: str,
         properties: Mapping[str, str] | None = None,
-        reconsumed: int = 0,
-        max_reconsume: int | None = None,
+        before: Sequence[bytes] = (),
+        reconsumed: tuple[int, int | None] = (0, None),
         timeout_ms: float | None = None,
     ) -> Sent:
         """Send one message to the broker at ``address``.
 
-        ``reconsumed`` and ``max_reconsume``: of one that a consumer sends to its retry topic.
+        ``before``: bodies that go before it in one batch. ``reconsumed``: how often, of one that a
+        consumer sends to its retry topic, and how often it may be.
         """
         # Not the time of day: clients run in simulations too, and no reader needs it.
         born_ms = int(asyncio.get_running_loop().time() * 1000)
@@ -224,16 +226,21 @@ class RocketClient:
             born_timestamp=born_ms,
             properties=encode_properties({UNIQUE_KEY: unique_key, **(properties or {})}),
             broker_name=queue.broker_name,
-            reconsume_times=reconsumed,
-            consume_retry_times=max_reconsume,
+            reconsume_times=reconsumed[0],
+            consume_retry_times=reconsumed[1],
+            batch=bool(before),
         )
-        answer = await self.ask(
-            address, RequestCode.SEND_MESSAGE_V2, header, body=body, timeout_ms=timeout_ms
-        )
+        code = RequestCode.SEND_MESSAGE_V2
+        if before:
+            code = RequestCode.SEND_BATCH_MESSAGE
+            last = BatchItem(body, header.properties or "", 0)
+            body = encode_batch([*(BatchItem(one, "", 0) for one in before), last])
+        answer = await self.ask(address, code, header, body=body, timeout_ms=timeout_ms)
         if answer.code not in STORED_CODES:
             raise Refused(answer.code, answer.remark)
         result = _header(answer, SendResult)
-        return Sent(ResponseCode(answer.code), result.msg_id, result.queue_offset)
+        message_id = result.msg_id.rpartition(",")[2]
+        return Sent(ResponseCode(answer.code), message_id, result.queue_offset + len(before))
 
     async def pull(
         self,

@@ -50,6 +50,8 @@ SIM = "sim"
 FEW_NODES = 3
 TRIGGERED, SCHEDULED = 0.5, 0.15  # of the runs of a plain search
 DENSE = Range(2000, 9000, 500)  # its faults follow each other so closely
+OUTAGES = ("kill", "power", "stop", "pause")
+LONGER_MS = 5000  # than a queue may be without an answer
 STEPS = 30_000  # about as many as a run of a minute has
 # A plan of few operations under many faults still proves something; and a simulation, which looks
 # into the nodes, asks more of them than clients can.
@@ -93,6 +95,8 @@ class Swarm:
     # the faults
     faults: Mapping[str, float] | None = None  # weight by kind; None: the usual ones, and these
     more_faults: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    # More, where replicas are waited for between two: a promise of one node at a time covers them.
+    settled_faults: Mapping[str, float] = dataclasses.field(default_factory=dict)
     fault_share: float = 0.5  # of the kinds that a run has
     promise: Promise | None = None
     promises: tuple[Promise, ...] = ()  # one of these, where there is no ``promise``
@@ -106,6 +110,10 @@ class Swarm:
     schedule: tuple[FaultAction, ...] | None = None  # these and no others
     triggered: float = 0.0  # share of runs in which some faults wait for a moment
     scheduled: float = 0.0  # share of runs in which who goes first has a priority
+    # Share of runs of one node at a time at whose end one stays away for longer than a queue may
+    # be without an answer, and how long that is.
+    outages: float = 0.0
+    outage_ms: int = 0
     # By number of a scheduled fault: it begins up to so much later.
     late_ms: Mapping[int, int] = dataclasses.field(default_factory=dict)
     # the world
@@ -228,6 +236,8 @@ def draw_plan(subject: Subject, seed: int) -> Plan:
         gates = msgspec.structs.replace(plan.gates, must_converge=False)
         plan = msgspec.structs.replace(plan, gates=gates)
     plan = _with_moments(subject, plan, draw)
+    if serving >= FEW_NODES:
+        plan = _with_outage(subject, plan, draw)
     plan = msgspec.structs.replace(plan, requires=requirements_of(plan))
     check_plan(plan)
     return canonical(plan)
@@ -257,7 +267,8 @@ def fault_kinds(subject: Subject) -> Mapping[str, float]:
         return {action.kind: 1 for action in subject.swarm.schedule}
     is_calm = subject.profile == "safe" and {*subject.swarm.promises} <= {"one-at-a-time"}
     usual = _ONE_AT_A_TIME if is_calm else _ANYTHING
-    kinds = subject.swarm.faults or {**usual, **subject.swarm.more_faults}
+    swarm = subject.swarm
+    kinds = swarm.faults or {**usual, **swarm.more_faults, **swarm.settled_faults}
     beyond = (*search_of(subject.system, subject.profile).beyond, *subject.left_out)
     return {kind: weight for kind, weight in kinds.items() if kind not in beyond}
 
@@ -341,6 +352,8 @@ def _faults(
     kinds, targets = fault_kinds(subject), swarm.targets
     if swarm.promises and promise == "one-at-a-time":
         kinds = {kind: weight for kind, weight in kinds.items() if not _hits_all(kind)}
+    if promise != "one-at-a-time":
+        kinds = {kind: weight for kind, weight in kinds.items() if kind not in swarm.settled_faults}
     if promise == "one-or-all":  # a node that can't start again is one more than all
         kinds = {kind: weight for kind, weight in kinds.items() if not _does_not_heal(kind)}
     if swarm.promises and promise != "anything":
@@ -378,6 +391,27 @@ def _with_moments(subject: Subject, plan: Plan, draw: Draw) -> Plan:
         changes=not any(action.settle for action in plan.faults),
     )
     return msgspec.structs.replace(plan, faults=faults)
+
+
+def _with_outage(subject: Subject, plan: Plan, draw: Draw) -> Plan:
+    """In a share of the runs a node stays away at the end, until the others must serve without."""
+    swarm, rng = subject.swarm, draw.stream("outage")
+    kinds = [kind for kind in OUTAGES if kind in fault_kinds(subject)]
+    is_calm = swarm.promises and draw.choice("promises", swarm.promises) == "one-at-a-time"
+    if rng.random() >= swarm.outages or not is_calm or not kinds:
+        return plan
+    begin_ms, lasts_ms = plan.time_limit_ms, swarm.outage_ms + LONGER_MS
+    outage = FaultAction(
+        id=1 + max((action.id for action in plan.faults), default=0),
+        at_ms=begin_ms, duration_ms=lasts_ms, kind=rng.choice(kinds),
+        target=rng.choice(("master", "master", "one")), seed=rng.next_u64() >> 1, settle=True,
+    )  # fmt: skip
+    return msgspec.structs.replace(
+        plan,
+        time_limit_ms=begin_ms + 3 * LONGER_MS + lasts_ms,
+        faults=(*plan.faults, outage),
+        gates=msgspec.structs.replace(plan.gates, max_rto_ms=swarm.outage_ms),
+    )
 
 
 def _hits_all(kind: str) -> bool:

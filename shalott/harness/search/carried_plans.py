@@ -198,6 +198,7 @@ def _gates(gates: GatePlan, record: SystemRecord) -> GatePlan:
     affair."""
     return replace(
         gates,
+        max_rto_ms=None,
         must_settle=False,
         must_converge=False,
         must_not_crash=record.stays_up,

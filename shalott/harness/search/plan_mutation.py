@@ -74,7 +74,9 @@ def _again(plan: Plan) -> dict[int, FaultAction]:
 
 
 def _bare(plan: Plan) -> Plan:
-    return replace(plan, faults=tuple(renumbered(apart(plan.faults)[0])))
+    """With other faults queues may be without an answer for longer."""
+    gates = replace(plan.gates, max_rto_ms=None)
+    return replace(plan, faults=tuple(renumbered(apart(plan.faults)[0])), gates=gates)
 
 
 def _followed(plan: Plan, again: Mapping[int, FaultAction]) -> Plan:

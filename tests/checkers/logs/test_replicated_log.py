@@ -382,6 +382,21 @@ def test_a_reader_may_jump_and_begin_anew() -> None:
     assert check(final(told, WHOLE)).valid is True
 
 
+def batched(others: Sequence[int], start: int = 0) -> list[str]:
+    """Two messages at 4 and 6, and what a reader says of fillers."""
+    told = send(send(good(), 104, 5, 4), 106, 5.1, 6)
+    extra = {"from": start, "records": [[4, 104], [6, 106]], "others": [*others]}
+    told.row("poll", 6, value=start, extra=extra, process=8)
+    poll(told, 7, 8, [], process=8)
+    return kinds(check(told))
+
+
+def test_fillers_fill_the_gaps_between_messages() -> None:
+    assert "poll-skip" not in batched([2, 3, 5, 7], start=2)
+    for wrong in ([2, 3, 5], [2, 3, 7], [3, 5, 7], []):
+        assert "poll-skip" in batched(wrong, start=2)
+
+
 @pytest.mark.parametrize(("start", "kind"), [(3, "poll-skip"), (1, "nonmonotonic-poll")])
 def test_a_reader_that_goes_on_elsewhere_is_found(start: int, kind: str) -> None:
     told = poll(good(), 6, 0, WHOLE[:2], jump=True, process=8)

@@ -3,56 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from shalott.cluster.sim.oracles.epochs import Epochs
-from shalott.cluster.sim.oracles.logs import Logs, next_offsets_of
-from shalott.cluster.sim.oracles.raft import Raft
-from shalott.cluster.sim.oracles.watch import Watch
-from shalott.core.oracles import Oracle
+from shalott.broker.rocket.commitlog.api import Message
+from shalott.broker.rocket.commitlog.codec import Encoder
+from shalott.cluster.sim.oracles.logs import next_offsets_of
+from tests.world.cluster.oracles import World
 
 pytestmark = pytest.mark.unit
 LOG = "store/commitlog", 1 << 20
-
-
-class Disk:
-    emptied = rotted = False
-
-    def durable_size(self, path: str) -> int:
-        return 500
-
-    def is_damaged(self, path: str) -> bool:
-        return False
-
-
-class FakeWatch:
-    """Every disk has the first 500 bytes of every log for sure."""
-
-    def __init__(self) -> None:
-        self.summaries: list[str] = []
-        self.promised = SimpleNamespace(disks=1)
-
-    def disk(self, node: str) -> Disk:
-        return Disk()
-
-    def asked(self, oracle: Oracle, node: str) -> None:
-        return
-
-    def broken(self, oracle: Oracle, node: str, summary: str, **where: object) -> None:
-        self.summaries.append(summary)
-
-
-class World:
-    def __init__(self) -> None:
-        self.watch = FakeWatch()
-        watch = cast(Watch, self.watch)
-        self.epochs, self.raft = Epochs(watch), Raft(watch)
-        self.logs = Logs(watch, self.epochs)
-        self.epochs.decided("c1", 1, "g", 3, 1, 7, (1, 2), {})
-        self.epochs.file("n1", 1, [(1, 0), (3, 100)])
 
 
 Tell = Callable[[World], Any]
@@ -149,6 +110,16 @@ def test_it_is_broken(name: str) -> None:
     world = World()
     BROKEN[name](world)
     assert len(world.watch.summaries) == 1
+
+
+@pytest.mark.parametrize("host", [("10.0.0.1", 1), ("fe80::1", 2)])
+@pytest.mark.parametrize("topic", ["t", "long" * 50])
+def test_queue_offsets_are_read_from_messages_as_they_are_stored(
+    topic: str, host: tuple[str, int]
+) -> None:
+    message = Message(topic=topic, queue_id=3, body=b"body" * 9, born_host=host, store_host=host)
+    stored = [Encoder(100).encode(message, 50, offset, 7) for offset in (4, 5)]
+    assert next_offsets_of(b"header".join([b"", *stored, b"rest"])) == {(topic, 3): 6}
 
 
 def test_bytes_that_are_no_messages_have_no_queue_offsets() -> None:

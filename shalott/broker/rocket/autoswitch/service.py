@@ -161,7 +161,7 @@ class AutoSwitchHAService:
         )
         again, tenure = tenure is not None, self._make_tenure(epoch, known)
         await self._catch_up(tenure, again=again)
-        self.store.tell_next_offsets()
+        self.store.reader.tell_next_offsets()
         self.epoch, self.tenure, self._last_set = epoch, tenure, known.members
         self._enter("master", start=start, members=known.members, set_epoch=set_epoch)
         return True

@@ -211,6 +211,10 @@ class Reader(Protocol):
         """The end that the log gives a queue at a master, whether or not that may be read yet."""
         ...
 
+    def tell_next_offsets(self) -> None:
+        """To ``Env.witness``: this master is about to append."""
+        ...
+
     def queues(self) -> list[tuple[str, int]]:
         """Every (topic, queue id) that the consume queues know, sorted."""
         ...
@@ -277,8 +281,4 @@ class Store(Protocol):
 
     async def recover_queue_offsets(self) -> None:
         """Find out where each queue goes on: for a new master, before it appends."""
-        ...
-
-    def tell_next_offsets(self) -> None:
-        """To ``Env.witness``: this master is about to append."""
         ...

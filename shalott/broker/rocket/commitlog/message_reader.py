@@ -71,6 +71,11 @@ class MessageReader:
     def queue_end(self, topic: str, queue_id: int) -> int:
         return self._queues.next_offsets.get((topic, queue_id), 0)
 
+    def tell_next_offsets(self) -> None:
+        known, found = self._log, dict(self._queues.next_offsets)
+        ends = known.min_offset, known.max_offset
+        self._queues.witness("appends", known.directory, known.segment_bytes, *ends, found)
+
     def queues(self) -> list[Key]:
         return sorted(self._queues.queues)
 

@@ -219,12 +219,6 @@ class MessageStore:
         async with self._dispatch.held:
             await self._dispatch.recover_queue_offsets(from_queues_only=from_queues_only)
 
-    def tell_next_offsets(self) -> None:
-        """A master is about to append."""
-        known, found = self.log, dict(self._queues.next_offsets)
-        ends = known.min_offset, known.max_offset
-        self._env.witness("appends", known.directory, known.segment_bytes, *ends, found)
-
     # -- the confirmed end -------------------------------------------------------------------------
 
     @property

@@ -146,7 +146,7 @@ class Leadership:
                 continue
             if self.raft_role == "leader" and self.term == term:
                 before = self.role, self.term, self.leader
-                self._store.tell_next_offsets()
+                self._store.reader.tell_next_offsets()
                 self._ready_term = term
                 self._tell_changes(*before)
             return

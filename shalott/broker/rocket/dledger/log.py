@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from shalott.broker.base.errors import BrokerError, MessageIllegal, StorageError
 from shalott.broker.raft.group import Submitted
-from shalott.broker.rocket.commitlog.api import Scanned
+from shalott.broker.rocket.commitlog.api import PartlyAppended, Scanned
 from shalott.broker.rocket.dledger.entry import (
     FILLER_BYTES,
     HEADER_BYTES,
@@ -23,10 +23,6 @@ from shalott.broker.rocket.dledger.entry import (
 )
 from shalott.broker.rocket.dledger.ledger import Ledger
 from shalott.broker.rocket.dledger.ledger_files import DATA
-
-
-class PartlyAppended(StorageError):
-    """Some messages of a batch were proposed, and then no more could be: the outcome is unknown."""
 
 
 def not_started(data: bytes) -> Submitted:
@@ -124,7 +120,7 @@ class DLedgerLog:
             except BrokerError as error:
                 if not self._submitted:
                     raise
-                raise PartlyAppended(str(error)) from error
+                raise PartlyAppended(str(error), len(self._submitted)) from error
             self._submitted.append(submitted)
             ends.append(self._ledger.directory.end_of(submitted.index))
         return ends

@@ -25,7 +25,7 @@ from shalott.broker.base.errors import BrokerError, DiskFull, MessageIllegal, St
 from shalott.broker.raft.api import RaftCode, RaftSettings
 from shalott.broker.raft.group import Busy, NotLeader, ProposalLost, ProposalTimeout, Transport
 from shalott.broker.raft.runner import RaftRunner
-from shalott.broker.rocket.commitlog.api import Message, PutStage
+from shalott.broker.rocket.commitlog.api import Message, PartlyAppended, PutStage
 from shalott.broker.rocket.commitlog.replica import (
     HaStatus,
     PutResult,
@@ -37,7 +37,7 @@ from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.broker.rocket.config import AddressBook, RocketConfig
 from shalott.broker.rocket.dledger.leadership import LeaderReads, Leadership
 from shalott.broker.rocket.dledger.ledger import Ledger
-from shalott.broker.rocket.dledger.log import DLedgerLog, PartlyAppended
+from shalott.broker.rocket.dledger.log import DLedgerLog
 from shalott.broker.rocket.remoting.command import RequestCode
 from shalott.broker.rocket.remoting.raft_transport import RaftTransport, settings_of
 

@@ -220,7 +220,7 @@ class MasterSlaveReplica:
             await self.store.log.flushed(self.store.log.max_offset)
             await self.store.dispatched(self.store.log.max_offset)
             await self.store.recover_queue_offsets()
-            self.store.tell_next_offsets()
+            self.store.reader.tell_next_offsets()
             self._master.ready()
             self._become("master")
             self._master.serve()

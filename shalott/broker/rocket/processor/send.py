@@ -7,7 +7,6 @@ at, and clients look for another broker then.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -53,6 +52,7 @@ from shalott.broker.rocket.processor.topics import (
 )
 from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode, response
 from shalott.broker.rocket.remoting.route_data import DEFAULT_TOPIC, PERM_WRITE, TopicConfig
+from shalott.broker.rocket.remoting.send_batch import BatchItem, decode_batch
 from shalott.broker.rocket.remoting.server import Caller
 
 SYS_TRANSACTION_MASK = 0x4 | 0x8
@@ -153,7 +153,10 @@ def _messages(
     broker: Broker, header: SendHeader, body: bytes, topic: str, queue_id: int, caller: Caller
 ) -> list[Message]:
     if header.batch:
-        items = decode_batch(body)
+        try:
+            items = decode_batch(body)
+        except ValueError as error:
+            raise BadRequest(str(error)) from None
     else:
         items = [BatchItem(body, header.properties, header.flag)]
     born_host, store_host = stored_host(caller.address), broker.host
@@ -177,69 +180,6 @@ def _messages(
 def _transaction_id(header: SendHeader) -> str:
     """Clients expect the message's own key back under this name."""
     return properties_of(header.properties).get(UNIQ_KEY, "")
-
-
-# -- the body of a batch ---------------------------------------------------------------------------
-# The body of a batch: small messages one after the other, big-endian (docs/protocols.md 6.2).
-#
-#     total 4 | magic 4 | body CRC 4 | flag 4 | body length 4 | body | properties length 2 |
-#     properties
-#
-# Magic and CRC are zero from every client that was seen: neither is checked.
-
-
-_HEAD = struct.Struct(">iiiii")
-_SHORT = struct.Struct(">H")
-
-
-@dataclass(frozen=True, slots=True)
-class BatchItem:
-    """One message of a batch; what is not here is the same for all and stands in the header."""
-
-    body: bytes
-    properties: str
-    flag: int
-
-
-def encode_batch(items: list[BatchItem]) -> bytes:
-    """As a client does it."""
-    parts = []
-    for item in items:
-        properties = item.properties.encode()
-        total = _HEAD.size + len(item.body) + _SHORT.size + len(properties)
-        head = _HEAD.pack(total, 0, 0, item.flag, len(item.body))
-        parts += [head, item.body, _SHORT.pack(len(properties)), properties]
-    return b"".join(parts)
-
-
-def decode_batch(data: bytes) -> list[BatchItem]:
-    """Raises BadRequest if the lengths do not agree or there is nothing."""
-    items = []
-    start = 0
-    while start < len(data):
-        item, end = _decode_item(data, start)
-        items.append(item)
-        start = end
-    if not items:
-        raise BadRequest("the batch is empty")
-    return items
-
-
-def _decode_item(data: bytes, start: int) -> tuple[BatchItem, int]:
-    try:
-        total, _, _, flag, length = _HEAD.unpack_from(data, start)
-        body_end = start + _HEAD.size + length
-        (properties_length,) = _SHORT.unpack_from(data, body_end)
-    except struct.error:
-        raise BadRequest("a message of the batch is cut short") from None
-    end = body_end + _SHORT.size + properties_length
-    if length < 0 or end - start != total or end > len(data):
-        raise BadRequest("the lengths of a message of the batch do not agree")
-    try:
-        properties = data[body_end + _SHORT.size : end].decode()
-    except UnicodeDecodeError:
-        raise BadRequest("the properties of a message of the batch are no text") from None
-    return BatchItem(data[start + _HEAD.size : body_end], properties, flag), end
 
 
 # -- the header ------------------------------------------------------------------------------------

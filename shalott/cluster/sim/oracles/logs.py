@@ -15,7 +15,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 
-from shalott.broker.rocket.commitlog.codec import HEAD, MAGIC_V1_BYTES, Dispatcher
 from shalott.cluster.sim.oracles.epochs import Epochs
 from shalott.cluster.sim.oracles.watch import Watch, pieces
 from shalott.core.oracles import (
@@ -28,7 +27,11 @@ from shalott.core.oracles import (
     SYNC_FIRST,
 )
 
-_MAGIC = MAGIC_V1_BYTES[:-1]  # of both versions
+# A stored message: sizes, and what lies where (MessageExtEncoder.java).
+_MAGIC = b"\xda\xa3\x20"  # of both versions
+_HEAD = struct.Struct(">12xi4xqq")  # queue, its offset, the log's
+_HOSTS_AT, _HOST_BYTES = 39, {0x10: 12, 0x20: 12}  # flags of hosts that are so much longer
+_BODY_SIZE_AT = 84
 _SIZE = struct.Struct(">i")  # what every message of a commit log begins with
 Place = tuple[str, int, int, int]  # directory, segment_bytes, begin, end
 
@@ -113,7 +116,7 @@ class Logs:
         is_gone = any(watch.disk(one).lost_ns >= 0 for one in watch.machines)
         if promised.copies <= promised.disks or is_gone or directory in self._parted:
             return
-        begin = HEAD.unpack_from(message)[6]  # its physical offset
+        begin = _HEAD.unpack_from(message)[2]
         place = (directory, segment_bytes, begin, begin + len(message))
         watch.asked(CONFIRMED_ONLY, node)
         holders = [one for one in watch.machines if self._seen(one, place) == message]
@@ -283,17 +286,26 @@ class Logs:
 def next_offsets_of(log: bytes) -> dict[tuple[str, int], int]:
     """By topic and queue, as the messages in these bytes have them."""
     found: dict[tuple[str, int], int] = {}
-    dispatcher, at = Dispatcher(), log.find(_MAGIC)
+    at = log.find(_MAGIC)
     while at >= 0:
         start = at - _SIZE.size
         size = _SIZE.unpack_from(log, start)[0] if start >= 0 else 0
-        if _SIZE.size < size <= len(log) - start:
-            topic, queue, offset, _ = dispatcher.dispatch(log, start)
-            found[topic, queue] = offset + 1
+        if _BODY_SIZE_AT < size <= len(log) - start:
+            queue, offset, _ = _HEAD.unpack_from(log, start)
+            found[_topic_of(log[start : start + size]), queue] = offset + 1
             at = log.find(_MAGIC, start + size)
         else:
             at = log.find(_MAGIC, at + 1)
     return found
+
+
+def _topic_of(message: bytes) -> str:
+    hosts = message[_HOSTS_AT]
+    at = _BODY_SIZE_AT + sum(more for flag, more in _HOST_BYTES.items() if hosts & flag)
+    at += _SIZE.size + _SIZE.unpack_from(message, at)[0]
+    begins = at + (1 if message[4:8] == _MAGIC + b"\xa7" else 2)  # longer topics have two bytes
+    size = int.from_bytes(message[at:begins])
+    return message[begins : begins + size].decode()
 
 
 def _backwards(directory: str, segment_bytes: int, end: int) -> Iterator[tuple[str, int, int]]:

@@ -69,11 +69,11 @@ OF_SYSTEM: Mapping[str, Choices] = {
         "ha.max_time_slave_not_catchup_ms": (2000, 5000, 15_000),
         "ha.check_sync_state_set_period_ms": (500, 1000, 5000),
         "broker.controller_heartbeat_interval_ms": (300, 1000),
-        "broker.controller_heartbeat_timeout_ms": (2000, 5000, 10_000),
+        "broker.controller_heartbeat_timeout_ms": (1000, 2000, 5000),
         "broker.sync_broker_metadata_period_ms": (1000, 5000),
         "broker.sync_controller_metadata_period_ms": (2000, 10_000),
-        "controller.scan_not_active_broker_interval_ms": (500, 2000, 5000),
-        "controller.scan_inactive_master_interval_ms": (1000, 5000),
+        "controller.scan_not_active_broker_interval_ms": (300, 500, 2000),
+        "controller.scan_inactive_master_interval_ms": (500, 2000),
     },
 }
 # What keeps something alive is drawn to come at least twice before that is given up (upstream: four
@@ -96,6 +96,14 @@ SAFE_TARGETS: Mapping[str, tuple[str, ...]] = {
     "master-slave": ("one", "one", "master", "majority"),
     "dledger": ("one", "one", "master", "majority"),
     "controller": ("one", "one", "master", "controller", "majority"),
+}
+# An operator who replaces a master loses nothing while all slaves have what counts.
+SETTLED_FAULTS: Mapping[str, Mapping[str, float]] = {"master-slave": {"failover": 2}}
+# A master that is gone is given up, another one elected, and found by clients, at the slowest of
+# what is drawn; one by configuration is not replaced.
+OUTAGES: Mapping[str, Parameters] = {
+    "dledger": {"outages": 0.12, "outage_ms": 20_000},
+    "controller": {"outages": 0.12, "outage_ms": 35_000},
 }
 # Replicas find each other again within seconds, so most runs are short and dense: twice as many
 # clusters in the same time, each with as many faults.
@@ -156,6 +164,8 @@ def searches_of(system: str) -> Mapping[str, Search]:
         settings={
             "promises": SAFE_PROMISES,
             "targets": SAFE_TARGETS[system],
+            "settled_faults": SETTLED_FAULTS.get(system, {}),
+            **OUTAGES.get(system, {}),
             "layouts": SAFE_LAYOUTS[system],
             "time_limit_ms": SAFE_TIME_LIMITS_MS,
             "interval_ms": SAFE_INTERVAL_MS,

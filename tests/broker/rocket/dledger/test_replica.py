@@ -14,7 +14,7 @@ from shalott.broker.rocket.config import RaftConfig
 from shalott.broker.rocket.dledger.entry import HEADER_BYTES
 from shalott.broker.rocket.dledger.replica import RaftCode, code_of, status_of
 from tests.world.clock.turns import passes
-from tests.world.rocket.dledger import SAFE, Group
+from tests.world.rocket.dledger import SAFE, Broker, Group
 
 pytestmark = pytest.mark.unit
 
@@ -95,6 +95,21 @@ def test_a_send_without_a_majority_is_undecided_and_may_be_committed_later() -> 
         assert len(await master.queue()) == 1
 
     Group().run(scenario)
+
+
+def test_a_batch_that_fits_in_part_leaves_no_queue_offset_for_the_next() -> None:
+    async def scenario(group: Group) -> None:
+        await group.start()
+        master = await group.master()
+        parts = await master.put(b"1", b"2", b"3", b"4")
+        assert parts.status is PutStatus.UNKNOWN_ERROR
+        next_offsets = await master.here(offsets(master))
+        assert list(next_offsets.values()) == [2]
+
+    async def offsets(master: Broker) -> dict[tuple[str, int], int]:
+        return dict(master.up.store._queues.next_offsets)
+
+    Group(msgspec.structs.replace(SAFE, max_pending_requests=2)).run(scenario)
 
 
 def test_what_a_deposed_leader_appended_alone_is_gone() -> None:

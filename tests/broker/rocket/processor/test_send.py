@@ -7,8 +7,8 @@ import pytest
 from shalott.broker.base.events import Event
 from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.broker.rocket.config import BrokerConfig
-from shalott.broker.rocket.processor.send import BatchItem, encode_batch
 from shalott.broker.rocket.remoting.command import RequestCode, ResponseCode
+from shalott.broker.rocket.remoting.send_batch import BatchItem, encode_batch
 from tests.world.clock.turns import until
 from tests.world.rocket.broker import World, in_world, messages_of
 

@@ -1,0 +1,49 @@
+"""Oracles over a world in which every disk has the first 500 bytes of every log for sure."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+from shalott.cluster.sim.oracles.epochs import Epochs
+from shalott.cluster.sim.oracles.logs import Logs
+from shalott.cluster.sim.oracles.raft import Raft
+from shalott.cluster.sim.oracles.watch import Watch
+from shalott.core.oracles import Oracle
+
+
+class Disk:
+    emptied = rotted = False
+
+    def durable_size(self, path: str) -> int:
+        return 500
+
+    def is_damaged(self, path: str) -> bool:
+        return False
+
+
+class FakeWatch:
+    """Every disk has the first 500 bytes of every log for sure."""
+
+    def __init__(self) -> None:
+        self.summaries: list[str] = []
+        self.promised = SimpleNamespace(disks=1)
+
+    def disk(self, node: str) -> Disk:
+        return Disk()
+
+    def asked(self, oracle: Oracle, node: str) -> None:
+        return
+
+    def broken(self, oracle: Oracle, node: str, summary: str, **where: object) -> None:
+        self.summaries.append(summary)
+
+
+class World:
+    def __init__(self) -> None:
+        self.watch = FakeWatch()
+        watch = cast(Watch, self.watch)
+        self.epochs, self.raft = Epochs(watch), Raft(watch)
+        self.logs = Logs(watch, self.epochs)
+        self.epochs.decided("c1", 1, "g", 3, 1, 7, (1, 2), {})
+        self.epochs.file("n1", 1, [(1, 0), (3, 100)])

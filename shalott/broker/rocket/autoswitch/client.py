@@ -261,7 +261,7 @@ class AutoSwitchHAClient:
             store.append_raw(header.offset, body)
             self.transferred_bytes += len(body)
             self._grown.set()
-        store.set_confirm_offset(min(header.confirm_offset, store.log.max_offset))
+        store.set_confirm_offset(max(0, min(header.confirm_offset, store.log.max_offset)))
         if store.log.max_offset - store.log.written_offset > UNWRITTEN_BYTES_MAX:
             await store.log.written(store.log.max_offset)
 

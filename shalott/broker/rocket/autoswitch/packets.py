@@ -21,6 +21,7 @@ ADDRESS_FIELD_BYTES = 50
 ENTRY = struct.Struct(">iq")
 ENTRIES_MAX = 100_000  # upstream's buffer holds 1000; a bound against nonsense is all that's needed
 BODY_BYTES_MAX = 64 << 20
+NOWHERE = -1  # where an original's log is before its first file: its heartbeats say so
 
 _SLAVE_HANDSHAKE = struct.Struct(">ihhq")
 _OLD_SLAVE_HANDSHAKE = struct.Struct(f">ihhi{ADDRESS_FIELD_BYTES}s")
@@ -152,7 +153,7 @@ def decode_transfer(header: bytes) -> Transfer:
     """Raises HaProtocolError."""
     state, size, offset, epoch, epoch_start, confirm = _TRANSFER.unpack(header)
     expect(state, HaState.TRANSFER)
-    if not 0 <= size <= BODY_BYTES_MAX or offset < 0:
+    if not 0 <= size <= BODY_BYTES_MAX or offset < (NOWHERE if size == 0 else 0):
         raise HaProtocolError(f"a frame of {size} bytes at {offset}")
     return Transfer(
         body_bytes=size,

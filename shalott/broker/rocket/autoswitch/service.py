@@ -304,6 +304,8 @@ class AutoSwitchHAService:
         before, confirmed = self.store.log.max_offset, self.store.confirm_offset
         await uninterrupted(self.store.truncate(offset))
         detail = {"from": before, "to": self.store.log.max_offset, "confirmed": confirmed}
+        cut = before - self.store.log.max_offset
+        log.warning("%d bytes are cut off behind %d: the master's log parts there", cut, offset)
         self._emit("truncated", detail)
 
     # -- telling -----------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ REPORT = struct.Struct(">q")
 HEADER = struct.Struct(">qi")
 # Upstream's slave reads into 4 MB; a frame that does not fit never becomes whole there.
 BODY_BYTES_MAX = (4 << 20) - HEADER.size
+NOWHERE = -1  # where an original's log is before its first file: its heartbeats say so
 
 
 class HaProtocolError(BrokerError):
@@ -76,7 +77,7 @@ class FrameReader:
         position = 0
         while len(self._buffer) - position >= HEADER.size:
             offset, size = HEADER.unpack_from(self._buffer, position)
-            if offset < 0 or not 0 <= size <= BODY_BYTES_MAX:
+            if offset < (NOWHERE if size == 0 else 0) or not 0 <= size <= BODY_BYTES_MAX:
                 raise HaProtocolError(f"a frame of {size} bytes at offset {offset}")
             body_at = position + HEADER.size
             if len(self._buffer) < body_at + size:

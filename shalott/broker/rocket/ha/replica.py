@@ -20,6 +20,7 @@ A broker that `follow`s another one by hand finds out where their logs part, and
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 import msgspec
@@ -40,6 +41,8 @@ from shalott.broker.rocket.config import AddressBook, RocketConfig
 from shalott.broker.rocket.ha.agreement import last_boundary
 from shalott.broker.rocket.ha.master_side import MasterSide
 from shalott.broker.rocket.ha.slave_side import SlaveSide
+
+log = logging.getLogger("shalott.broker.ha")
 
 ROLE_FILE = "ha/role.json"
 
@@ -247,6 +250,7 @@ class MasterSlaveReplica:
         end = self.store.log.max_offset
         if offset < end:
             await self.store.truncate(offset)
+            log.warning("%d bytes are cut off behind %d", end - offset, offset)
             self._emit("truncated", {"from": end, "to": offset})
 
     # -- saying what it is -------------------------------------------------------------------------

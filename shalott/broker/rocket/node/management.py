@@ -390,11 +390,17 @@ def with_names(
     connection is of, ``master`` who is followed. ``node_of``: of an advertised address, or ""."""
     others = [name for name in brokers if name != node]
     links = [(_name(link, others), link) for link in status["haConnectionInfo"]]
-    known = [name for name, _ in links]
-    perhaps = " or ".join(name for name in others if name not in known)
+    newest = {name: link for name, link in links if name}
+    left = [name for name in others if name not in newest]
+    # A slave that connects again leaves its older connection behind until housekeeping ends it.
+    nameless = [link for name, link in links if not name]
+    nameless = nameless[-len(left) :] if left else nameless
+    perhaps = " or ".join(left)
     told: HaStatus = {"node": node, **status}
     told["haConnectionInfo"] = [
-        {**link, "slave": name or perhaps or link["addr"]} for name, link in links
+        {**link, "slave": name or perhaps or link["addr"]}
+        for name, link in links
+        if (link is newest[name] if name else any(link is kept for kept in nameless))
     ]
     client = status.get("haClientRuntimeInfo")
     if client:

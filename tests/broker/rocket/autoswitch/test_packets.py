@@ -115,3 +115,11 @@ def test_an_address_that_does_not_fit_is_refused() -> None:
     too_long = OLD_SLAVE_HANDSHAKE[:8] + bytes.fromhex("00000033") + OLD_SLAVE_HANDSHAKE[12:]
     with pytest.raises(HaProtocolError):
         packets.decode_slave_handshake(too_long, by_address=True)
+
+
+def test_an_original_without_any_file_beats_at_no_offset() -> None:
+    nowhere = HEARTBEAT.replace(bytes.fromhex("0000000000000108"), b"\xff" * 8)
+    heartbeat = packets.decode_transfer(nowhere)
+    assert (heartbeat.offset, heartbeat.body_bytes, heartbeat.confirm_offset) == (-1, 0, -1)
+    with pytest.raises(HaProtocolError):  # bytes lie somewhere
+        packets.decode_transfer(nowhere[:7] + b"\1" + nowhere[8:])

@@ -73,3 +73,9 @@ def test_frames_are_found_however_the_bytes_are_split(size: int) -> None:
 def test_a_frame_that_cannot_be_ends_the_connection(header: str) -> None:
     with pytest.raises(HaProtocolError):
         FrameReader().feed(bytes.fromhex(header))
+
+
+def test_an_original_without_any_file_beats_at_no_offset() -> None:
+    assert FrameReader().feed(b"\xff" * 8 + bytes(4)) == [Frame(-1, b"")]
+    with pytest.raises(HaProtocolError):  # bytes lie somewhere
+        FrameReader().feed(b"\xff" * 8 + bytes.fromhex("00000001 61"))

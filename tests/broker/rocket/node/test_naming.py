@@ -48,6 +48,19 @@ def test_a_stranger_keeps_its_address() -> None:
     assert slaves(link("a", slave="n2"), link("b", slave="n3"), stray)[2] == "127.0.0.1:4001"
 
 
+def test_a_slave_that_came_again_is_one() -> None:
+    again = [link(f"10.0.0.2:{port}", slave="n2", diff=port) for port in (1, 2)]
+    assert slaves(*again, link("10.0.0.3:9", slave="n3")) == ["n2", "n3"]
+    silent = [link(f"127.0.0.1:{port}", slave=f"127.0.0.1:{port}") for port in (1, 2, 3)]
+    assert slaves(*silent) == ["n2 or n3", "n2 or n3"]
+    told = with_names(
+        {"master": True, "haConnectionInfo": silent[:2]}, "n1", ("n1", "n2"), lambda _: ""
+    )
+    assert [(one["addr"], one["slave"]) for one in told["haConnectionInfo"]] == [
+        ("127.0.0.1:2", "n2")  # what it says now
+    ]
+
+
 def test_a_slave_tells_its_master_by_name() -> None:
     status = {
         "master": False,

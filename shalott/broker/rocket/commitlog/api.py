@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from shalott.broker.base.errors import StorageError
+from shalott.broker.rocket.commitlog.deleted_topics import DeletedTopics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,9 @@ class FoundByKey:
     messages: tuple[bytes, ...]
     last_ms: int
     last_offset: int
+
+
+Unit = tuple[int, int, int]  # of a consume queue: (offset in the log, size, tags code)
 
 
 class Log(Protocol):
@@ -219,6 +223,10 @@ class Reader(Protocol):
         """Every (topic, queue id) that the consume queues know, sorted."""
         ...
 
+    async def units(self, topic: str, queue_id: int, first: int, count: int) -> list[Unit]:
+        """Units of a consume queue: where messages lie, their sizes, the codes of their tags."""
+        ...
+
     async def message_at(self, offset: int) -> bytes | None:
         """The whole stored message that lies there; None if none does."""
         ...
@@ -247,6 +255,9 @@ class Store(Protocol):
 
     @property
     def reader(self) -> Reader: ...
+
+    @property
+    def deleted(self) -> DeletedTopics: ...
 
     @property
     def confirm_offset(self) -> int: ...

@@ -25,6 +25,7 @@ from zlib import crc32
 
 from shalott.broker.base.errors import MessageIllegal
 from shalott.broker.rocket.commitlog.api import Message
+from shalott.broker.rocket.commitlog.due_times import SCHEDULE_TOPIC, due_ms
 
 MAGIC_V1 = -626843481  # 0xDAA320A7
 MAGIC_V2 = -626843477  # topics longer than 127 bytes
@@ -52,6 +53,7 @@ HEAD_V4_BYTES = HEAD_V4.size  # 88
 
 TAGS_REMEMBERED_MAX = 10_000
 TAGS_KEY = b"TAGS\x01"
+DELAY_KEY = b"DELAY\x01"
 SEPARATOR = 2
 
 _TOPIC_CHARACTERS = "%|-_" + "0123456789" + "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -181,7 +183,8 @@ class Dispatcher:
         self._codes: dict[bytes, int] = {b"": 0}
 
     def dispatch(self, data: bytes, start: int) -> Dispatch:
-        """Of the message that begins at ``start``, which is whole and valid."""
+        """Of the message that begins at ``start``, which is whole and valid. In place of the code,
+        of one that waits for a level of delay: when it is due."""
         queue_id, queue_offset, body_length = QUEUE_V4.unpack_from(data, start)
         if data[start + 4 : start + 8] == MAGIC_V1_BYTES and not data[start + 39] & 0x30:
             topic_at = start + HEAD_V4_BYTES + body_length + 1
@@ -196,6 +199,11 @@ class Dispatcher:
             topic = self._topics[encoded] = encoded.decode()
         tags = property_at(data, TAGS_KEY, properties_at, end)
         code = self._codes.get(tags)
+        if topic == SCHEDULE_TOPIC:
+            level = property_at(data, DELAY_KEY, properties_at, end)
+            due = due_ms(level, store_ms_at(data, start))
+            if due is not None:
+                return topic, queue_id, queue_offset, due
         if code is None:
             if len(self._codes) > TAGS_REMEMBERED_MAX:
                 self._codes = {b"": 0}

@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable
 from shalott.broker.base.disk import Disk
 from shalott.broker.base.env import Witness, unseen
 from shalott.broker.base.errors import StorageError
-from shalott.broker.rocket.commitlog.api import Scanned
+from shalott.broker.rocket.commitlog.api import Scanned, Unit
 from shalott.broker.rocket.commitlog.codec import Dispatcher
+from shalott.broker.rocket.commitlog.deleted_topics import DeletedTopics
 from shalott.broker.rocket.commitlog.segments import SegmentedLog
 from shalott.broker.rocket.commitlog.waiters import Waiters
 
@@ -28,8 +29,9 @@ Key = tuple[str, int]  # (topic, queue id)
 class QueueSet:
     """Made by ``open``."""
 
-    def __init__(self, disk: Disk, segment_units: int) -> None:
+    def __init__(self, disk: Disk, segment_units: int, deleted: DeletedTopics) -> None:
         """Use ``open``."""
+        self._deleted = deleted
         self.queues: dict[Key, ConsumeQueue] = {}
         self.next_offsets: dict[Key, int] = {}
         self.witness: Witness = unseen
@@ -40,9 +42,9 @@ class QueueSet:
         self._arrivals: dict[Key, Waiters] = {}
 
     @classmethod
-    async def open(cls, disk: Disk, segment_units: int) -> QueueSet:
+    async def open(cls, disk: Disk, segment_units: int, deleted: DeletedTopics) -> QueueSet:
         """What a former life left, unchecked: see ``recover``."""
-        queues = cls(disk, segment_units)
+        queues = cls(disk, segment_units, deleted)
         for topic in await disk.listdir(DIRECTORY):
             for name in await disk.listdir(f"{DIRECTORY}/{topic}"):
                 if name.isdigit():
@@ -81,6 +83,8 @@ class QueueSet:
             await queue.cut(end)
             await queue.segments.settle(queue.segments.max_offset)
             await queue.forget_before(min_offset)
+        for topic, end in self._deleted.ends.items():
+            await self.drop(topic, end)
         self.next_offsets = self.ends()
         return build_from
 
@@ -92,8 +96,11 @@ class QueueSet:
         """
         gathered: dict[Key, list[tuple[int, Unit]]] = {}
         dispatch, data, base = self._dispatcher.dispatch, scanned.data, scanned.base
+        deleted = self._deleted.covers if self._deleted.ends else None
         for start, size in scanned.spans:
             topic, queue_id, queue_offset, code = dispatch(data, start)
+            if deleted is not None and deleted(topic, base + start):
+                continue
             unit = (queue_offset, (base + start, size, code))
             try:
                 gathered[topic, queue_id].append(unit)
@@ -149,6 +156,8 @@ class QueueSet:
         """Messages that are in the log, and not in the consume queues."""
         for start, _ in scanned.spans:
             topic, queue_id, offset, _ = self._dispatcher.dispatch(scanned.data, start)
+            if self._deleted.covers(topic, scanned.base + start):
+                continue
             key = (topic, queue_id)
             next_offsets[key] = max(next_offsets.get(key, 0), offset + 1)
 
@@ -172,6 +181,19 @@ class QueueSet:
                 lowest = min(lowest, unit[0] if unit is not None else offset)
                 await queue.cut(end)
         return lowest
+
+    async def drop(self, topic: str, end: int) -> None:
+        """Remove a deleted topic's queues, durably, unless they begin behind ``end``: then they are
+        those of a topic that was made again. Raises StorageError."""
+        for key, queue in list(self.queues.items()):
+            if key[0] != topic:
+                continue
+            kept = await queue.first_from(end)
+            before = await queue.unit(kept - 1) if kept > queue.first else None
+            if kept == queue.end or (before is not None and before[1] > 0):
+                self.next_offsets.pop(key, None)
+                del self.queues[key]
+                await queue.segments.remove_all()
 
     async def forget_before(self, offset: int) -> None:
         for queue in list(self.queues.values()):
@@ -243,8 +265,6 @@ DIRECTORY = "consumequeue"
 UNIT = struct.Struct(">qiq")
 UNIT_BYTES = UNIT.size
 CACHE_BYTES = 64 << 10
-
-Unit = tuple[int, int, int]  # (offset in the log, size, tags code)
 
 
 def path_of(topic: str, queue_id: int) -> str:

@@ -123,6 +123,12 @@ class Dispatch:
         gone = StorageError(f"the log is cut to {offset}")
         self._waiters.refuse(gone, beyond=offset)
 
+    async def drop(self, topic: str, end: int) -> None:
+        """Remove a topic's queues, and dispatch again what lies behind ``end``."""
+        await self._queues.drop(topic, end)
+        self.position = min(self.position, max(end, self._log.min_offset))
+        self.wake()
+
     async def recover_queue_offsets(self, *, from_queues_only: bool = False) -> None:
         """What is found takes effect at once, and knows what was appended meanwhile."""
         found = self._queues.ends()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 
 from shalott.broker.base.errors import StorageError
-from shalott.broker.rocket.commitlog.api import FoundByKey, GetStatus, Got, MessageLog
+from shalott.broker.rocket.commitlog.api import FoundByKey, GetStatus, Got, MessageLog, Unit
 from shalott.broker.rocket.commitlog.codec import is_message, store_ms_at
 from shalott.broker.rocket.commitlog.consume_queues import Key, QueueSet
 from shalott.broker.rocket.commitlog.dispatch import Dispatch
@@ -75,6 +75,10 @@ class MessageReader:
         known, found = self._log, dict(self._queues.next_offsets)
         ends = known.min_offset, known.max_offset
         self._queues.witness("appends", known.directory, known.segment_bytes, *ends, found)
+
+    async def units(self, topic: str, queue_id: int, first: int, count: int) -> list[Unit]:
+        queue = self._queues.queues.get((topic, queue_id))
+        return [] if queue is None else await queue.units(first, count)
 
     def queues(self) -> list[Key]:
         return sorted(self._queues.queues)

@@ -21,10 +21,11 @@ from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import DiskFull, StorageError
 from shalott.broker.base.files import read_file, replace_file
 from shalott.broker.base.journal import NO_ROOM
-from shalott.broker.rocket.commitlog.api import Log, MessageLog
+from shalott.broker.rocket.commitlog.api import Log, MessageLog, Unit
 from shalott.broker.rocket.commitlog.codec import Dispatcher
 from shalott.broker.rocket.commitlog.commit_log import CommitLog
-from shalott.broker.rocket.commitlog.consume_queues import Key, QueueSet, Unit
+from shalott.broker.rocket.commitlog.consume_queues import Key, QueueSet
+from shalott.broker.rocket.commitlog.deleted_topics import DeletedTopics
 from shalott.broker.rocket.commitlog.key_index import KeyIndex
 from shalott.broker.rocket.commitlog.log_reads import message_at
 from shalott.broker.rocket.config import StoreConfig
@@ -43,6 +44,7 @@ class FoundStore:
     log: MessageLog
     queues: QueueSet
     index: KeyIndex
+    deleted: DeletedTopics
     checkpoint: Checkpoint
     confirm: int | None
     tail_is_lost: bool
@@ -74,7 +76,9 @@ async def _open_store_files(
             truncate_in_memory_only=env.has_bug("KB-RKT-23"),
         )
     await replace_file(disk, ABORT, b"the store runs, or did not end orderly\n")
-    queues = await QueueSet.open(disk, config.queue_segment_units)
+    deleted = await DeletedTopics.open(disk)
+    deleted.limit(message_log.max_offset)
+    queues = await QueueSet.open(disk, config.queue_segment_units, deleted)
     position = max(checkpoint.dispatched, message_log.min_offset)
     if not any(queue.end for queue in queues.queues.values()) or position > message_log.max_offset:
         position = message_log.min_offset  # the queues are gone, or the log is another one
@@ -100,7 +104,7 @@ async def _open_store_files(
         checkpoint.confirm,
         checkpoint.store_ms,
     )
-    return FoundStore(message_log, queues, index, checkpoint, confirm, tail_is_lost)
+    return FoundStore(message_log, queues, index, deleted, checkpoint, confirm, tail_is_lost)
 
 
 async def mark_clean(disk: Disk) -> None:

@@ -95,6 +95,13 @@ class SegmentFiles:
             await self._disk.remove(self._name(start))
             await self._disk.sync_dir(self._path)
 
+    async def remove_all(self) -> None:
+        """And the directory, durably."""
+        await self.remove(self.starts[::-1])
+        with suppress(FileNotFoundError):
+            await self._disk.remove(self._path)
+        await self._disk.sync_dir(self._path.rpartition("/")[0])
+
     async def write(
         self, offset: int, data: bytes, advanced: Callable[[int], None] = lambda count: None
     ) -> None:

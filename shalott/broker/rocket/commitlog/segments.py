@@ -212,6 +212,14 @@ class SegmentedLog:
             self.writer.is_halted = False
         self.writer.work()
 
+    async def remove_all(self) -> None:
+        """Remove the files and their directory; nothing is appended any more."""
+        await self.writer.halt()
+        try:
+            await self._files.remove_all()
+        except OSError as error:
+            raise self.writer.fail(error) from error
+
     async def remove_before(self, offset: int) -> None:
         """Remove the files that lie before ``offset`` as a whole, and are flushed: nothing writes
         to them or syncs them any more."""

@@ -50,6 +50,7 @@ class MessageStore:
         """Use ``open``."""
         self.failure_listener: Callable[[StorageError], None] = lambda error: None
         self.log: MessageLog = found.log
+        self.deleted = found.deleted
         self._env = env
         self._config = config
         self._queues = found.queues
@@ -65,6 +66,8 @@ class MessageStore:
             confirm=found.confirm,
             read_flushed_only=config.read_flushed_only,
         )
+        self.deleted.held = self._dispatch.held
+        self.deleted.drop = partial(_drop, self._checkpoints, self._dispatch)
         self.reader = MessageReader(found.log, found.queues, found.index, self._dispatch)
         self._tasks: list[asyncio.Task[None]] = []
         self._flush_timer = FlushTimer(found.log, config.flush_interval_ms)
@@ -178,6 +181,7 @@ class MessageStore:
         async with dispatch.held:
             if offset < self.log.max_offset:
                 await self._checkpoints.lower(offset)
+                self.deleted.limit(offset)
                 await dispatch.cut(offset)
                 await self.log.truncate(offset)
                 dispatch.position = max(dispatch.position, self.log.min_offset)
@@ -192,6 +196,7 @@ class MessageStore:
         """
         async with self._dispatch.held:
             await self._checkpoints.lower(offset)
+            self.deleted.limit(offset)
             await self._dispatch.cut(offset)
 
     async def remove_before(self, offset: int) -> None:
@@ -293,6 +298,12 @@ class FlushTimer:
     def _is_due(self) -> None:
         self._timer = None
         self._log.request_flush()
+
+
+async def _drop(checkpoints: CheckpointKeeper, dispatch: Dispatch, topic: str, end: int) -> None:
+    """A topic was deleted. What came behind ``end`` since it was made again is dispatched again."""
+    await checkpoints.lower(end)
+    await dispatch.drop(topic, end)
 
 
 def _append(

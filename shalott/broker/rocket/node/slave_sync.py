@@ -86,8 +86,10 @@ class SlaveSync:
         topics = await self._get(master, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigs)
         if topics is None:
             return
+        deleted = self._deleted(topics)
         if tables.replace_topics(topics):
             self._topics_changed()
+        await self._broker.store.deleted.add(deleted)
         offsets = await self._get(master, RequestCode.GET_ALL_CONSUMER_OFFSET, OffsetTable)
         if offsets is not None:
             tables.replace_offsets(offsets)
@@ -99,6 +101,17 @@ class SlaveSync:
             tables.replace_groups(groups)
         if self._broker.store.reader.queue_range(TIMER_TOPIC, 0)[1]:
             await self._copy_timers(master)
+
+    def _deleted(self, table: TopicConfigs) -> dict[str, int]:
+        """Which topics the master deleted, and where. An original tells by what it has no more; but
+        after a failover that may be what it never heard of."""
+        if table.deleted_topics is not msgspec.UNSET:
+            return table.deleted_topics
+        known, end = self._broker.tables, self._broker.store.log.max_offset
+        before, after = known.topics_version, table.data_version
+        if before.state_version != after.state_version or after.counter <= before.counter:
+            return {}
+        return {name: end for name in known.topics if name not in table.topic_config_table}
 
     async def _copy_timers(self, master: str) -> None:
         """An original with its timers off has no checkpoint of them."""

@@ -1,4 +1,4 @@
-"""Administration, and what slaves copy from their master: 17, 21, 25, 26, 28, 43, 45, 201, 907
+"""Administration, and what slaves copy from their master: 25, 26, 28, 43, 45, 60, 201, 906, 907
 (upstream: AdminBrokerProcessor).
 """
 
@@ -7,47 +7,13 @@ from __future__ import annotations
 import msgspec
 
 from shalott.broker.rocket.processor.broker import Broker
-from shalott.broker.rocket.processor.fields import Fields
-from shalott.broker.rocket.processor.puts import NOTHING_STORED, not_master
-from shalott.broker.rocket.processor.topics import is_system_topic, is_valid_topic
+from shalott.broker.rocket.processor.puts import NOTHING_STORED
 from shalott.broker.rocket.remoting.command import Command, ResponseCode, response
-from shalott.broker.rocket.remoting.route_data import PERM_READ, PERM_WRITE, TopicConfig
 from shalott.broker.rocket.remoting.server import Caller
 
 
 def _json(value: object) -> Command:
     return response(ResponseCode.SUCCESS, body=msgspec.json.encode(value))
-
-
-async def update_and_create_topic(broker: Broker, request: Command, caller: Caller) -> Command:
-    fields = Fields(request.ext)
-    topic = fields.text("topic")
-    if not broker.is_master:
-        return not_master(broker)
-    if not is_valid_topic(topic):
-        return response(ResponseCode.INVALID_PARAMETER, f"the topic {topic!r} is illegal")
-    if is_system_topic(topic, broker.config):
-        remark = f"The topic[{topic}] is conflict with system topic."
-        return response(ResponseCode.INVALID_PARAMETER, remark)
-    config = TopicConfig(
-        topic_name=topic,
-        read_queue_nums=fields.number("readQueueNums", broker.config.default_queues),
-        write_queue_nums=fields.number("writeQueueNums", broker.config.default_queues),
-        perm=fields.number("perm", PERM_READ | PERM_WRITE),
-        topic_filter_type=fields.text("topicFilterType", "SINGLE_TAG"),
-        topic_sys_flag=fields.number("topicSysFlag", 0),
-        order=fields.flag("order"),
-    )
-    if min(config.read_queue_nums, config.write_queue_nums) < 1:
-        return response(ResponseCode.SYSTEM_ERROR, "a topic has a queue at least")
-    if broker.tables.topics.get(topic) != config:
-        broker.tables.put_topic(config)
-        broker.topics_changed()
-    return response(ResponseCode.SUCCESS)
-
-
-async def all_topics(broker: Broker, request: Command, caller: Caller) -> Command:
-    return _json(broker.tables.topic_table())
 
 
 async def all_groups(broker: Broker, request: Command, caller: Caller) -> Command:

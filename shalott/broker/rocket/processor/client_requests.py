@@ -28,7 +28,9 @@ async def heart_beat(broker: Broker, request: Command, caller: Caller) -> Comman
         group = broker.tables.group(consumer.group)
         if broker.is_master and group.retry_queue_nums > 0:
             ensure_topic(broker, retry_topic(consumer.group), queues=group.retry_queue_nums)
-    changed = broker.clients.beat(caller, heartbeat, broker.now_ms())
+    changed = broker.clients.beat(
+        caller, heartbeat, broker.now_ms(), language=request.language, version=request.version
+    )
     notify(broker, changed)
     return response(ResponseCode.SUCCESS)
 

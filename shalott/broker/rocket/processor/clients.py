@@ -28,6 +28,8 @@ class Member(Generic[Connection]):
     connection: Connection
     client_id: str
     seen_ms: int
+    language: int = 0
+    version: int = 0
 
 
 @dataclass
@@ -46,16 +48,25 @@ class Groups(Generic[Connection]):
         self._producers: dict[str, list[Member[Connection]]] = {}
 
     def beat(
-        self, connection: Connection, heartbeat: Heartbeat, now_ms: int
+        self,
+        connection: Connection,
+        heartbeat: Heartbeat,
+        now_ms: int,
+        *,
+        language: int = 0,
+        version: int = 0,
     ) -> dict[str, list[Connection]]:
         """Group -> connections to tell that it changed."""
+
+        def member() -> Member[Connection]:
+            return Member(connection, heartbeat.client_id, now_ms, language, version)
+
         for producer in heartbeat.producers:
-            members = self._producers.setdefault(producer.group, [])
-            _join(members, Member(connection, heartbeat.client_id, now_ms))
+            _join(self._producers.setdefault(producer.group, []), member())
         changed = {}
         for data in heartbeat.consumers:
             group = self._consumers.setdefault(data.group, ConsumerGroup(data))
-            is_new = _join(group.members, Member(connection, heartbeat.client_id, now_ms))
+            is_new = _join(group.members, member())
             other_topics = group.data.topics != data.topics
             group.data = data
             if is_new or other_topics:
@@ -96,6 +107,19 @@ class Groups(Generic[Connection]):
         if group not in self._consumers:
             return []
         return list(dict.fromkeys(m.client_id for m in self._consumers[group].members))
+
+    def producers(self) -> dict[str, list[Member[Connection]]]:
+        """By group."""
+        return {name: list(members) for name, members in self._producers.items()}
+
+    def members(self, group: str) -> list[Member[Connection]]:
+        """Of a consumer group."""
+        known = self._consumers.get(group)
+        return [] if known is None else list(known.members)
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Consumer groups that subscribe to it."""
+        return [name for name, group in self._consumers.items() if topic in group.data.topics]
 
     def connections(self, group: str) -> list[Connection]:
         """Of a consumer group's members."""
@@ -151,6 +175,11 @@ class SubscriptionData(msgspec.Struct, frozen=True, kw_only=True):
 
     topic: str
     sub_string: str = msgspec.field(default="*", name="subString")
+    class_filter_mode: bool = msgspec.field(default=False, name="classFilterMode")
+    tags_set: tuple[str, ...] | None = msgspec.field(default=(), name="tagsSet")
+    code_set: tuple[int, ...] | None = msgspec.field(default=(), name="codeSet")
+    sub_version: int = msgspec.field(default=0, name="subVersion")
+    expression_type: str | None = msgspec.field(default="TAG", name="expressionType")
 
 
 class ConsumerData(msgspec.Struct, frozen=True, kw_only=True):

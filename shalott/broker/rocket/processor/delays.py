@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from shalott.broker.rocket.commitlog.api import GetStatus, Message
 from shalott.broker.rocket.commitlog.codec import Stored
+from shalott.broker.rocket.commitlog.due_times import LEVELS_S, SCHEDULE_TOPIC
 from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.broker.rocket.processor.broker import Broker
 from shalott.broker.rocket.processor.puts import ensure_topic, put
@@ -29,14 +30,7 @@ from shalott.broker.rocket.processor.stored_messages import (
     read_stored,
 )
 from shalott.broker.rocket.processor.timers import Timers, without_timers
-from shalott.broker.rocket.processor.topics import SCHEDULE_TOPIC
 
-# messageDelayLevel: 1s 5s 10s 30s 1m to 10m 20m 30m 1h 2h; level 1 is the first.
-LEVELS_S: tuple[int, ...] = (
-    *(1, 5, 10, 30),
-    *(60 * minutes for minutes in range(1, 11)),
-    *(1200, 1800, 3600, 7200),
-)
 TICK_S = 0.1
 LOOKS = 100  # at the end of a queue that are remembered, for each delay
 AGAIN_S = 1.0  # after a put that failed, and where nothing was ever delayed

@@ -6,7 +6,16 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from shalott.broker.base.errors import BrokerError
-from shalott.broker.rocket.processor import admin, client_requests, offsets, pull, send
+from shalott.broker.rocket.processor import (
+    admin,
+    client_requests,
+    group_admin,
+    offsets,
+    pull,
+    send,
+    statistics,
+    topic_admin,
+)
 from shalott.broker.rocket.processor.broker import Broker
 from shalott.broker.rocket.processor.fields import BadRequest
 from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode, response
@@ -39,8 +48,26 @@ TABLE: Mapping[RequestCode, BrokerHandler] = {
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: offsets.reset_offset,
     RequestCode.END_TRANSACTION: admin.not_supported,
     RequestCode.CHECK_TRANSACTION_STATE: admin.not_supported,
-    RequestCode.UPDATE_AND_CREATE_TOPIC: admin.update_and_create_topic,
-    RequestCode.GET_ALL_TOPIC_CONFIG: admin.all_topics,
+    RequestCode.UPDATE_AND_CREATE_TOPIC: topic_admin.update_and_create_topic,
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: topic_admin.update_and_create_topics,
+    RequestCode.DELETE_TOPIC_IN_BROKER: topic_admin.delete_topic,
+    RequestCode.GET_TOPIC_CONFIG: topic_admin.topic_config,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topic_admin.system_topic_list,
+    RequestCode.CLEAN_UNUSED_TOPIC: topic_admin.clean_unused_topics,
+    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: topic_admin.clean_queues,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: group_admin.update_and_create_group,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: group_admin.update_and_create_groups,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: group_admin.delete_group,
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: group_admin.group_config,
+    RequestCode.GET_ALL_TOPIC_CONFIG: topic_admin.all_topics,
+    RequestCode.GET_TOPIC_STATS_INFO: statistics.topic_stats,
+    RequestCode.GET_CONSUMER_CONNECTION_LIST: statistics.consumers_of_group,
+    RequestCode.GET_PRODUCER_CONNECTION_LIST: statistics.producers_of_group,
+    RequestCode.GET_CONSUME_STATS: statistics.consume_stats,
+    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: statistics.groups_of_topic,
+    RequestCode.GET_BROKER_CONSUME_STATS: statistics.all_consume_stats,
+    RequestCode.QUERY_CONSUME_QUEUE: statistics.queue_units,
+    RequestCode.GET_ALL_PRODUCER_INFO: statistics.all_producers,
     RequestCode.UPDATE_BROKER_CONFIG: admin.update_broker_config,
     RequestCode.GET_BROKER_CONFIG: admin.broker_config,
     RequestCode.GET_BROKER_RUNTIME_INFO: admin.runtime_info,

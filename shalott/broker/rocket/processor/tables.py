@@ -49,6 +49,7 @@ class Tables:
         self.offsets: dict[str, dict[int, int]] = {}
         self.topics_version = DataVersion()
         self.groups_version = DataVersion()
+        self.forbidden: dict[str, dict[str, int]] = {}  # kept for an original
         self.offsets_version = DataVersion()
         self._env = env
         self._epoch = epoch
@@ -80,6 +81,7 @@ class Tables:
         delayed.timers = await files.read(TIMERS, decode_timer_checkpoint, TimerCheckpoint)
         tables.topics, tables.topics_version = topics.topic_config_table, topics.data_version
         tables.groups, tables.groups_version = groups.subscription_group_table, groups.data_version
+        tables.forbidden = groups.forbidden_table
         tables.offsets, tables.offsets_version = offsets.offset_table, offsets.data_version
         tables.topics |= {topic.topic_name: topic for topic in own}
         return tables
@@ -113,6 +115,13 @@ class Tables:
     def topic_table(self) -> TopicConfigs:
         return TopicConfigs(topic_config_table=dict(self.topics), data_version=self.topics_version)
 
+    def delete_topic(self, name: str) -> None:
+        """And what groups consumed of it."""
+        if self.topics.pop(name, None) is not None:
+            self._topics_changed()
+        of_topic = [key for key in self.offsets if key.partition("@")[0] == name]
+        self._forget_offsets(of_topic)
+
     def replace_topics(self, table: TopicConfigs) -> bool:
         """Take a master's; whether it was another."""
         if table.data_version == self.topics_version:
@@ -132,20 +141,35 @@ class Tables:
         """The group, made if need be, as upstream's default does it."""
         known = self.groups.get(name)
         if known is None:
-            known = self.groups[name] = SubscriptionGroup(group_name=name)
+            known = SubscriptionGroup(group_name=name)
+            self.put_group(known)
+        return known
+
+    def put_group(self, group: SubscriptionGroup) -> None:
+        self.groups[group.group_name] = group
+        self.groups_version = self._next(self.groups_version)
+        self._touch(GROUPS)
+
+    def delete_group(self, name: str, *, with_offsets: bool) -> None:
+        if self.groups.pop(name, None) is not None:
             self.groups_version = self._next(self.groups_version)
             self._touch(GROUPS)
-        return known
+        if with_offsets:
+            of_group = [key for key in self.offsets if key.partition("@")[2] == name]
+            self._forget_offsets(of_group)
 
     def group_table(self) -> GroupTable:
         return GroupTable(
-            subscription_group_table=dict(self.groups), data_version=self.groups_version
+            subscription_group_table=dict(self.groups),
+            data_version=self.groups_version,
+            forbidden_table=self.forbidden,
         )
 
     def replace_groups(self, table: GroupTable) -> None:
         if table.data_version != self.groups_version:
             self.groups = dict(table.subscription_group_table)
             self.groups_version = table.data_version
+            self.forbidden = table.forbidden_table
             self._touch(GROUPS)
 
     # -- consumers' offsets ------------------------------------------------------------------------
@@ -157,6 +181,13 @@ class Tables:
         self.offsets.setdefault(f"{topic}@{group}", {})[queue_id] = offset
         self.offsets_version = self._next(self.offsets_version)
         self._touch(OFFSETS)
+
+    def _forget_offsets(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            del self.offsets[key]
+        if keys:
+            self.offsets_version = self._next(self.offsets_version)
+            self._touch(OFFSETS)
 
     def offset_table(self) -> OffsetTable:
         return OffsetTable(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
+from shalott.broker.rocket.commitlog.due_times import SCHEDULE_TOPIC
 from shalott.broker.rocket.config import BrokerConfig
 from shalott.broker.rocket.remoting.route_data import (
     DEFAULT_TOPIC,
@@ -35,12 +36,26 @@ def queues_of(config: TopicConfig) -> int:
 
 
 class SubscriptionGroup(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
-    """One consumer group, as far as brokers heed it."""
+    """One consumer group. Brokers heed ``consume_enable``, ``retry_queue_nums`` and
+    ``retry_max_times``; the rest is kept for who set it."""
 
     group_name: str
     consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool = False
     retry_queue_nums: int = 1
     retry_max_times: int = 16
+    group_retry_policy: dict[str, object] = msgspec.field(
+        default_factory=lambda: {"type": "CUSTOMIZED"}
+    )
+    broker_id: int = 0
+    which_broker_when_consume_slowly: int = 1
+    notify_consumer_ids_changed_enable: bool = True
+    group_sys_flag: int = 0
+    consume_timeout_minute: int = 15
+    subscription_data_set: list[object] | None | msgspec.UnsetType = msgspec.UNSET
+    attributes: dict[str, str] = {}
 
 
 class GroupTable(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
@@ -48,6 +63,7 @@ class GroupTable(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
 
     subscription_group_table: dict[str, SubscriptionGroup] = {}
     data_version: DataVersion = DataVersion()
+    forbidden_table: dict[str, dict[str, int]] = {}
 
 
 class OffsetTable(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
@@ -92,7 +108,6 @@ def is_valid_topic(topic: str) -> bool:
 
 
 PERM_INHERIT = 1  # of the template of topics that are made by themselves
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 SCHEDULE_QUEUES = 18  # one a level of delay
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 SYSTEM_PREFIX = "rmq_sys_"

@@ -45,13 +45,16 @@ class TopicConfig(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
     topic_filter_type: str = "SINGLE_TAG"
     topic_sys_flag: int = 0
     order: bool = False
+    attributes: dict[str, str] = {}
 
 
 class TopicConfigs(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
-    """All topics of a broker."""
+    """All topics of a broker. ``deleted_topics``: where its log ended when they were, which our
+    slaves ask for; an original says nothing of it."""
 
     topic_config_table: dict[str, TopicConfig] = {}
     data_version: DataVersion = DataVersion()
+    deleted_topics: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
 
 
 class RegisterBody(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):

@@ -11,6 +11,7 @@ import pytest
 from shalott.broker.base.errors import StorageError
 from shalott.broker.rocket.commitlog.api import GetStatus
 from shalott.broker.rocket.commitlog.consume_queues import UNIT, ConsumeQueue, Key, QueueSet, Unit
+from shalott.broker.rocket.commitlog.deleted_topics import DeletedTopics
 from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.broker.rocket.config import StoreConfig
 from shalott.cluster.nodes import DiskFaults
@@ -189,14 +190,14 @@ def test_a_torn_unit_is_not_taken_for_one_of_a_removed_message() -> None:
 
     async def body() -> None:
         disk = MemoryDisk()
-        queues = await QueueSet.open(disk, 4)
+        queues = await QueueSet.open(disk, 4, DeletedTopics(disk, {}))
         spans = [(0, 1000, 100), (1, 1900, 100), (2, 2100, 100), (3, 5, 100)]  # the last is torn
         log = b"".join(UNIT.pack(offset, size, 0) for _, offset, size in spans)
         queue = await ConsumeQueue.open(disk, "t", 0, 4)
         queue.append(log, 4)
         await queue.segments.flushed(queue.segments.max_offset)
         await queue.segments.close()
-        queues = await QueueSet.open(disk, 4)
+        queues = await QueueSet.open(disk, 4, DeletedTopics(disk, {}))
 
         async def is_unit_of(key: Key, index: int, unit: Unit) -> bool:
             return unit == (2100, 100, 0)

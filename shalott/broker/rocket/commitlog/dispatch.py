@@ -11,6 +11,7 @@ import asyncio
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import DiskFull, StorageError
 from shalott.broker.rocket.commitlog.api import MessageLog
+from shalott.broker.rocket.commitlog.codec import store_ms_at
 from shalott.broker.rocket.commitlog.consume_queues import QueueSet
 from shalott.broker.rocket.commitlog.key_index import KeyIndex
 from shalott.broker.rocket.commitlog.waiters import Waiters
@@ -23,6 +24,8 @@ class Dispatch:
     """Of one store. ``position`` is how far the queues are built; ``confirm`` is where dispatch
     ends, None: at the written end.
 
+    ``store_ms``: when the last message before ``position`` was stored, 0 if that is not known.
+
     ``held`` is held by dispatch for a stretch, by a truncation and by a checkpoint.
     """
 
@@ -34,10 +37,12 @@ class Dispatch:
         index: KeyIndex,
         *,
         position: int,
+        store_ms: int,
         confirm: int | None,
         read_flushed_only: bool,
     ) -> None:
         self.position = position
+        self.store_ms = store_ms
         self.confirm = confirm
         self.held = asyncio.Lock()
         self._env = env
@@ -105,6 +110,8 @@ class Dispatch:
                     scanned.next,
                 )  # fmt: skip
                 self.position = scanned.next
+                if scanned.spans:
+                    self.store_ms = store_ms_at(scanned.data, scanned.spans[-1][0])
                 self._index.dispatch(scanned)
             self._waiters.wake(scanned.next)
             if self._bound() <= scanned.next:

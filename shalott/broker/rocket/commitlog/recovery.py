@@ -9,23 +9,24 @@ there while a store runs; it only tells how the last one ended.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import struct
-from collections.abc import Callable
-from dataclasses import dataclass
-from zlib import crc32
+from dataclasses import dataclass, replace
 
 from shalott.broker.base.disk import Disk
-from shalott.broker.base.env import Env, pause_ms
-from shalott.broker.base.errors import DiskFull, StorageError
+from shalott.broker.base.env import Env
+from shalott.broker.base.errors import StorageError
 from shalott.broker.base.files import read_file, replace_file
-from shalott.broker.base.journal import NO_ROOM
-from shalott.broker.rocket.commitlog.api import Log, MessageLog, Unit
+from shalott.broker.rocket.commitlog.api import MessageLog, Unit
+from shalott.broker.rocket.commitlog.checkpoint import (
+    CONFIRM_UNKNOWN,
+    Checkpoint,
+    read_checkpoint,
+)
 from shalott.broker.rocket.commitlog.codec import Dispatcher
 from shalott.broker.rocket.commitlog.commit_log import CommitLog
 from shalott.broker.rocket.commitlog.consume_queues import Key, QueueSet
 from shalott.broker.rocket.commitlog.deleted_topics import DeletedTopics
+from shalott.broker.rocket.commitlog.foreign_store import hide_unknown_topics, last_file_before
 from shalott.broker.rocket.commitlog.key_index import KeyIndex
 from shalott.broker.rocket.commitlog.log_reads import message_at
 from shalott.broker.rocket.config import StoreConfig
@@ -67,6 +68,9 @@ async def _open_store_files(
     unclean = await read_file(disk, ABORT) is not None
     found = await read_checkpoint(disk)
     checkpoint = Checkpoint() if found is None else found
+    if checkpoint.is_foreign and message_log is None:
+        start = await last_file_before(disk, config.segment_bytes, checkpoint.store_ms)
+        checkpoint = replace(checkpoint, dispatched=start)
     if message_log is None:
         message_log = await CommitLog.open(
             disk,
@@ -80,9 +84,14 @@ async def _open_store_files(
     deleted.limit(message_log.max_offset)
     queues = await QueueSet.open(disk, config.queue_segment_units, deleted)
     position = max(checkpoint.dispatched, message_log.min_offset)
+    if checkpoint.is_foreign and not unclean:
+        position = message_log.max_offset
     if not any(queue.end for queue in queues.queues.values()) or position > message_log.max_offset:
         position = message_log.min_offset  # the queues are gone, or the log is another one
+    with_queues = [topic for (topic, _), queue in queues.queues.items() if queue.end]
     position = await _recover_queues(message_log, queues, position)
+    if checkpoint.is_foreign and with_queues:
+        await hide_unknown_topics(disk, message_log, with_queues, deleted, position)
     min_offset, max_offset = message_log.min_offset, message_log.max_offset
     slots, entries = config.index_slots, config.index_entries
     index = await KeyIndex.open(disk, slots, entries, min_offset, max_offset)
@@ -123,119 +132,3 @@ async def _recover_queues(message_log: MessageLog, queues: QueueSet, position: i
         return dispatcher.dispatch(message, 0)[:3] == (*key, queue_offset)
 
     return await queues.recover(position, message_log.min_offset, is_unit_of)
-
-
-# -- the checkpoint --------------------------------------------------------------------------------
-# The checkpoint: how far a store was on the disk; replaced atomically (StoreCheckpoint.java).
-#
-# Everything before ``dispatched`` was whole, flushed, and in consume queues that were flushed
-# too, so a recovery begins there. A checkpoint may say too little, never too much: it is lowered
-# before anything is cut.
-
-
-PATH = "checkpoint"
-CONFIRM_UNKNOWN = -1
-
-_LAYOUT = struct.Struct(">4sqqqq")  # magic, dispatched, flushed, confirm, store ms
-_MAGIC = b"CKP1"
-_CRC_BYTES = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """``flushed``: the log's. ``confirm``: CONFIRM_UNKNOWN where dispatch follows the log's end."""
-
-    dispatched: int = 0
-    flushed: int = 0
-    confirm: int = CONFIRM_UNKNOWN
-    store_ms: int = 0
-
-    def lowered(self, offset: int) -> Checkpoint:
-        return Checkpoint(
-            min(self.dispatched, offset),
-            min(self.flushed, offset),
-            min(self.confirm, offset),
-            self.store_ms,
-        )
-
-
-async def read_checkpoint(disk: Disk) -> Checkpoint | None:
-    """None if there is none. Raises StorageError if it is damaged: it was replaced atomically."""
-    data = await read_file(disk, PATH)
-    if data is None:
-        return None
-    body, crc = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
-    if len(body) != _LAYOUT.size or crc32(body).to_bytes(_CRC_BYTES, "big") != crc:
-        raise StorageError("the store's checkpoint is damaged")
-    magic, *numbers = _LAYOUT.unpack(body)
-    if magic != _MAGIC:
-        raise StorageError("the store's checkpoint is of another version")
-    return Checkpoint(*numbers)
-
-
-async def write_checkpoint(disk: Disk, checkpoint: Checkpoint) -> None:
-    """Durable when it returns. Raises OSError."""
-    body = _LAYOUT.pack(
-        _MAGIC, checkpoint.dispatched, checkpoint.flushed, checkpoint.confirm, checkpoint.store_ms
-    )
-    await replace_file(disk, PATH, body + crc32(body).to_bytes(_CRC_BYTES, "big"))
-
-
-class CheckpointKeeper:
-    """The checkpoint on the disk, and the one that follows it. Every method raises StorageError;
-    DiskFull: what is on the disk says less, and that is true.
-    """
-
-    def __init__(self, disk: Disk, current: Checkpoint) -> None:
-        self.current = current
-        self._disk = disk
-        self._due: Checkpoint | None = None  # the next, when the log is flushed as far
-
-    async def run(
-        self,
-        interval_ms: int,
-        of_now: Callable[[], Checkpoint],
-        held: asyncio.Lock,
-        message_log: Log,
-        queues: QueueSet,
-    ) -> None:
-        """Write one every so often, until cancelled. Raises StorageError."""
-        while True:
-            await pause_ms(interval_ms)
-            try:
-                async with held:
-                    await self.write_if_due(of_now(), message_log, queues)
-            except DiskFull:
-                continue  # the one on the disk says less, and that is true
-
-    async def lower(self, offset: int) -> None:
-        """What lies behind ``offset`` is about to be cut."""
-        self._due = None
-        if max(self.current.dispatched, self.current.flushed) > offset:
-            await self.write(self.current.lowered(offset))
-
-    async def write_if_due(self, now: Checkpoint, message_log: Log, queues: QueueSet) -> None:
-        """A checkpoint asks for no flush: how often that is done is the configuration's business.
-
-        So it waits for the log, and is not replaced by a newer one (``now``) meanwhile.
-        """
-        if self._due is None:
-            self._due = now
-        if message_log.flushed_offset < self._due.dispatched:
-            return
-        await queues.flush()
-        due, self._due = self._due, None
-        flushed = max(due.flushed, message_log.flushed_offset)
-        due = Checkpoint(due.dispatched, flushed, due.confirm, due.store_ms)
-        if due.lowered(flushed) != self.current:
-            await self.write(due)
-            places = [(message_log.directory, message_log.segment_bytes, due.dispatched)]
-            queues.witness("checkpoint", [*places, *queues.places()])
-
-    async def write(self, checkpoint: Checkpoint) -> None:
-        try:
-            await write_checkpoint(self._disk, checkpoint)
-        except OSError as error:
-            kind = DiskFull if error.errno in NO_ROOM else StorageError
-            raise kind(f"checkpoint: {error.strerror or error}") from error
-        self.current = checkpoint

@@ -24,19 +24,17 @@ from shalott.broker.rocket.commitlog.api import (
     PartlyAppended,
     PutStage,
 )
+from shalott.broker.rocket.commitlog.checkpoint import (
+    CONFIRM_UNKNOWN,
+    Checkpoint,
+    CheckpointKeeper,
+)
 from shalott.broker.rocket.commitlog.codec import Encoder
 from shalott.broker.rocket.commitlog.commit_log import RECOVERY_BYTES, CommitLog
 from shalott.broker.rocket.commitlog.consume_queues import QueueSet
 from shalott.broker.rocket.commitlog.dispatch import Dispatch
 from shalott.broker.rocket.commitlog.message_reader import MessageReader
-from shalott.broker.rocket.commitlog.recovery import (
-    CONFIRM_UNKNOWN,
-    Checkpoint,
-    CheckpointKeeper,
-    FoundStore,
-    mark_clean,
-    open_store_files,
-)
+from shalott.broker.rocket.commitlog.recovery import FoundStore, mark_clean, open_store_files
 from shalott.broker.rocket.commitlog.retention import Retention
 from shalott.broker.rocket.config import StoreConfig
 
@@ -63,6 +61,7 @@ class MessageStore:
             found.queues,
             found.index,
             position=found.checkpoint.dispatched,
+            store_ms=found.checkpoint.store_ms,
             confirm=found.confirm,
             read_flushed_only=config.read_flushed_only,
         )
@@ -266,7 +265,7 @@ class MessageStore:
             dispatched=self._dispatch.position,
             flushed=self.log.flushed_offset,
             confirm=CONFIRM_UNKNOWN if unknown else self.confirm_offset,
-            store_ms=self._checkpoints.current.store_ms,
+            store_ms=self._dispatch.store_ms,
         )
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from shalott.broker.base.errors import StorageError
+from shalott.broker.base.files import replace_file
+from shalott.broker.rocket.commitlog.checkpoint import read_checkpoint
+from shalott.broker.rocket.commitlog.codec import store_ms_at
+from shalott.broker.rocket.commitlog.foreign_store import last_file_before
 from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
@@ -170,6 +175,62 @@ def test_a_damaged_checkpoint_does_not_open() -> None:
         await damage(disk, "checkpoint", 10, b"\xff")
         with pytest.raises(StorageError, match="checkpoint"):
             await opened(loop, disk)
+
+    simulate(body)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_originals_checkpoint_is_read(clean: bool) -> None:
+    async def body(loop: SimLoop, disk: SimDisk) -> None:
+        sent = [f"m{number}" for number in range(300)]
+        await lived(loop, disk, *sent)
+        ours = await read_checkpoint(disk)
+        assert ours is not None and ours.store_ms > 0 and not ours.is_foreign
+        await damage(disk, "checkpoint", 0, (ours.store_ms + 1).to_bytes(8, "big") * 3)
+        if clean:
+            await disk.remove("abort")
+        found = await read_checkpoint(disk)
+        assert found is not None and found.is_foreign and found.store_ms == ours.store_ms + 1
+        store = await opened(loop, disk)
+        assert await bodies(store) == sent
+        assert store.append([message("next")]).messages[0].queue_offset == 300
+        await store.close()
+        again = await read_checkpoint(disk)
+        assert again is not None and not again.is_foreign
+
+    simulate(body)
+
+
+def test_a_file_that_begins_before_an_originals_checkpoint_is_trusted() -> None:
+    async def body(loop: SimLoop, disk: SimDisk) -> None:
+        await lived(loop, disk, *[f"m{number}" for number in range(300)])
+        starts = [int(path[-20:]) for path in disk.files() if path.startswith("commitlog/")]
+        size = sorted(starts)[1]
+        file = await disk.open(f"commitlog/{size:020d}", create=False)
+        first_ms = store_ms_at(await file.pread(128, 0), 0)
+        await file.close()
+        assert await last_file_before(disk, size, first_ms + 2999) < size
+        assert await last_file_before(disk, size, first_ms + 3000) >= size
+        assert await last_file_before(disk, size, 0) == 0
+
+    simulate(body)
+
+
+def test_a_topic_that_an_original_deleted_stays_away() -> None:
+    async def body(loop: SimLoop, disk: SimDisk) -> None:
+        await lived(loop, disk, "a")
+        for path in [path for path in disk.files() if path.startswith("consumequeue/")]:
+            await disk.remove(path)
+        unit = bytes(8) + (95).to_bytes(4, "big") + bytes(8)
+        await replace_file(disk, "consumequeue/other/0/" + "0" * 20, unit)
+        await damage(disk, "checkpoint", 0, bytes(16))
+        topics = {"topicConfigTable": {"other": {"topicName": "other"}}}
+        await replace_file(disk, "config/topics.json", msgspec.json.encode(topics))
+        for _ in range(2):
+            store = await opened(loop, disk)
+            assert store.reader.queue_range("t", 0) == (0, 0)
+            await store.close()
+            await disk.remove("checkpoint")
 
     simulate(body)
 

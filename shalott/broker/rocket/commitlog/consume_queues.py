@@ -118,7 +118,7 @@ class QueueSet:
         added = bytearray()
         end = queue.end
         for queue_offset, unit in units:
-            if queue_offset < end and queue.end > queue.first:
+            if queue_offset < end and (queue.end > queue.first or end > queue.end):
                 # Upstream: "build consume queue repeatedly". The unit that is there stays.
                 if end == queue.end:
                     await self._check_repeated(key, queue, queue_offset, unit)

@@ -29,7 +29,7 @@ async def all_delay_offsets(broker: Broker, request: Command, caller: Caller) ->
 
 
 async def timer_checkpoint(broker: Broker, request: Command, caller: Caller) -> Command:
-    return response(ResponseCode.SUCCESS, body=broker.tables.delayed.timers.encode())
+    return response(ResponseCode.SUCCESS, body=broker.tables.delayed.timers_now().encode())
 
 
 async def recall_message(broker: Broker, request: Command, caller: Caller) -> Command:

@@ -61,7 +61,7 @@ class Tables:
             GROUPS: lambda: msgspec.json.encode(self.group_table()),
             OFFSETS: lambda: msgspec.json.encode(self.offset_table()),
             DELAYS: lambda: msgspec.json.encode(self.delayed.delay_table()),
-            TIMERS: lambda: self.delayed.timers.as_file(),
+            TIMERS: lambda: self.delayed.timers_now().as_file(),
         }
 
     @classmethod

@@ -23,6 +23,7 @@ from shalott.broker.rocket.commitlog.api import GetStatus, Message
 from shalott.broker.rocket.commitlog.codec import Stored
 from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.broker.rocket.processor.broker import Broker
+from shalott.broker.rocket.processor.delay_tables import SLOT_MS
 from shalott.broker.rocket.processor.puts import ensure_topic, put
 from shalott.broker.rocket.processor.stored_messages import (
     REAL_QID,
@@ -44,7 +45,6 @@ DEQUEUED_MS = "TIMER_DEQUEUE_MS"
 REVOKES = "TIMER_DEL_UNIQKEY"  # "topic+key" of a message that is not to be delivered
 ASKED = (DELAY_SEC, DELAY_MS, DELIVER_MS)  # the first that is there counts
 
-SLOT_MS = 1000  # timerPrecisionMs
 DELAY_MS_MAX = 3 * 86_400_000  # timerMaxDelaySec
 CLOCKS_APART_MS = 3_600_000  # by which a former master's clock may have been wrong
 QUEUE = 0
@@ -126,12 +126,14 @@ class Timers:
     _loaded: int = 0  # queue offset up to where it is known
     _waiting: list[tuple[int, int]] = field(default_factory=list)  # a heap: due ms, queue offset
     _revoked: dict[tuple[int, str], None] = field(default_factory=dict)
+    _oldest: int | None = None  # the lowest queue offset that waits, while it is known
     _delivered_ms: int = -1  # the latest that was due, of those that were delivered
 
     def forget(self) -> None:
         """This broker is not the master."""
         self._epoch = None
         self._waiting, self._revoked, self._delivered_ms = [], {}, -1
+        self._oldest = None
 
     def is_used(self) -> bool:
         return self.broker.store.reader.queue_range(TIMER_TOPIC, QUEUE)[1] > 0
@@ -149,6 +151,7 @@ class Timers:
                 done = False
                 break
             heapq.heappop(self._waiting)
+            self._oldest = None
             self._delivered_ms = max(self._delivered_ms, due_ms)
         if broker.is_master and self._epoch == broker.replica.epoch:
             self._note()
@@ -159,7 +162,7 @@ class Timers:
         self.forget()
         self._epoch = self.broker.replica.epoch
         store, known = self.broker.store, self.broker.tables.delayed.timers
-        since_ms = known.read_ms - DELAY_MS_MAX - CLOCKS_APART_MS
+        since_ms = known.due_ms - DELAY_MS_MAX - CLOCKS_APART_MS
         self._loaded = await store.reader.queue_offset_at_ms(TIMER_TOPIC, QUEUE, since_ms)
 
     async def _load(self) -> None:
@@ -178,12 +181,13 @@ class Timers:
                 out_ms, offset = properties.get(OUT_MS, ""), self._loaded + number
                 if not _LONG.fullmatch(out_ms) or REAL_TOPIC not in properties:
                     continue  # no timer of ours
-                if offset < known.queue_offset and int(out_ms) < known.read_ms:
+                if offset < known.known_end and int(out_ms) < known.due_ms:
                     continue  # it has been delivered
                 if REVOKES in properties:
                     self._revoked[int(out_ms), properties[REVOKES]] = None
                 else:
                     heapq.heappush(self._waiting, (int(out_ms), offset))
+                    self._oldest = None
             self._loaded = got.next_offset
 
     async def _deliver_one(self, due_ms: int, offset: int) -> bool:
@@ -207,12 +211,16 @@ class Timers:
         """For the next life, or the next master: what waits was not due before what is noted,
         however the clock was set meanwhile."""
         tables = self.broker.tables
-        read_ms = max(self._delivered_ms + 1, tables.delayed.timers.read_ms)
+        due_ms = max(self._delivered_ms + 1, tables.delayed.timers.due_ms)
+        waiting = None
         if self._waiting:
-            read_ms = min(read_ms, self._waiting[0][0])
+            if self._oldest is None:
+                self._oldest = min(offset for _, offset in self._waiting)
+            waiting = (self._waiting[0][0], self._oldest)
+            due_ms = min(due_ms, waiting[0])
         else:
             self._revoked = {}
-        tables.delayed.put_timers(read_ms, self._loaded)
+        tables.delayed.put_timers(due_ms, self._loaded, waiting)
 
 
 def _due(broker: Broker, waiting: Stored, properties: dict[str, str]) -> Message:

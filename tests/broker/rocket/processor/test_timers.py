@@ -263,3 +263,37 @@ def test_names_of_system_topics_are_taken() -> None:
         assert made.code == ResponseCode.SUCCESS
 
     in_world(test)
+
+
+def test_an_original_would_go_on_at_the_oldest_that_waits() -> None:
+    async def body(world: World) -> None:
+        async with delivering(world):
+            await send(world, "first", TIMER_DELAY_SEC=1)
+            await send(world, "waits", TIMER_DELAY_SEC=500)
+            await send(world, "last", TIMER_DELAY_SEC=2)
+            assert keys(await arrived(world, 4)) == ["first", "last"]
+            told = await world.ask(RequestCode.GET_TIMER_CHECK_POINT)
+            checkpoint = decode_timer_checkpoint(told.body)
+            now_ms = world.broker.wall_ms()
+            assert now_ms - 1000 < checkpoint.read_ms <= now_ms  # its wheel is turned up to here
+            assert (checkpoint.queue_offset, checkpoint.master_queue_offset) == (1, 1)
+            assert checkpoint.known_end == 3  # ours delivers "last" no second time
+            longs = told.body[:56]
+            assert decode_timer_checkpoint(longs).known_end == 1
+            turned = (1).to_bytes(8, "big") + told.body[8:]  # an original wrote it since
+            assert decode_timer_checkpoint(turned).ours is None
+            await passes(600)
+            told = await world.ask(RequestCode.GET_TIMER_CHECK_POINT)
+            assert decode_timer_checkpoint(told.body).queue_offset == 3
+
+    in_world(body)
+
+
+def test_a_slave_tells_what_its_master_told() -> None:
+    async def body(world: World) -> None:
+        of_master = TimerCheckpoint(5000, 0, 1, 1, DataVersion(counter=1), ours=(4000, 3))
+        world.broker.tables.delayed.replace_timers(of_master)
+        told = await world.ask(RequestCode.GET_TIMER_CHECK_POINT)
+        assert decode_timer_checkpoint(told.body) == of_master
+
+    in_world(body)

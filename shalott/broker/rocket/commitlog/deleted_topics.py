@@ -4,7 +4,7 @@ The messages of a deleted topic stay in the log until their file goes (upstream:
 queues are built again, they must not bring the topic back; what is stored under the same name
 later lies behind that end, and counts. The file is written before a queue is removed; slaves hear
 of it with their master's topics. A log that is cut, or goes on under another master, goes on with
-messages that nobody deleted: an end is never behind the log's.
+messages that were not deleted: an end is never behind the log's.
 """
 
 from __future__ import annotations

@@ -63,13 +63,14 @@ class CommitLog:
         whole: int = 0,
         flushed: int = 0,
         truncate_in_memory_only: bool = False,
+        allocates: bool = False,
     ) -> CommitLog:
         """What a former life left, up to the last whole message. ``whole`` is the end of a message,
         and everything before ``flushed`` was on the disk, as far as is known.
 
         Raises StorageError if something is gone that was flushed.
         """
-        segments = await SegmentedLog.open(disk, DIRECTORY, segment_bytes)
+        segments = await SegmentedLog.open(disk, DIRECTORY, segment_bytes, allocates=allocates)
         segments.truncate_in_memory_only = truncate_in_memory_only
         found = cls(segments)
         try:
@@ -204,7 +205,8 @@ class CommitLog:
         if end < flushed and await self._is_damage(end, flushed):
             raise StorageError(f"the commit log is damaged at {end}, where it was flushed")
         if end < found:
-            log.warning("the commit log is cut from %d to %d: a torn tail", found, end)
+            tail = "a torn tail" if found % segments.segment_bytes else "a tail, or blank room"
+            log.warning("the commit log is cut from %d to %d: %s", found, end, tail)
             await segments.truncate(end)
         await segments.settle(min(flushed, end))
 

@@ -38,13 +38,17 @@ class QueueSet:
         self.failure_listener: Callable[[StorageError], None] = lambda error: None
         self._disk = disk
         self._segment_units = segment_units
+        self._allocates = False
         self._dispatcher = Dispatcher()
         self._arrivals: dict[Key, Waiters] = {}
 
     @classmethod
-    async def open(cls, disk: Disk, segment_units: int, deleted: DeletedTopics) -> QueueSet:
+    async def open(
+        cls, disk: Disk, segment_units: int, deleted: DeletedTopics, *, allocates: bool = False
+    ) -> QueueSet:
         """What a former life left, unchecked: see ``recover``."""
         queues = cls(disk, segment_units, deleted)
+        queues._allocates = allocates
         for topic in await disk.listdir(DIRECTORY):
             for name in await disk.listdir(f"{DIRECTORY}/{topic}"):
                 if name.isdigit():
@@ -225,7 +229,8 @@ class QueueSet:
             waiters.refuse(error)
 
     async def _open_queue(self, key: Key) -> ConsumeQueue:
-        queue = await ConsumeQueue.open(self._disk, *key, self._segment_units)
+        units, allocates = self._segment_units, self._allocates
+        queue = await ConsumeQueue.open(self._disk, *key, units, allocates=allocates)
         # A checkpoint flushes them before it covers them, and what is lost is built again.
         queue.segments.writer.lazy_bytes = LAZY_BYTES
         queue.segments.writer.failure_listener = lambda error: self.failure_listener(error)
@@ -282,11 +287,16 @@ class ConsumeQueue:
         self.end = segments.max_offset // UNIT_BYTES
 
     @classmethod
-    async def open(cls, disk: Disk, topic: str, queue_id: int, segment_units: int) -> ConsumeQueue:
+    async def open(
+        cls, disk: Disk, topic: str, queue_id: int, segment_units: int, *, allocates: bool
+    ) -> ConsumeQueue:
         """What a former life left, unchecked: see ``cut``."""
-        path = path_of(topic, queue_id)
         segments = await SegmentedLog.open(
-            disk, path, segment_units * UNIT_BYTES, cache_bytes=CACHE_BYTES
+            disk,
+            path_of(topic, queue_id),
+            segment_units * UNIT_BYTES,
+            cache_bytes=CACHE_BYTES,
+            allocates=allocates,
         )
         return cls(segments)
 

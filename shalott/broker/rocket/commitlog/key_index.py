@@ -42,10 +42,10 @@ from shalott.broker.rocket.commitlog.waiters import Waiters
 
 log = logging.getLogger("shalott.broker.commitlog")
 
-DIRECTORY = "index"
+# Not in upstream's index/, whose files know other hashes: it would take ours for its own.
+DIRECTORY = "keyindex"
 NAME_DIGITS = 20
-# Ours are named by where they begin, and one may not have been renamed yet. Upstream's are named by
-# the time, in 17 digits: they know other hashes, and are left alone.
+# Named by where they begin; one may not have been renamed yet.
 _OURS = re.compile(r"[0-9]{20}(\.new)?")
 SPAN_BYTES_MAX = 64 << 20  # of the log in one file: what is read again after a crash
 SCAN_BYTES = 128 << 10

@@ -78,11 +78,13 @@ async def _open_store_files(
             whole=checkpoint.dispatched,
             flushed=checkpoint.flushed,
             truncate_in_memory_only=env.has_bug("KB-RKT-23"),
+            allocates=config.preallocate,
         )
     await replace_file(disk, ABORT, b"the store runs, or did not end orderly\n")
     deleted = await DeletedTopics.open(disk)
     deleted.limit(message_log.max_offset)
-    queues = await QueueSet.open(disk, config.queue_segment_units, deleted)
+    units, allocates = config.queue_segment_units, config.preallocate
+    queues = await QueueSet.open(disk, units, deleted, allocates=allocates)
     position = max(checkpoint.dispatched, message_log.min_offset)
     if checkpoint.is_foreign and not unclean:
         position = message_log.max_offset

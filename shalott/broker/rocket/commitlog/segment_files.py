@@ -27,6 +27,7 @@ class SegmentFiles:
     def __init__(self, disk: Disk, path: str, segment_bytes: int, starts: list[int]) -> None:
         """Use ``find``."""
         self.starts = starts
+        self.allocates = False  # each file has its full length from the beginning
         self._segment_bytes = segment_bytes
         self._dirty: dict[int, None] = {}  # files with something to sync
         self._disk = disk
@@ -80,7 +81,9 @@ class SegmentFiles:
 
     async def create(self, start: int) -> None:
         async with self._opening:
-            self._open[start] = await self._disk.open(self._name(start), create=True)
+            self._open[start] = file = await self._disk.open(self._name(start), create=True)
+        if self.allocates:
+            await file.truncate(self._segment_bytes)
         self.starts.append(start)
         self._names_dirty = True
 
@@ -96,11 +99,15 @@ class SegmentFiles:
             await self._disk.sync_dir(self._path)
 
     async def remove_all(self) -> None:
-        """And the directory, durably."""
+        """And the directory, durably, with the one above it if that is empty. It may be that none
+        of them was made yet."""
         await self.remove(self.starts[::-1])
-        with suppress(FileNotFoundError):
+        parent = self._path.rpartition("/")[0]
+        with suppress(OSError):
             await self._disk.remove(self._path)
-        await self._disk.sync_dir(self._path.rpartition("/")[0])
+            await self._disk.remove(parent)
+        with suppress(FileNotFoundError):
+            await self._disk.sync_dir(parent.rpartition("/")[0])
 
     async def write(
         self, offset: int, data: bytes, advanced: Callable[[int], None] = lambda count: None
@@ -144,6 +151,8 @@ class SegmentFiles:
         elif shorten:
             file = await self.get(start)
             await file.truncate(offset - start)
+            if self.allocates:
+                await file.truncate(self._segment_bytes)
             await file.sync()
 
     async def close(self) -> None:

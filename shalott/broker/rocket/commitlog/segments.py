@@ -2,7 +2,7 @@
 
 Upstream's MappedFileQueue (store/MappedFileQueue.java) without the mapping. Offsets count from the
 beginning of the log and never restart; a file holds ``segment_bytes`` of them and is complete when
-it is that long. Nothing is allocated ahead: a file is as long as what was written to it. Writing,
+it is that long. A file is as long as what was written to it, unless the log allocates. Writing,
 syncing and what their failures mean is the SegmentWriter's.
 
 Truncation is durable when it returns (KB-RKT-23: a tail that is cut in memory only comes back after
@@ -51,15 +51,25 @@ class SegmentedLog:
 
     @classmethod
     async def open(
-        cls, disk: Disk, path: str, segment_bytes: int, *, cache_bytes: int = CACHE_BYTES
+        cls,
+        disk: Disk,
+        path: str,
+        segment_bytes: int,
+        *,
+        cache_bytes: int = CACHE_BYTES,
+        allocates: bool = False,
     ) -> SegmentedLog:
         """Find the files of a former life. Files after a gap, or after one that is too short, are
         removed: what was flushed has no gaps.
+
+        ``allocates``: files have their full length from the beginning, as an original wants them,
+        and are blank behind the log's end, which who opens the log must find and cut.
         """
         try:
             files, end = await SegmentFiles.find(disk, path, segment_bytes)
         except OSError as error:
             raise StorageError(f"{path}: {error.strerror or error}") from error
+        files.allocates = allocates
         return cls(path, segment_bytes, files, end, cache_bytes=cache_bytes)
 
     async def settle(self, trusted: int) -> None:

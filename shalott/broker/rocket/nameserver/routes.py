@@ -211,6 +211,9 @@ class Routes:
             filter_server_table=servers,
         )
 
+    def delete_topic(self, topic: str) -> None:
+        self._topics.pop(topic, None)
+
     def topics(self) -> list[str]:
         return sorted(self._topics)
 

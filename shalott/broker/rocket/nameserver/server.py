@@ -51,6 +51,9 @@ class Refused(BrokerError):
     """A request that is answered with SYSTEM_ERROR and the reason."""
 
 
+SCAN_SETTING = "scanNotActiveBrokerInterval"
+
+
 class NameServer:
     """One node's. ``routes`` is there to be observed."""
 
@@ -111,6 +114,9 @@ class NameServer:
             RequestCode.DELETE_KV_CONFIG: self._delete_config,
             RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_perm,
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_perm,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
+            RequestCode.GET_NAMESRV_CONFIG: self._settings,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self._change_settings,
         }
 
     def _register(self, request: Command, caller: Caller) -> Command:
@@ -179,6 +185,31 @@ class NameServer:
         broker = from_ext(request.ext, BrokerOfName).broker_name
         count = self.routes.set_write_perm(broker, allowed=False)
         return response(ResponseCode.SUCCESS, ext={"wipeTopicCount": str(count)})
+
+    def _delete_topic(self, request: Command, caller: Caller) -> Command:
+        """Until a broker that has it registers again."""
+        self.routes.delete_topic(from_ext(request.ext, RouteOfTopic).topic)
+        return response(ResponseCode.SUCCESS)
+
+    def _settings(self, request: Command, caller: Caller) -> Command:
+        """Java's properties format, in upstream's names."""
+        lines = (f"{name}={value}\n" for name, value in self._live_settings().items())
+        return response(ResponseCode.SUCCESS, body="".join(lines).encode())
+
+    def _live_settings(self) -> dict[str, int]:
+        return {SCAN_SETTING: self._scan_interval_ms}
+
+    def _change_settings(self, request: Command, caller: Caller) -> Command:
+        """All or none; in force until the name server ends."""
+        lines = (line.partition("=") for line in request.body.decode().splitlines())
+        wanted = {name.strip(): value.strip() for name, equals, value in lines if equals}
+        for name, value in wanted.items():
+            if name not in self._live_settings():
+                raise Refused(f"{name} can't be changed while the name server runs")
+            if not value.isdecimal() or int(value) == 0:
+                raise Refused(f"{name} is a number of milliseconds, not {value!r}")
+        self._scan_interval_ms = int(wanted.get(SCAN_SETTING, self._scan_interval_ms))
+        return response(ResponseCode.SUCCESS)
 
     def _add_write_perm(self, request: Command, caller: Caller) -> Command:
         broker = from_ext(request.ext, BrokerOfName).broker_name

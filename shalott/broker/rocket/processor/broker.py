@@ -42,6 +42,7 @@ class Broker:
     locks: QueueLocks = field(default_factory=QueueLocks)
     started_ms: int = 0  # wall clock
     ha_address: str = ""  # where slaves connect, as they know it
+    cold_limits: dict[str, int] = field(default_factory=dict)  # by group; nothing goes by them
     pushes: Tasks = field(default_factory=Tasks)  # under way
 
     @property

@@ -83,7 +83,7 @@ async def put(store: MessageStore, *messages: Message) -> None:
 
 
 def index_files(disk: MemoryDisk | SimDisk) -> Coroutine[Any, Any, list[str]]:
-    return disk.listdir("index")
+    return disk.listdir("keyindex")
 
 
 def test_messages_are_found_by_each_key_the_newest_first() -> None:
@@ -160,21 +160,21 @@ def test_a_restart_goes_on_where_it_was_and_reads_nothing_again() -> None:
 
 
 async def _rubbish(disk: MemoryDisk, name: str) -> None:
-    file = await disk.open(f"index/{name}", create=False)
+    file = await disk.open(f"keyindex/{name}", create=False)
     await file.pwrite(b"\xff" * 80, 0)
 
 
 async def _short(disk: MemoryDisk, name: str) -> None:
-    file = await disk.open(f"index/{name}", create=False)
+    file = await disk.open(f"keyindex/{name}", create=False)
     await file.truncate(await file.size() - 1)
 
 
 async def _gone(disk: MemoryDisk, name: str) -> None:
-    await disk.remove(f"index/{name}")
+    await disk.remove(f"keyindex/{name}")
 
 
 async def _elsewhere(disk: MemoryDisk, name: str) -> None:
-    await disk.rename(f"index/{name}", f"index/{int(name) + 1:020d}")
+    await disk.rename(f"keyindex/{name}", f"keyindex/{int(name) + 1:020d}")
 
 
 @pytest.mark.parametrize("number", [0, 1, 3])
@@ -262,7 +262,7 @@ def test_a_full_disk_holds_the_index_up_and_nothing_else() -> None:
         store = await opened(this_loop(), disk, config=TINY)
 
         def full(operation: str, path: str) -> None:
-            if path.startswith("index/"):
+            if path.startswith("keyindex/"):
                 raise OSError(errno.ENOSPC, "full")
 
         disk.fault = full
@@ -284,7 +284,7 @@ def test_a_broken_disk_ends_the_store() -> None:
         store.failure_listener = told.append
 
         def broken(operation: str, path: str) -> None:
-            if path.startswith("index"):
+            if path.startswith("keyindex"):
                 raise OSError(errno.EIO, "broken")
 
         disk.fault = broken
@@ -304,10 +304,10 @@ def test_an_index_that_was_lost_is_built_again() -> None:
         await put(store, *(keyed(str(number), "k") for number in range(40)))
         await store.close()
         for name in await index_files(disk):
-            await disk.remove(f"index/{name}")
+            await disk.remove(f"keyindex/{name}")
         store = await opened(this_loop(), disk, config=TINY)
         assert await found(store, "k") == [str(number) for number in range(39, -1, -1)]
-        assert await read_file(disk, f"index/{0:020d}") is not None
+        assert await read_file(disk, f"keyindex/{0:020d}") is not None
         await store.close()
 
     in_sim(body())

@@ -77,7 +77,7 @@ def test_files_go_when_all_of_their_messages_are_too_old() -> None:
         got = await store.reader.get("t", 0, 0, max_messages=8, max_bytes=1 << 20)
         assert (got.status, got.next_offset) == (GetStatus.TOO_SMALL, first)
         assert await found(store) == 60 - first
-        assert 0 < int((await disk.listdir("index"))[0]) <= store.log.min_offset
+        assert 0 < int((await disk.listdir("keyindex"))[0]) <= store.log.min_offset
         await store.close()
 
     in_sim(body())
@@ -193,7 +193,7 @@ def test_a_torn_unit_is_not_taken_for_one_of_a_removed_message() -> None:
         queues = await QueueSet.open(disk, 4, DeletedTopics(disk, {}))
         spans = [(0, 1000, 100), (1, 1900, 100), (2, 2100, 100), (3, 5, 100)]  # the last is torn
         log = b"".join(UNIT.pack(offset, size, 0) for _, offset, size in spans)
-        queue = await ConsumeQueue.open(disk, "t", 0, 4)
+        queue = await ConsumeQueue.open(disk, "t", 0, 4, allocates=False)
         queue.append(log, 4)
         await queue.segments.flushed(queue.segments.max_offset)
         await queue.segments.close()

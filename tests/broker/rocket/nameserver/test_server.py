@@ -202,6 +202,30 @@ def test_clusters_and_topics_are_listed() -> None:
     serving(test)
 
 
+def test_a_topic_is_deleted_until_a_broker_registers_it_again() -> None:
+    async def test(broker: Peer, client: Peer) -> None:
+        await broker.register("b:1")
+        await client.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "T"})
+        answer = await client.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        assert json.loads(answer.body) == {"topicList": []}
+
+    serving(test)
+
+
+def test_settings_are_told_and_those_that_live_are_changed() -> None:
+    async def test(broker: Peer, client: Peer) -> None:
+        async def change(text: bytes) -> int:
+            return (await client.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=text)).code
+
+        assert await change(b"scanNotActiveBrokerInterval=7000\n") == ResponseCode.SUCCESS
+        refused = (b"listenPort=1\n", b"scanNotActiveBrokerInterval=x\n")
+        assert [await change(text) for text in refused] == [ResponseCode.SYSTEM_ERROR] * 2
+        told = await client.ask(RequestCode.GET_NAMESRV_CONFIG)
+        assert told.body == b"scanNotActiveBrokerInterval=7000\n"
+
+    serving(test)
+
+
 def test_a_broker_asks_whether_it_needs_to_register() -> None:
     async def test(broker: Peer, client: Peer) -> None:
         fields = {"brokerName": GROUP, "brokerAddr": "b:1", "clusterName": CLUSTER}

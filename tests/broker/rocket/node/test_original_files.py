@@ -149,7 +149,7 @@ def test_an_originals_index_stays_when_our_broker_runs_on_its_store(
         return [path for path in (store / "index").iterdir() if path.stat().st_size]
 
     until(lambda: bool(index_files()), "the original has an index")
-    for name in ("commitlog", "index"):
+    for name in ("commitlog", "consumequeue", "config", "index"):
         shutil.copytree(store / name, tmp_path / name)
     kept = {path.name: path.read_bytes() for path in (tmp_path / "index").iterdir()}
 

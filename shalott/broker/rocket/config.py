@@ -52,8 +52,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     flush_timeout_ms: Positive = 5000  # syncFlushTimeout
     segment_bytes: Positive = 1 << 30  # mappedFileSizeCommitLog
     queue_segment_units: Positive = 300_000  # mappedFileSizeConsumeQueue / 20
-    # Files of the log and of queues have their full length from the beginning: an original that is
-    # to take the store over wants them so. Files are sparse, but a simulated disk has all of them.
+    # Files have their full length from the beginning, as an original wants them.
     preallocate: bool = False
     max_message_bytes: Positive = 4 << 20
     # One file of the index of keys (upstream's hashSlotNum is 5,000,000, maxIndexNum four times

@@ -181,7 +181,7 @@ REASONS: tuple[Reason, ...] = (
         rocket.node.management:sync_state_set|members|_nodes|epoch_cache|_replicas|_id_of
         rocket.node.management:with_names|_name rocket.replicas.replica:AutoSwitchReplica:ha_status
         rocket.replicas.replica:AutoSwitchReplica:epoch_cache|ha_status|_client_info|_wall_ms
-        rocket.processor.admin:ha_info|broker_config|runtime_info|ha_status|not_supported
+        rocket.processor.admin:ha_info|broker_config|runtime_info|ha_status
         """,
     ),
     Reason(

@@ -95,8 +95,3 @@ async def runtime_info(broker: Broker, request: Command, caller: Caller) -> Comm
 
 async def ha_status(broker: Broker, request: Command, caller: Caller) -> Command:
     return _json(broker.replica.ha_status())
-
-
-async def not_supported(broker: Broker, request: Command, caller: Caller) -> Command:
-    """Transactions: there are none here."""
-    return response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "transactions are not supported")

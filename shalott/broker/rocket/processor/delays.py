@@ -30,6 +30,7 @@ from shalott.broker.rocket.processor.stored_messages import (
     read_stored,
 )
 from shalott.broker.rocket.processor.timers import Timers, without_timers
+from shalott.broker.rocket.processor.transactions import Transactions
 
 TICK_S = 0.1
 LOOKS = 100  # at the end of a queue that are remembered, for each delay
@@ -108,12 +109,14 @@ class Arrivals:
 
 
 async def deliver_delayed(broker: Broker) -> None:
-    """Deliver what is due while this broker is the master, until cancelled."""
+    """Deliver what is due, and ask for transactions, while this broker is the master, until
+    cancelled."""
     arrivals = [Arrivals(1000 * delay_s) for delay_s in LEVELS_S]
-    timers = Timers(broker)
+    timers, transactions = Timers(broker), Transactions(broker)
     while True:
         if not broker.is_master:
             timers.forget()
+            transactions.forget()
             for each in arrivals:
                 each.forget()
         has_delays = broker.is_master and _has_delays(broker)
@@ -124,6 +127,8 @@ async def deliver_delayed(broker: Broker) -> None:
                 idle &= await _deliver_level(broker, level, arrivals[level - 1])
         if has_timers:
             idle &= await timers.deliver()
+        if broker.is_master and transactions.is_used():
+            await transactions.check()
         await asyncio.sleep(TICK_S if idle and (has_delays or has_timers) else AGAIN_S)
 
 

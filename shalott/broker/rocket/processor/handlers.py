@@ -16,6 +16,7 @@ from shalott.broker.rocket.processor import (
     send,
     statistics,
     topic_admin,
+    transactions,
 )
 from shalott.broker.rocket.processor.broker import Broker
 from shalott.broker.rocket.processor.fields import BadRequest
@@ -47,8 +48,7 @@ TABLE: Mapping[RequestCode, BrokerHandler] = {
     RequestCode.LOCK_BATCH_MQ: client_requests.lock_batch,
     RequestCode.UNLOCK_BATCH_MQ: client_requests.unlock_batch,
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: offsets.reset_offset,
-    RequestCode.END_TRANSACTION: admin.not_supported,
-    RequestCode.CHECK_TRANSACTION_STATE: admin.not_supported,
+    RequestCode.END_TRANSACTION: transactions.end_transaction,
     RequestCode.UPDATE_AND_CREATE_TOPIC: topic_admin.update_and_create_topic,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: topic_admin.update_and_create_topics,
     RequestCode.DELETE_TOPIC_IN_BROKER: topic_admin.delete_topic,

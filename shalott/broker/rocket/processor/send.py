@@ -50,12 +50,12 @@ from shalott.broker.rocket.processor.topics import (
     queues_of,
     retry_topic,
 )
+from shalott.broker.rocket.processor.transactions import COMMIT, PREPARED, half, is_half
 from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode, response
 from shalott.broker.rocket.remoting.route_data import DEFAULT_TOPIC, PERM_WRITE, TopicConfig
 from shalott.broker.rocket.remoting.send_batch import BatchItem, decode_batch
 from shalott.broker.rocket.remoting.server import Caller
 
-SYS_TRANSACTION_MASK = 0x4 | 0x8
 NO_LEVEL = "-1"  # the DELAY of a dead letter that had one
 
 
@@ -87,7 +87,10 @@ async def send(broker: Broker, request: Command, caller: Caller) -> Command:
         queue_id = broker.env.choose_index(topic.write_queue_nums)
     messages = _messages(broker, header, request.body, topic.topic_name, queue_id, caller)
     # A batch is of one queue, and a delay would spread it over several.
-    if not header.batch:
+    if not header.batch and is_half(messages[0]):
+        group = Fields(request.ext).text("a" if "a" in request.ext else "producerGroup", "")
+        messages = [half(broker, messages[0], group)]
+    elif not header.batch:
         try:
             messages = [_waiting(broker, one, is_dead=is_dead) for one in messages]
         except IllegalTimer as error:
@@ -107,9 +110,9 @@ def _waiting(broker: Broker, message: Message, *, is_dead: bool) -> Message:
 
 
 def _refusal(header: SendHeader) -> Command | None:
-    if header.sys_flag & SYS_TRANSACTION_MASK:
-        remark = f"transactions are not supported: {NOTHING_STORED}"
-        return response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+    if header.sys_flag & COMMIT or (header.batch and header.sys_flag & PREPARED):
+        remark = f"a message is no transaction's end, and a batch no transaction: {NOTHING_STORED}"
+        return response(ResponseCode.MESSAGE_ILLEGAL, remark)
     if header.topic in NOT_FOR_CLIENTS:
         remark = f"Sending message to topic[{header.topic}] is forbidden: {NOTHING_STORED}"
         return response(ResponseCode.NO_PERMISSION, remark)

@@ -103,7 +103,7 @@ def is_valid_topic(topic: str) -> bool:
 # After common/topic/TopicValidator.java and broker/topic/TopicConfigManager.java, with the counts
 # of queues and permissions that a started 5.3.3 tells. An original's name server takes a broker
 # that it does not know for a broken one if it comes with one topic only, so these are registered
-# with the others. Nothing is stored in most of them here: transactions, POP and tracing are not
+# with the others. Nothing is stored in most of them here: POP and tracing are not
 # there.
 
 
@@ -114,16 +114,16 @@ SYSTEM_PREFIX = "rmq_sys_"
 CLUSTER_QUEUES = 16
 REVIVE_QUEUES = 8
 
-_HALF, _OP_HALF = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-_CHECKED_TOO_OFTEN, _TRACE = "TRANS_CHECK_MAX_TIME_TOPIC", "RMQ_SYS_TRACE_TOPIC"
+HALF_TOPIC, OP_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+LAID_ASIDE_TOPIC, _TRACE = "TRANS_CHECK_MAX_TIME_TOPIC", "RMQ_SYS_TRACE_TOPIC"
 _SELF_TEST, _BENCHMARK, _MOVED = "SELF_TEST_TOPIC", "BenchmarkTest", "OFFSET_MOVED_EVENT"
 
 # Of these two an original may have none; their names are taken all the same.
-_NAMES_ONLY = (_CHECKED_TOO_OFTEN, _TRACE)
+_NAMES_ONLY = (LAID_ASIDE_TOPIC, _TRACE)
 # What a client stores there would be taken for a broker's own. Upstream lets anybody write to the
 # timers' topic, and what is no timer there stops all that comes behind it.
 NOT_FOR_CLIENTS = (
-    *(SCHEDULE_TOPIC, _HALF, _OP_HALF, _CHECKED_TOO_OFTEN, _SELF_TEST, _MOVED, TIMER_TOPIC),
+    *(SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, LAID_ASIDE_TOPIC, _SELF_TEST, _MOVED, TIMER_TOPIC),
 )
 
 
@@ -137,8 +137,8 @@ def system_topics(config: BrokerConfig) -> list[TopicConfig]:
         _topic(_BENCHMARK, 1024, both),
         _topic(_MOVED, 1, both),
         _topic(SCHEDULE_TOPIC, SCHEDULE_QUEUES, both),
-        _topic(_HALF, 1, both),
-        _topic(_OP_HALF, 1, both),
+        _topic(HALF_TOPIC, 1, both),
+        _topic(OP_TOPIC, 1, both),
         _topic(TIMER_TOPIC, 1, both),
         _topic(f"{SYSTEM_PREFIX}REVIVE_LOG_{cluster}", REVIVE_QUEUES, both),
         _topic(f"{SYSTEM_PREFIX}SYNC_BROKER_MEMBER_{group}", 1, PERM_INHERIT),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 
 
@@ -24,3 +25,4 @@ class HalfMessages:
     ops_end: int = 0
     waiting: dict[int, Waiting] = field(default_factory=dict)
     decided: dict[int, None] = field(default_factory=dict)
+    held: asyncio.Lock = field(default_factory=asyncio.Lock)  # by who looks for more

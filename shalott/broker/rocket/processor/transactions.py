@@ -195,19 +195,23 @@ class Transactions:
             self._known.epoch = self.broker.replica.epoch
             self._known.halves_end = tables.offset(GROUP, HALF_TOPIC, QUEUE) or 0
             self._known.ops_end = tables.offset(GROUP, OP_TOPIC, QUEUE) or 0
-        async for stored in self._new(OP_TOPIC, self._known.ops_end):
-            self._known.ops_end = stored.queue_offset + 1
+        known = self._known
+        async with known.held:
+            await self._look(known)
+
+    async def _look(self, known: HalfMessages) -> None:
+        async for stored in self._new(OP_TOPIC, known.ops_end):
+            known.ops_end = stored.queue_offset + 1
             for number in stored.message.body.split(b","):
                 if number.strip().isdigit():
-                    self._known.decided[int(number)] = None
+                    known.decided[int(number)] = None
         now_ms, wall_ms = self.broker.now_ms(), self.broker.wall_ms()
-        waits = self._known.waiting
-        async for stored in self._new(HALF_TOPIC, self._known.halves_end):
-            self._known.halves_end = stored.queue_offset + 1
-            if stored.queue_offset not in self._known.decided:
+        async for stored in self._new(HALF_TOPIC, known.halves_end):
+            known.halves_end = stored.queue_offset + 1
+            if stored.queue_offset not in known.decided:
                 age_ms = max(0, wall_ms - stored.store_ms)
                 ask_at_ms = now_ms + max(0, _immunity_ms(stored) - age_ms)
-                waits[stored.queue_offset] = Waiting(stored.physical_offset, ask_at_ms)
+                known.waiting[stored.queue_offset] = Waiting(stored.physical_offset, ask_at_ms)
 
     async def _new(self, topic: str, offset: int) -> AsyncIterator[Stored]:
         reader = self.broker.store.reader

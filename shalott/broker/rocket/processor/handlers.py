@@ -34,6 +34,7 @@ TABLE: Mapping[RequestCode, BrokerHandler] = {
     RequestCode.CONSUMER_SEND_MSG_BACK: send.send_back,
     RequestCode.PULL_MESSAGE: pull.pull,
     RequestCode.LITE_PULL_MESSAGE: pull.pull,
+    RequestCode.CHECK_CLIENT_CONFIG: pull.check_client_config,
     RequestCode.QUERY_MESSAGE: pull.query_message,
     RequestCode.VIEW_MESSAGE_BY_ID: pull.view_message_by_id,
     RequestCode.QUERY_CONSUMER_OFFSET: offsets.query_consumer_offset,

@@ -11,14 +11,27 @@ import asyncio
 from dataclasses import dataclass
 from typing import TypeVar
 
+import msgspec
+
 from shalott.broker.rocket.commitlog.api import GetStatus, Got
 from shalott.broker.rocket.processor.broker import Broker
+from shalott.broker.rocket.processor.clients import SubscriptionData, decode_json
 from shalott.broker.rocket.processor.fields import Fields
 from shalott.broker.rocket.processor.puts import find_topic
-from shalott.broker.rocket.processor.stored_messages import TAGS, property_of, read_stored
+from shalott.broker.rocket.processor.sql_filter import BadExpression, Term, parse
+from shalott.broker.rocket.processor.stored_messages import (
+    TAGS,
+    properties_of,
+    property_of,
+    read_stored,
+)
 from shalott.broker.rocket.processor.topics import RETRY_PREFIX, queues_of
 from shalott.broker.rocket.remoting.command import Command, ResponseCode, response
-from shalott.broker.rocket.remoting.headers import PULL_COMMIT_OFFSET, PULL_SUSPEND
+from shalott.broker.rocket.remoting.headers import (
+    PULL_COMMIT_OFFSET,
+    PULL_SUBSCRIPTION,
+    PULL_SUSPEND,
+)
 from shalott.broker.rocket.remoting.route_data import PERM_READ
 from shalott.broker.rocket.remoting.server import Caller
 
@@ -27,6 +40,13 @@ T = TypeVar("T")
 MESSAGES_MAX = 32  # maxTransferCountOnMessageInMemory
 BYTES_MAX = 256 << 10  # maxTransferBytesOnMessageInMemory
 MASTER_ID = 0
+SQL92 = "SQL92"
+
+
+class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The body of CHECK_CLIENT_CONFIG (46)."""
+
+    subscription_data: SubscriptionData | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +127,26 @@ def _refusal(broker: Broker, header: PullHeader) -> Command | None:
     if not 0 <= header.queue_id < queues_of(topic):
         remark = f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}]"
         return response(ResponseCode.SYSTEM_ERROR, remark)
-    if header.expression_type not in ("TAG", ""):
+    if header.expression_type not in ("TAG", SQL92, ""):
         remark = f"filters by {header.expression_type} are not supported"
         return response(ResponseCode.SYSTEM_ERROR, remark)
+    if header.expression_type == SQL92:
+        try:
+            parse(_expression(broker, header))
+        except BadExpression as error:
+            return response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
     return None
+
+
+def _expression(broker: Broker, header: PullHeader) -> str:
+    """A pull that brings none goes by what its group's heartbeats say."""
+    if header.sys_flag & PULL_SUBSCRIPTION:
+        return header.subscription
+    consumer = broker.clients.consumer(header.group)
+    for one in () if consumer is None else consumer.subscriptions:
+        if one.topic == header.topic:
+            return one.sub_string
+    return ""
 
 
 async def _get(broker: Broker, header: PullHeader) -> Got:
@@ -158,9 +194,12 @@ def _answer(broker: Broker, header: PullHeader, got: Got) -> Command:
         code, remark = ResponseCode.PULL_NOT_FOUND, got.status.value
     elif got.status is GetStatus.FOUND:
         code, remark = ResponseCode.SUCCESS, ""
-        messages = wanted_by(header.subscription, messages)
+        if header.expression_type == SQL92:
+            messages = _selected(parse(_expression(broker, header)), messages)
+        else:
+            messages = wanted_by(header.subscription, messages)
         if not messages:
-            code, remark = ResponseCode.PULL_RETRY_IMMEDIATELY, "no message of these tags"
+            code, remark = ResponseCode.PULL_RETRY_IMMEDIATELY, "no message that is wanted"
     elif got.status is GetStatus.RETRY or not (
         broker.is_master or got.status is GetStatus.TOO_SMALL
     ):
@@ -194,6 +233,26 @@ def wanted_by(subscription: str, messages: tuple[bytes, ...]) -> tuple[bytes, ..
     if not tags or "*" in tags:
         return messages
     return tuple(message for message in messages if property_of(read_stored(message), TAGS) in tags)
+
+
+def _selected(expression: Term, messages: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    return tuple(
+        message
+        for message in messages
+        if expression(properties_of(read_stored(message).message.properties)) is True
+    )
+
+
+async def check_client_config(broker: Broker, request: Command, caller: Caller) -> Command:
+    """CHECK_CLIENT_CONFIG: whether a subscription's filter can be understood."""
+    wanted = decode_json(request.body, ClientConfig).subscription_data
+    if wanted is None or wanted.expression_type != SQL92:
+        return response(ResponseCode.SUCCESS)
+    try:
+        parse(wanted.sub_string)
+    except BadExpression as error:
+        return response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
+    return response(ResponseCode.SUCCESS)
 
 
 # -- single messages -------------------------------------------------------------------------------

@@ -31,6 +31,8 @@ WITHIN_MS = 5000
 # a start finds and builds on is tried by nothing else.
 AGAIN_SHARE = 0.4
 AGAIN = ("kill", "power")
+# Of these: another node is, which may be the master that it gets its data from.
+ELSEWHERE_SHARE = 0.4
 # They take hold of a node at once, so that it can be held until they have.
 _AT_ONCE = ("kill", "power", "pause", "suspend")
 # What only the simulation can do, in place of what takes as much away.
@@ -57,16 +59,24 @@ def draw_triggers(
     )
 
 
-def draw_again(seed: int, actions: Sequence[FaultAction]) -> tuple[FaultAction, ...]:
-    """The actions, and kills of nodes that were killed, of the kinds that are there, while they
-    come up again. Who hits one node at a time keeps to that."""
+def draw_again(
+    seed: int,
+    actions: Sequence[FaultAction],
+    nodes: Sequence[str] = (),
+    messages: Sequence[str] = (),
+) -> tuple[FaultAction, ...]:
+    """The actions, and kills of nodes that were killed, or of another one of ``nodes``, of the
+    kinds that are there, while they come up again. Who hits one node at a time keeps to that."""
     kinds = sorted({action.kind for action in actions} & {*AGAIN})
     more = []
     for action in actions:
         rng = Stream(seed, "again", action.id)
         is_one = action.kind in AGAIN and (is_single(action.target) or action.target == THERE)
         if is_one and rng.random() < AGAIN_SHARE:
-            more.append((_again(seed, action, rng.choice(kinds), rng), action.id))
+            again = _again(seed, action, rng.choice(kinds), rng)
+            if nodes:
+                again = _elsewhere(seed, action.id, again, nodes, messages)
+            more.append((again, action.id))
     return together(actions, more)
 
 
@@ -113,6 +123,27 @@ def _again(seed: int, action: FaultAction, kind: str, rng: Stream) -> FaultActio
         target=THERE, nodes=None, settle=False, until=msgspec.UNSET,
         seed=stream_key(seed, "again", action.id, "firing") >> 1,
     )  # fmt: skip
+
+
+def _elsewhere(
+    seed: int,
+    first: int,
+    again: FaultAction,
+    nodes: Sequence[str],
+    messages: Sequence[str],
+) -> FaultAction:
+    """In a share: any node, which may be the master, when the one that comes up has got so many
+    messages of a kind, or at such a call of its disk."""
+    rng, when = Stream(seed, "elsewhere", first), again.when
+    if rng.random() >= ELSEWHERE_SHARE or when is msgspec.UNSET:
+        return again
+    if messages and rng.random() < SHARE:
+        when = Trigger(
+            kind="message", what=_late(messages, rng), count=rng.choice(COUNTS),
+            moment=rng.choice(("before", "after")), within_ms=when.within_ms,
+        )  # fmt: skip
+    node = rng.choice(nodes)
+    return msgspec.structs.replace(again, target=node, nodes=(node,), when=when)
 
 
 def _drawn(
@@ -169,3 +200,8 @@ def _when(
 def _early(names: Sequence[str], rng: Stream) -> str:
     """Rather one of the first, which come all the time."""
     return names[min(rng.below(len(names)), rng.below(len(names)))]
+
+
+def _late(names: Sequence[str], rng: Stream) -> str:
+    """Rather one of the last, which come when nodes join, synchronise or elect."""
+    return names[max(rng.below(len(names)), rng.below(len(names)))]

@@ -139,6 +139,7 @@ WORKLOAD = WorkloadRecord(
     summary="mutual exclusion by what one client at a time may have: a message, or a lease",
     needs=(AMQP,),
     or_needs=(LOCKS,),
+    fails_over=(AMQP,),
     parameters=LockParameters,
     complete=one_a_node,
     build=lock_workload,

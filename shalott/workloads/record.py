@@ -41,7 +41,8 @@ class WorkloadRecord:
     leaves out has its default. ``search``: fields of a swarm by name (harness/scenarios/swarm.py)
     that searches with this workload have on every system. ``describe``: a few words for the report.
     ``reads``: the fs of operations that change nothing, so that a client may call one that timed
-    out fail. ``own``: those that clients do by themselves, not the system.
+    out fail. ``own``: those that clients do by themselves, not the system. ``fails_over``: the
+    protocols that do not give what it asks for, so a search of all workloads leaves it out.
 
     For shrinking: ``lower`` names whole numbers that may be made smaller, down to 1; ``calm`` has
     the values that a parameter may be put to because there it does least.
@@ -63,6 +64,7 @@ class WorkloadRecord:
     calm: Values = field(default_factory=dict)
     or_needs: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
+    fails_over: tuple[str, ...] = ()
 
     def fits(self, speaks: Collection[str]) -> bool:
         """Whether a system that speaks these protocols understands one kind of its clients."""

@@ -77,6 +77,22 @@ def test_nodes_are_killed_again_while_they_come_up() -> None:
     assert seen == {(first, again) for first in ("kill", "power") for again in ("kill", "power")}
 
 
+def test_some_of_them_hit_another_node_when_that_one_gets_a_message() -> None:
+    seen: set[tuple[str, bool]] = set()
+    for seed in range(40):
+        bare, _ = drawn(seed, changes=False)
+        for own, other in zip(
+            draw_again(seed, bare), draw_again(seed, bare, NODES, ("Often", "Seldom")), strict=True
+        ):
+            when = other.when
+            if own == other or when is msgspec.UNSET:
+                continue
+            assert of_another(other) and not when.node and other.nodes == (other.target,)
+            assert other.target in NODES and own.kind == other.kind and own.at_ms == other.at_ms
+            seen.add((when.kind, when.what == "Seldom"))
+    assert seen == {("message", True), ("message", False), ("disk", False)}
+
+
 @pytest.mark.parametrize("system", ["mirrored", "master-slave", "dledger", "controller"])
 def test_a_run_without_moments_is_what_it_was(system: str) -> None:
     subject = plain_subject(system, "safe")

@@ -19,15 +19,14 @@ def outages(system: str) -> list[Plan]:
 
 
 @pytest.mark.parametrize("system", ["mirrored", "dledger", "controller"])
-def test_some_runs_of_one_node_at_a_time_end_with_one_that_stays_away(system: str) -> None:
+def test_in_some_runs_one_node_stays_away(system: str) -> None:
     plans = outages(system)
     assert 1 <= len(plans) <= 10
     for plan in plans:
         assert plan.gates.max_rto_ms is not None
-        last = plan.faults[-1]
-        assert last.settle and last.duration_ms > plan.gates.max_rto_ms
-        assert last.at_ms + last.duration_ms < plan.time_limit_ms
-        assert all(one.at_ms + one.duration_ms < last.at_ms for one in plan.faults[:-1])
+        (outage,) = plan.faults
+        assert outage.settle and outage.duration_ms > plan.gates.max_rto_ms
+        assert outage.at_ms + outage.duration_ms < plan.time_limit_ms
 
 
 def test_a_master_that_nobody_can_replace_is_never_missed_for_long() -> None:

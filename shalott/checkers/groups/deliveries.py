@@ -33,6 +33,7 @@ _CODE = {cause: code for code, cause in enumerate(CAUSES)}
 # Members hear of each other at once, or else with their next round, every 20 s (rebalance
 # interval); a dead connection may be a member for two minutes (CHANNEL_EXPIRED_TIMEOUT).
 REBALANCE_NS = 30_000 * MS
+LEAVING_NS = 5_000 * MS  # a member that leaves tells the broker so, and then its end is written down
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +217,7 @@ def _near_a_change(story: GroupHistory, group: Codes, at_ns: Ints) -> Bools:
         own = lives.group == number
         changes = np.sort(np.concatenate((lives.begin_ns[own], lives.end_ns[own])))
         mine = group == number
-        last = np.searchsorted(changes, at_ns, side="right") - 1
+        last = np.searchsorted(changes, at_ns + LEAVING_NS, side="right") - 1
         if len(changes):
             near |= mine & (last >= 0) & (changes[last] >= at_ns - REBALANCE_NS)
     return near

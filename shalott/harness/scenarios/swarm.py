@@ -51,7 +51,8 @@ FEW_NODES = 3
 TRIGGERED, SCHEDULED = 0.5, 0.15  # of the runs of a plain search
 DENSE = Range(2000, 9000, 500)  # its faults follow each other so closely
 OUTAGES = ("kill", "power", "stop", "pause")
-LONGER_MS = 5000  # than a queue may be without an answer
+OTHERS_SHARE = 0.3  # it is any node, not the master
+CALM_MS = 5000  # before one, and beyond what a queue may be without an answer
 STEPS = 30_000  # about as many as a run of a minute has
 # A plan of few operations under many faults still proves something; and a simulation, which looks
 # into the nodes, asks more of them than clients can.
@@ -110,8 +111,8 @@ class Swarm:
     schedule: tuple[FaultAction, ...] | None = None  # these and no others
     triggered: float = 0.0  # share of runs in which some faults wait for a moment
     scheduled: float = 0.0  # share of runs in which who goes first has a priority
-    # Share of runs of one node at a time at whose end one stays away for longer than a queue may
-    # be without an answer, and how long that is.
+    # Share of runs in which one node stays away, and nothing else happens; and how long any queue
+    # may be without an answer then.
     outages: float = 0.0
     outage_ms: int = 0
     # By number of a scheduled fault: it begins up to so much later.
@@ -379,14 +380,15 @@ def _with_moments(subject: Subject, plan: Plan, draw: Draw) -> Plan:
     system = SYSTEMS.find(subject.system).make(plan)
     if subject.cluster != SIM or not subject.swarm.triggered:
         return plan
-    again = draw_again(draw.seed, plan.faults)
+    names = system if isinstance(system, NamesMessages) else None
+    messages = () if names is None else names.message_names
+    again = draw_again(draw.seed, plan.faults, plan.cluster.nodes, messages)
     if draw.stream("triggered").random() >= subject.swarm.triggered:
         return msgspec.structs.replace(plan, faults=again)
-    names = system if isinstance(system, NamesMessages) else None
     faults = draw_triggers(
         draw.seed,
         again,
-        messages=() if names is None else names.message_names,
+        messages=messages,
         files=() if names is None else names.data_files,
         changes=not any(action.settle for action in plan.faults),
     )
@@ -394,22 +396,23 @@ def _with_moments(subject: Subject, plan: Plan, draw: Draw) -> Plan:
 
 
 def _with_outage(subject: Subject, plan: Plan, draw: Draw) -> Plan:
-    """In a share of the runs a node stays away at the end, until the others must serve without."""
+    """In a share of the runs one node stays away, and nothing else happens: the others must serve
+    without it before it is back."""
     swarm, rng = subject.swarm, draw.stream("outage")
     kinds = [kind for kind in OUTAGES if kind in fault_kinds(subject)]
-    is_calm = swarm.promises and draw.choice("promises", swarm.promises) == "one-at-a-time"
-    if rng.random() >= swarm.outages or not is_calm or not kinds:
+    if rng.random() >= swarm.outages or not kinds:
         return plan
-    begin_ms, lasts_ms = plan.time_limit_ms, swarm.outage_ms + LONGER_MS
+    node = rng.choice(plan.cluster.nodes)
     outage = FaultAction(
-        id=1 + max((action.id for action in plan.faults), default=0),
-        at_ms=begin_ms, duration_ms=lasts_ms, kind=rng.choice(kinds),
-        target=rng.choice(("master", "master", "one")), seed=rng.next_u64() >> 1, settle=True,
+        id=1, at_ms=plan.quiet_ms + CALM_MS, duration_ms=swarm.outage_ms + CALM_MS,
+        kind=rng.choice(kinds), target="master", seed=rng.next_u64() >> 1, settle=True,
     )  # fmt: skip
+    if rng.random() < OTHERS_SHARE:
+        outage = msgspec.structs.replace(outage, target=node, nodes=(node,))
     return msgspec.structs.replace(
         plan,
-        time_limit_ms=begin_ms + 3 * LONGER_MS + lasts_ms,
-        faults=(*plan.faults, outage),
+        time_limit_ms=outage.at_ms + outage.duration_ms + 2 * CALM_MS,
+        faults=(outage,),
         gates=msgspec.structs.replace(plan.gates, max_rto_ms=swarm.outage_ms),
     )
 

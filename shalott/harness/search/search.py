@@ -204,9 +204,10 @@ def _plain(request: SearchRequest) -> Search:
 
 
 def workloads_of(system: str) -> list[str]:
-    """Those that a search of the system can have."""
-    record = SYSTEMS.find(system)
-    return [each.name for each in WORKLOADS.records() if each.fits(record.speaks)]
+    """Those that a search of the system can have, if it is expected to stand them."""
+    speaks = SYSTEMS.find(system).speaks
+    fitting = [each for each in WORKLOADS.records() if each.fits(speaks)]
+    return [each.name for each in fitting if not {*each.fails_over} & {*speaks}]
 
 
 def _with_faults(subject: Subject, kinds: Sequence[str]) -> Subject:

@@ -22,7 +22,8 @@ class Queues:
         self._deliveries = 0
         # Of processes that are masters: the queue, and the deliveries before they were.
         self._reigns: dict[str, tuple[str, int]] = {}
-        self._delivered: dict[tuple[str, int], tuple[str, int]] = {}  # by whom last, as which
+        # By queue and message: by whom last, as which, and where the client's channel is.
+        self._delivered: dict[tuple[str, int], tuple[str, int, str]] = {}
 
     def role(self, node: str, life: int, queue: str, pid: str, is_master: bool, path: str) -> None:
         self.directories[queue.rpartition("@")[0]] = path
@@ -54,13 +55,15 @@ class Queues:
 
     def delivered(self, node: str, life: int, pid: str, message_id: int, redelivered: bool) -> None:
         """A client gets a message of ``pid``'s queue. Another master may have delivered it since
-        this one is: two at once, or a delivery that was on its way."""
+        this one is: two at once, or a delivery that was on its way. So may the same one, if its
+        deliveries go to two nodes."""
         watch, (queue, since) = self._watch, self._reigns.get(pid, ("", 0))
         self._deliveries += 1
         watch.asked(FLAGS_KEPT, node)
-        by, number = self._delivered.get((queue, message_id), ("", 0))
-        self._delivered[queue, message_id] = (pid, self._deliveries)
-        if by and not redelivered and (by == pid or number <= since):
+        by, number, at = self._delivered.get((queue, message_id), ("", 0, ""))
+        self._delivered[queue, message_id] = (pid, self._deliveries, node)
+        is_later = number <= since or (by, at) == (pid, node)
+        if by and not redelivered and is_later:
             summary = f"{pid} delivers message {message_id} of {queue} as new, and {by} had before"
             watch.broken(FLAGS_KEPT, node, summary, offset=message_id)
 

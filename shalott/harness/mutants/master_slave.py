@@ -246,7 +246,7 @@ MASTER_SLAVE: tuple[Mutant, ...] = (
         "a torn message stays at the log's end, and others are written behind it",
     ),
     _of(
-        "rocket.commitlog.recovery",
+        "rocket.commitlog.checkpoint",
         "CheckpointKeeper.write_if_due",
         "checkpoint-says-too-much",
         """
@@ -257,7 +257,7 @@ MASTER_SLAVE: tuple[Mutant, ...] = (
         "a checkpoint covers what is not flushed",
     ),
     _of(
-        "rocket.commitlog.recovery",
+        "rocket.commitlog.checkpoint",
         "CheckpointKeeper.write_if_due",
         "queues-not-flushed",
         "await queues.flush()",

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from shalott.broker.base.errors import StorageError
@@ -33,6 +33,9 @@ LENGTH = struct.Struct(">I")
 # believe.
 MAX_BATCH_BYTES = 8 << 20
 MAX_RECORD_BYTES = 1 << 30
+
+
+TakeBatch = Callable[[list[bytes], int, int], None]
 
 
 class Batch(NamedTuple):
@@ -60,18 +63,57 @@ def encode_batch(ordinal: int, records: Sequence[bytes]) -> bytes:
 
 def scan(data: bytes) -> Scan:
     """Read a file. Raises StorageError if a synced batch can't be read any more."""
+    records: list[bytes] = []
+    scanner = Scanner(lambda found, start, end: records.extend(found))
+    scanner.feed(data)
+    scanner.finish()
+    return Scan(records, scanner.batches, scanner.size)
+
+
+class Scanner:
+    """A file that is fed piece by piece, so that no more of it is in memory than a batch needs.
+
+    ``take`` gets the records of each batch, and where it begins and ends.
+    """
+
+    def __init__(self, take: TakeBatch) -> None:
+        self._take = take
+        self._data = b""
+        self._base = 0  # where the data begins
+        self.batches = 0
+        self.size = 0  # bytes of the readable prefix
+        self.last = b""  # its last batch, as it stands there
+
+    def feed(self, piece: bytes) -> None:
+        self._data = self._data[self.size - self._base :] + piece
+        self._base = self.size
+        view = memoryview(self._data)
+        last = offset = 0
+        while (batch := _read_batch(view, offset)) is not None and batch.ordinal == self.batches:
+            self._take(_split(batch.payload), self._base + offset, self._base + batch.end)
+            self.batches += 1
+            last, offset = offset, batch.end
+        if offset:
+            self.size = self._base + offset
+            self.last = self._data[last:offset]
+
+    def finish(self) -> None:
+        """There is nothing more. Raises StorageError if what is left is no torn tail."""
+        _require_torn_tail(self._data, self.size - self._base, self._base, self.batches)
+
+
+def read_batches(data: bytes) -> list[bytes]:
+    """The records of whole batches, as a scan found them. Raises StorageError if they are not."""
     view = memoryview(data)
     records: list[bytes] = []
-    offset = ordinal = 0
+    offset = 0
     while offset < len(data):
         batch = _read_batch(view, offset)
-        if batch is None or batch.ordinal != ordinal:
-            _require_torn_tail(data, offset, ordinal)
-            break
-        records.extend(_split(batch.payload))
+        if batch is None:
+            raise StorageError(f"the batch at byte {offset} of what was read is unreadable")
+        records += _split(batch.payload)
         offset = batch.end
-        ordinal += 1
-    return Scan(records, ordinal, offset)
+    return records
 
 
 def _read_batch(view: memoryview, offset: int) -> Batch | None:
@@ -99,15 +141,16 @@ def _split(payload: memoryview) -> list[bytes]:
     return records
 
 
-def _require_torn_tail(data: bytes, offset: int, ordinal: int) -> None:
-    """Raise unless nothing after ``offset`` proves that batch ``ordinal`` had been synced."""
+def _require_torn_tail(data: bytes, offset: int, base: int, ordinal: int) -> None:
+    """Raise unless nothing after ``offset`` proves that batch ``ordinal`` had been synced. The data
+    begins at byte ``base``."""
     view = memoryview(data)
     found = data.find(MAGIC, offset)
     while found >= 0:
         batch = _read_batch(view, found)
         if batch is not None and batch.ordinal > ordinal:
             raise StorageError(
-                f"corrupted at byte {offset}: batch {ordinal} is unreadable,"
-                f" but batch {batch.ordinal} at byte {found} is intact"
+                f"corrupted at byte {base + offset}: batch {ordinal} is unreadable,"
+                f" but batch {batch.ordinal} at byte {base + found} is intact"
             )
         found = data.find(MAGIC, found + 1)

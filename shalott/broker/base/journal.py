@@ -24,7 +24,14 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing, suppress
 
-from shalott.broker.base.batches import MAX_BATCH_BYTES, MAX_RECORD_BYTES, Scan, encode_batch, scan
+from shalott.broker.base.batches import (
+    MAX_BATCH_BYTES,
+    MAX_RECORD_BYTES,
+    Scanner,
+    TakeBatch,
+    encode_batch,
+    read_batches,
+)
 from shalott.broker.base.disk import Disk, File, SyncError, write_all, write_and_sync
 from shalott.broker.base.errors import DiskFull, StorageError
 
@@ -34,6 +41,8 @@ log = logging.getLogger("shalott.broker.storage")
 Records = Iterable[bytes] | AsyncGenerator[bytes, None]
 
 READ_BYTES = 8 << 20
+# Of a replacement, which is synced once: what a reader of a part must read (``Journal.read``).
+REPLACEMENT_BATCH_BYTES = 1 << 20
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 REPLACEMENT_SUFFIX = ".new"
 
@@ -54,12 +63,14 @@ class Rewrite:
 class Journal:
     """One journal file. Made by ``open``."""
 
-    def __init__(self, disk: Disk, path: str, file: File, found: Scan) -> None:
+    def __init__(
+        self, disk: Disk, path: str, file: File, found: Scanner, records: list[bytes]
+    ) -> None:
         """Use ``open``."""
         self._disk = disk
         self._path = path
         self._file = file
-        self._recovered = found.records
+        self._recovered = records
         self._size = found.size
         self._ordinal = found.batches
         self.mark = 0
@@ -71,24 +82,27 @@ class Journal:
         self._closed = False
 
     @classmethod
-    async def open(cls, disk: Disk, path: str) -> Journal:
+    async def open(cls, disk: Disk, path: str, take: TakeBatch | None = None) -> Journal:
         """Open or create.
 
-        A torn tail is cut off. Raises StorageError if the file is corrupted, or can't be read.
+        ``take`` gets what is found, as it is read; without it ``replay`` returns all of it. A torn
+        tail is cut off. Raises StorageError if the file is corrupted, or can't be read.
         """
+        records: list[bytes] = []
+        scanner = Scanner(take or (lambda found, start, end: records.extend(found)))
         try:
             with suppress(FileNotFoundError):
                 await disk.remove(path + REPLACEMENT_SUFFIX)
             file = await disk.open(path, create=True)
             try:
-                found = await _recover(file, path)
+                await _recover(file, path, scanner)
                 await sync_parents(disk, path)
             except BaseException:
                 await file.close()
                 raise
         except OSError as error:
             raise _storage_error(path, error) from error
-        return cls(disk, path, file, found)
+        return cls(disk, path, file, scanner, records)
 
     def replay(self) -> list[bytes]:
         """The records found at ``open``, oldest first.
@@ -97,6 +111,21 @@ class Journal:
         """
         records, self._recovered = self._recovered, []
         return records
+
+    async def read(self, start: int, end: int) -> list[bytes]:
+        """The records of whole batches, where ``take`` was told that they are, until something
+        replaces the file. Raises StorageError."""
+        self._require_usable()
+        data = b""
+        try:
+            while len(data) < end - start:
+                piece = await self._file.pread(end - start - len(data), start + len(data))
+                if not piece:
+                    raise StorageError(f"{self._path}: it ends at byte {start + len(data)}")
+                data += piece
+            return read_batches(data)
+        except OSError as error:
+            raise _storage_error(self._path, error) from error
 
     @property
     def size(self) -> int:
@@ -225,7 +254,7 @@ class Journal:
         self._pending = deque(item for item in self._pending if not isinstance(item, Rewrite))
 
     async def _write_batch(self) -> None:
-        records = list(_take_batch(self._pending))
+        records = list(_take_batch(self._pending, MAX_BATCH_BYTES))
         data = encode_batch(self._ordinal, records)
         try:
             await write_and_sync(self._file, data, self._size)
@@ -288,7 +317,7 @@ class Journal:
         return size, ordinal
 
 
-def _take_batch(items: Iterable[bytes | Rewrite]) -> Iterator[bytes]:
+def _take_batch(items: Iterable[bytes | Rewrite], most_bytes: int) -> Iterator[bytes]:
     """Records for one batch, at least one; takes none from ``items`` beyond the last that it
     yields.
     """
@@ -298,7 +327,7 @@ def _take_batch(items: Iterable[bytes | Rewrite]) -> Iterator[bytes]:
             return
         yield item
         size += len(item)
-        if size >= MAX_BATCH_BYTES:
+        if size >= most_bytes:
             return
 
 
@@ -306,7 +335,7 @@ async def _batches_of(records: Records) -> AsyncGenerator[list[bytes], None]:
     if isinstance(records, Iterable):
         source = iter(records)
         for first in source:
-            yield list(_take_batch(itertools.chain([first], source)))
+            yield list(_take_batch(itertools.chain([first], source), REPLACEMENT_BATCH_BYTES))
         return
     batch: list[bytes] = []
     size = 0
@@ -314,44 +343,34 @@ async def _batches_of(records: Records) -> AsyncGenerator[list[bytes], None]:
         async for record in records:
             batch.append(record)
             size += len(record)
-            if size >= MAX_BATCH_BYTES:
+            if size >= REPLACEMENT_BATCH_BYTES:
                 yield batch
                 batch, size = [], 0
     if batch:
         yield batch
 
 
-async def _recover(file: File, path: str) -> Scan:
-    """Read the file, cut off its torn tail, write what is left anew, and sync.
+async def _recover(file: File, path: str, scanner: Scanner) -> None:
+    """Read the file, cut off its torn tail, write the last batch anew, and sync.
 
     What the last life wrote may be in the page cache only. A sync alone would not save it: after a
-    sync that failed the kernel calls those pages clean, and a page must be dirty to be saved.
+    sync that failed the kernel calls those pages clean, and a page must be dirty to be saved. That
+    is true of the last batch alone: none is written before the one before it was synced.
     """
-    chunks = []
     offset = 0
-    while chunk := await file.pread(READ_BYTES, offset):
-        chunks.append(chunk)
-        offset += len(chunk)
     try:
-        found = scan(b"".join(chunks))
+        while piece := await file.pread(READ_BYTES, offset):
+            offset += len(piece)
+            scanner.feed(piece)
+        scanner.finish()
     except StorageError as error:
         raise StorageError(f"{path}: {error}") from error
-    if found.size < offset:
-        log.warning("%s: cut off a torn tail of %d bytes", path, offset - found.size)
-        await file.truncate(found.size)
-    await _write_again(file, b"".join(chunks)[: found.size])
+    if scanner.size < offset:
+        log.warning("%s: cut off a torn tail of %d bytes", path, offset - scanner.size)
+        await file.truncate(scanner.size)
+    # The same bytes at the same place: whichever part a crash leaves, the file is the same.
+    await write_all(file, scanner.last, scanner.size - len(scanner.last))
     await file.sync()
-    return found
-
-
-async def _write_again(file: File, data: bytes) -> None:
-    """The same bytes at the same places: whichever part a crash leaves, the file is the same."""
-    offset = 0
-    while offset < len(data):
-        count = await file.pwrite(data[offset : offset + READ_BYTES], offset)
-        if count <= 0:
-            raise OSError(errno.EIO, "the disk takes no more bytes")
-        offset += count
 
 
 async def sync_parents(disk: Disk, path: str) -> None:

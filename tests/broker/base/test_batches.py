@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shalott.broker.base.batches import HEADER, Scan, encode_batch, scan
+from shalott.broker.base.batches import HEADER, Scan, Scanner, encode_batch, read_batches, scan
 from shalott.broker.base.errors import StorageError
 
 pytestmark = pytest.mark.unit
@@ -27,6 +27,25 @@ def test_an_empty_file_holds_nothing() -> None:
 def test_what_was_encoded_is_scanned(batches: list[list[bytes]]) -> None:
     data = file_of(batches)
     assert scan(data) == Scan([r for batch in batches for r in batch], len(batches), len(data))
+
+
+@given(st.lists(st.integers(1, 60), max_size=20))
+def test_a_file_may_come_in_any_pieces(sizes: list[int]) -> None:
+    whole = file_of(BATCHES)
+    data, offset = whole + b"torn", 0
+    found: list[tuple[list[bytes], list[bytes]]] = []
+    scanner = Scanner(lambda records, start, end: found.append((records, read(start, end))))
+
+    def read(start: int, end: int) -> list[bytes]:
+        return read_batches(data[start:end])
+
+    for size in [*sizes, len(data)]:
+        scanner.feed(data[offset : offset + size])
+        offset += size
+    scanner.finish()
+    assert found == [(batch, batch) for batch in BATCHES]
+    assert (scanner.batches, scanner.size) == (len(BATCHES), len(whole))
+    assert scanner.last == encode_batch(len(BATCHES) - 1, BATCHES[-1])
 
 
 def test_truncation_at_every_byte_leaves_the_whole_batches_before_it() -> None:

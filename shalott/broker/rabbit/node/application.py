@@ -103,6 +103,7 @@ class Application:
         self._runtime.spawn(self.dead_letters)
         self._runtime.spawn(self.supervisor, name=SUPERVISOR)
         self._started = True
+        await self.supervisor.recovered()
         await self.listener.start()
 
     async def hand_over(self) -> None:

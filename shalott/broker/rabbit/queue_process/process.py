@@ -10,6 +10,7 @@ original's does. Nothing here ever awaits another queue process.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 
 import msgspec
@@ -65,6 +66,7 @@ class QueueProcess(Process):
         self.state = QueueState(Identity(key, start))
         self.shell = QueueShell(context, self.state, self)
         self._stash: deque[Message | tuple[Message, Caller]] = deque()
+        self.has_started = asyncio.Event()  # or has ended
 
     @property
     def role(self) -> Master | Mirror | None:
@@ -80,10 +82,12 @@ class QueueProcess(Process):
         try:
             await super().run()
         finally:
+            self.has_started.set()
             self.shell.tasks.cancel()
 
     async def started(self) -> None:
         await starting.start(self.state, self.shell)
+        self.has_started.set()
         await self._after_message()
 
     async def handle(self, message: Message) -> None:

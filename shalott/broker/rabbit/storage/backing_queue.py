@@ -35,6 +35,7 @@ from shalott.broker.rabbit.storage.pager import Pager
 from shalott.broker.rabbit.storage.pages import Opens, PageFiles
 from shalott.broker.rabbit.storage.queue_index import LiveRecords, QueueIndex, record_of
 from shalott.broker.rabbit.storage.read_ahead import ReadAhead
+from shalott.broker.rabbit.storage.recovery import Recovered
 from shalott.broker.rabbit.storage.snapshot import Snapshot
 
 # A snapshot of what is paged is gone through in such parts.
@@ -70,6 +71,7 @@ class BackingQueue:
         self._disk = disk
         self.directory = directory
         self._serial = 0
+        self._reads_journal = False  # or may
         self.index = QueueIndex(journal, lambda: _live_records(self))
         self.messages = MessageTable(max_priority)
         self.ram = RamUse()
@@ -97,7 +99,7 @@ class BackingQueue:
     ) -> BackingQueue:
         """A durable queue that starts empty: what ``directory`` held is wiped. Mirrors start so."""
         await recovery.wipe(disk, directory)
-        journal = await recovery.open_journal(disk, directory)
+        journal = await Journal.open(disk, recovery.journal_of(directory))
         return cls(disk, directory, journal, max_priority, pages)
 
     @classmethod
@@ -116,23 +118,33 @@ class BackingQueue:
         Raises StorageError if the journal is corrupted in the middle (the file is left as it is),
         and DiskFull if there is no room to note that it was opened.
         """
-        journal = await recovery.open_journal(disk, directory)
-        found = await recovery.replay(journal)
+        replay = recovery.Replay()
+        journal = await Journal.open(disk, recovery.journal_of(directory), replay.take)
+        found = await replay.finish(journal, clock)
         queue = cls(disk, directory, journal, max_priority, pages)
-        for message in found.messages:
-            expiry = None
-            if clock is not None and message.expires_wall_ns is not None:
-                # Time went on while the queue was down.
-                expiry = Expiry.after(clock, message.expires_wall_ns - clock.wall_ns())
-            entry = Entry(message.serial, message.content, message.redelivered, Place.READY, expiry)
-            entry.is_flag_recorded = message.is_flag_recorded
-            queue.messages.enter(entry)
-            queue.pager.entered(entry)
-            queue.index.count(entry, message.record_bytes)
         queue._serial = found.last_serial
+        try:
+            await queue._enter(found)
+        except StorageError:
+            await journal.abandon()
+            raise
         # As if they had all come now: else a queue without traffic would never be paged.
-        queue.pager.traffic.count = len(found.messages)
+        queue.pager.traffic.count = queue.messages.depth
         return queue
+
+    async def _enter(self, found: Recovered) -> None:
+        """All, or none of a long queue: what is in the journal stays there until its turn comes."""
+        stays = found.is_ordered and self.pager.files is not None
+        if stays and len(found.segments) > 1 and not self.messages.has_priorities:
+            self._reads_journal = True
+            self.messages.enter_segments(found.segments)
+            for segment in found.segments:
+                self.index.count_segment(segment)
+            return
+        for entry in await found.entries():
+            self.messages.enter(entry)
+            self.pager.entered(entry)
+            self.index.count(entry, entry.record_bytes)
 
     async def close(self) -> None:
         """A clean end: flush everything, note which messages were delivered. Then of no use.
@@ -311,6 +323,15 @@ class BackingQueue:
 
     # -- all of them -------------------------------------------------------------------------------
 
+    def is_read_from_journal(self) -> bool:
+        """Whether its file must stay as it is."""
+        if self._reads_journal:
+            lines = self.messages.order.lines()
+            waits = any(line.delta and line.delta[0].source is not None for line in lines)
+            assert self.pager.files is not None
+            self._reads_journal = waits or self.pager.files.is_pinned
+        return self._reads_journal
+
     def snapshot(self, disk: Opens | None = None) -> Snapshot:
         """All messages, in memory or not: what a synchronisation sends. ``disk``: the queue's own,
         or one with the same files."""
@@ -321,17 +342,24 @@ class BackingQueue:
 async def _delivered_in_delta(queue: BackingQueue) -> AsyncIterator[int]:
     """Serials of those that count as delivered, and whose records don't say so."""
     segments = [segment for line in queue.messages.order.lines() for segment in line.delta]
-    if not any(segment.unrecorded for segment in segments):
+    for segment in segments:
+        if segment.source is not None:
+            for serial in segment.source.delivered():
+                yield serial
+    if not any(segment.unrecorded for segment in segments if segment.source is None):
         return
     snapshot = Snapshot((), queue.messages.order.lines(), queue.pager.files)
     while part := await snapshot.take_entries(PART_COUNT, PART_BYTES):
         for entry, _ in part:
-            if entry.redelivered and not entry.is_flag_recorded:
+            if entry.page is not None and entry.redelivered and not entry.is_flag_recorded:
                 yield entry.serial
     await snapshot.close()
 
 
-def _live_records(queue: BackingQueue) -> LiveRecords:
+def _live_records(queue: BackingQueue) -> LiveRecords | None:
+    """None while what the journal holds is read from there: garbage is mostly what was read."""
+    if queue.is_read_from_journal():
+        return None
     if queue.messages.has_paged:
         return _live_records_of_pages(queue)
     live = [

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import enum
 from array import array
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -157,38 +159,65 @@ def entry_of(paged: Paged, page: Page | None) -> Entry:
     return entry
 
 
+class Source(Protocol):
+    """Where a segment is whose messages are on no page."""
+
+    async def read(self) -> list[Entry]:
+        """In order, with their contents. Raises StorageError."""
+        ...
+
+    def delivered(self) -> Iterable[int]:
+        """Serials of those that count as delivered."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
 class Segment:
     """Ready messages of one line, in order, of which nothing else is in memory.
 
-    ``ids``: of those whose channel may still bring a copy, sorted.
+    ``ids``: of those whose channel may still bring a copy, sorted. ``unrecorded``: those that count
+    as delivered, and whose records don't say so. ``source`` None: they are on pages, in ``runs``.
     """
 
-    __slots__ = (
-        "bytes",
-        "count",
-        "expiring",
-        "first_serial",
-        "ids",
-        "journaled",
-        "journaled_bytes",
-        "record_bytes",
-        "runs",
-        "unrecorded",
-    )
+    first_serial: int
+    count: int
+    bytes: int
+    record_bytes: int
+    journaled: int
+    journaled_bytes: int
+    expiring: int
+    unrecorded: int
+    runs: Sequence[Run] = ()
+    ids: Sequence[int] = ()
+    source: Source | None = None
 
-    def __init__(self, entries: list[Entry]) -> None:
-        pages = [entry.page for entry in entries if entry.page is not None]
-        assert len(pages) == len(entries), "an entry without a page stays in memory"
-        self.first_serial = entries[0].serial
-        self.count = len(entries)
-        self.runs: list[Run] = runs_of(pages)
-        self.bytes = sum(entry.size for entry in entries)
-        self.record_bytes = sum(entry.record_bytes for entry in entries)
-        self.journaled = sum(entry.record_bytes > 0 for entry in entries)
-        self.journaled_bytes = sum(entry.size for entry in entries if entry.record_bytes)
-        self.expiring = sum(entry.expiry is not None for entry in entries)
-        self.unrecorded = sum(e.redelivered and not e.is_flag_recorded for e in entries)
-        self.ids = array("Q", sorted(entry.id for entry in entries if entry.copy_may_come))
+    async def read(self, reader: PageReader | None) -> list[Entry]:
+        """In order, with their contents. Raises StorageError."""
+        if self.source is not None:
+            return await self.source.read()
+        return [
+            entry_of(paged, page)
+            for run in self.runs
+            for paged, page in await read_run(reader, run)
+        ]
+
+
+def segment_of(entries: list[Entry]) -> Segment:
+    """All are on their pages."""
+    pages = [entry.page for entry in entries if entry.page is not None]
+    assert len(pages) == len(entries), "an entry without a page stays in memory"
+    return Segment(
+        first_serial=entries[0].serial,
+        count=len(entries),
+        bytes=sum(entry.size for entry in entries),
+        record_bytes=sum(entry.record_bytes for entry in entries),
+        journaled=sum(entry.record_bytes > 0 for entry in entries),
+        journaled_bytes=sum(entry.size for entry in entries if entry.record_bytes),
+        expiring=sum(entry.expiry is not None for entry in entries),
+        unrecorded=sum(e.redelivered and not e.is_flag_recorded for e in entries),
+        runs=runs_of(pages),
+        ids=array("Q", sorted(entry.id for entry in entries if entry.copy_may_come)),
+    )
 
 
 async def read_run(reader: PageReader | None, run: Run) -> list[tuple[Paged, Page]]:

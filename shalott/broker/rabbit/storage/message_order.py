@@ -18,11 +18,11 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import chain, islice
 from typing import Protocol
 
-from shalott.broker.rabbit.storage.entries import Entry, Segment
+from shalott.broker.rabbit.storage.entries import Entry, Segment, segment_of
 
 
 class Order(Protocol):
@@ -158,20 +158,26 @@ class Line:
             taken.append(self._far.popleft())
             size -= taken[-1].weight
         if taken:
-            self.delta.append(Segment(taken))
+            self.delta.append(segment_of(taken))
             return taken
         while self._near and self._near[-1].page is not None and len(taken) < count and size > 0:
             taken.append(self._near.pop())
             size -= taken[-1].weight
         if taken:
             taken.reverse()
-            self.delta.appendleft(Segment(taken))
+            self.delta.appendleft(segment_of(taken))
         return taken
 
+    def recovered(self, segments: Iterable[Segment]) -> None:
+        """The line was empty; what comes now comes behind them."""
+        self.delta.extend(segments)
+        self.add = self._tail.append
+
     def bring(self, entries: list[Entry]) -> Segment:
-        """The first segment is in memory again, as ``entries``."""
+        """The first segment is in memory again, as ``entries``: nothing is before it but what was
+        requeued. Those that are on no page are alphas."""
         segment = self.delta.popleft()
-        self._near.extend(entries)
+        (self._near if segment.source is None else self._head).extend(entries)
         self._close_ranks()
         return segment
 

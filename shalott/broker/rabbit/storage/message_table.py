@@ -7,7 +7,7 @@ by its segment only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from shalott.broker.rabbit.storage.entries import Entry, Place, Segment
 from shalott.broker.rabbit.storage.message_order import Line, Lines, Order
@@ -22,7 +22,7 @@ class MessageTable:
         self.entries: dict[int, Entry] = {}
         self.order: Order = Line() if max_priority is None else Lines(max_priority)
         self.has_priorities = max_priority is not None
-        self.has_paged = False  # ever in this life
+        self.has_paged = False  # ever in this life, or not brought from the journal
         self.in_delta = 0  # messages
         self.ready = 0
         self.ready_bytes = 0  # body bytes (x-max-length-bytes counts these)
@@ -44,6 +44,17 @@ class MessageTable:
             entry.redelivered = True  # should it ever become ready
         if entry.expiry is not None:
             self.expiring += 1
+
+    def enter_segments(self, segments: Sequence[Segment]) -> None:
+        """A recovered queue's, which has one line."""
+        self.order.lines()[0].recovered(segments)
+        for segment in segments:
+            self.in_delta += segment.count
+            self.ready += segment.count
+            self.ready_bytes += segment.bytes
+            self.bytes += segment.bytes
+            self.expiring += segment.expiring
+        self.has_paged = True
 
     def await_ack(self, head: Entry) -> None:
         """The head becomes unacknowledged."""

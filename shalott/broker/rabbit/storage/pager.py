@@ -44,6 +44,7 @@ class Pager:
         self._messages = messages
         self._ram = ram
         self._ahead = ahead
+        ahead.brought_alpha = self.entered
         self._wanted = UNLIMITED  # what the monitor says; the mode may say less
         self._is_lazy = False
         self._segment_count = SEGMENT_COUNT

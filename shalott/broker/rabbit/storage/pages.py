@@ -143,6 +143,10 @@ class PageFiles:
         """Keep everything, wanted or not, until ``unpin``: a snapshot reads an older state."""
         self._pins += 1
 
+    @property
+    def is_pinned(self) -> bool:
+        return self._pins > 0
+
     def unpin(self) -> None:
         self._pins -= 1
 

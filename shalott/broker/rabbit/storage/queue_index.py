@@ -90,10 +90,12 @@ def record_of(entry: Entry, content: Content, redelivered: bool) -> bytes:
 
 class QueueIndex:
     """Of one queue. Without a journal (a queue that is not durable) every mark is 0 and durable at
-    once. ``live_records``: what a compacted journal holds.
+    once. ``live_records``: what a compacted journal holds; None: it can't be compacted now.
     """
 
-    def __init__(self, journal: Journal | None, live_records: Callable[[], LiveRecords]) -> None:
+    def __init__(
+        self, journal: Journal | None, live_records: Callable[[], LiveRecords | None]
+    ) -> None:
         self._flusher = None if journal is None else Flusher(journal, self._compaction)
         self._live_records = live_records
         # Of messages that are still there: their number, their bodies, and their records.
@@ -119,6 +121,11 @@ class QueueIndex:
         self.live += 1
         self.live_body_bytes += entry.size
         self.live_bytes += size
+
+    def count_segment(self, found: Segment) -> None:
+        self.live += found.journaled
+        self.live_body_bytes += found.journaled_bytes
+        self.live_bytes += found.record_bytes
 
     def uncount(self, gone: Entry) -> None:
         """It may have no record."""

@@ -7,9 +7,9 @@ again: its page is still there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from shalott.broker.rabbit.storage.entries import ENTRY_BYTES, Entry, entry_of, read_run
+from shalott.broker.rabbit.storage.entries import ENTRY_BYTES, Entry, read_run
 from shalott.broker.rabbit.storage.memory import RamUse
 from shalott.broker.rabbit.storage.message_order import Line
 from shalott.broker.rabbit.storage.message_table import MessageTable
@@ -27,6 +27,7 @@ class ReadAhead:
         self._reader = reader
         self._read: dict[int, Entry] = {}  # the next one first; some are gone or away again
         self.count = 0  # messages that were read
+        self.brought_alpha: Callable[[Entry], None] = lambda entry: None  # the pager's
 
     async def find_head(self) -> None:
         """If the head is in a delta, read its segment. Raises StorageError."""
@@ -35,15 +36,16 @@ class ReadAhead:
 
     async def _bring(self, line: Line) -> None:
         segment = line.delta[0]
-        entries = [
-            entry_of(paged, page)
-            for run in segment.runs
-            for paged, page in await read_run(self._reader, run)
-        ]
+        entries = await segment.read(self._reader)
         self.count += len(entries)
         self._messages.in_delta -= segment.count
         brought = line.bring(entries)
         assert brought is segment, "a segment is read by one at a time"
+        if segment.source is not None:
+            for entry in entries:
+                self._messages.entries[entry.id] = entry
+                self.brought_alpha(entry)
+            return
         room = self._ram.room - ENTRY_BYTES * len(entries)
         for entry in entries:
             self._messages.entries[entry.id] = entry

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from shalott.broker.rabbit.amqp.queue_protocol import Content
-from shalott.broker.rabbit.storage.entries import Entry, Expiry, Place, Segment, entry_of, read_run
+from shalott.broker.rabbit.storage.entries import Entry, Expiry, Place, Segment, read_run
 from shalott.broker.rabbit.storage.message_order import Line
 from shalott.broker.rabbit.storage.pages import Opens, PageFiles, PageReader, runs_of
 
@@ -43,9 +43,7 @@ class _Stream:
 
     async def head(self) -> Entry | None:
         while not self._read and self._segments:
-            for run in self._segments.popleft().runs:
-                found = await read_run(self._reader, run)
-                self._read.extend(entry_of(paged, page) for paged, page in found)
+            self._read.extend(await self._segments.popleft().read(self._reader))
         return self._read[0] if self._read else None
 
     def take(self) -> Entry:

@@ -16,6 +16,7 @@ Whether a process of a queue belongs here is always decided on the row as it is 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -79,6 +80,8 @@ class QueueSupervisor(Process):
         self._asked: dict[str, None] = {}  # for a mirror, when there was a process already
         # Queues of which no mirror is started here (not SupervisorRules.restart_adds_mirrors).
         self._masters_only: dict[str, None] = {}
+        self._has_looked = asyncio.Event()  # at all queues, when it began
+        self._recovering: list[QueueProcess] = []  # by then
 
     # -- Process -----------------------------------------------------------------------------------
 
@@ -95,7 +98,15 @@ class QueueSupervisor(Process):
             self._masters_only = dict.fromkeys(self._known_keys())
         for key in self._known_keys():
             self._consider(key)
+        self._has_looked.set()
         self._forget_dead_masters()
+
+    async def recovered(self) -> None:
+        """Until the queues that this node recovers when it starts serve, or have ended."""
+        await self._has_looked.wait()
+        for process in self._recovering:
+            await process.has_started.wait()
+        self._recovering.clear()
 
     async def handle(self, message: Message) -> None:
         match message:
@@ -140,6 +151,8 @@ class QueueSupervisor(Process):
 
     def _spawn(self, key: str, start: Start) -> None:
         process = QueueProcess(self._context, key, start)
+        if isinstance(start, RecoverStart) and not self._has_looked.is_set():
+            self._recovering.append(process)
         pid = self.runtime.spawn(process)
         self._masters_only.pop(key, None)
         self._asked.pop(key, None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shalott.broker.base.env import Platform
+from shalott.broker.base.env import Platform, never
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.node.node import Node
 from shalott.cluster.sim.disk.disk import SimDisk
@@ -34,7 +34,7 @@ class Events:
         self.runs += role == "running"
 
 
-def with_node(body: Body) -> None:
+def with_node(body: Body, buggify: Callable[[str], bool] = never) -> None:
     """Run ``body`` on a node that runs."""
     loop = SimLoop()
     loop.network = SimNetwork(loop, 1, NetworkKnobs())
@@ -50,6 +50,7 @@ def with_node(body: Body) -> None:
             make_rng=lambda incarnation: Stream(1, incarnation),
             disk=SimDisk(loop, 1, "n1"),
             open_events=open_events,
+            buggify=buggify,
         )
         config = NodeConfig(name="n1", data_dir="", bind_host="n1", net_tick_ms=1000)
         node = await Node.open(config, platform)
@@ -92,3 +93,22 @@ def test_a_restart_after_an_autoheal_waits_for_its_word_whatever_was_asked_befor
         await run_again(node, events, 3)
 
     with_node(body)
+
+
+def test_no_client_is_taken_before_the_queues_are_recovered() -> None:
+    async def body(node: Node, events: Events) -> None:
+        assert node.broker is not None
+        row = await node.broker.queues.declare(
+            vhost="/", name="q", durable=True, auto_delete=False, exclusive_owner=None, arguments={}
+        )
+        node.restart("to recover", wait_for_go=False)
+        was = node.broker
+        await until(
+            lambda: node.broker not in (None, was) and node.broker.listener.listening,
+            "it listens again",
+            within_s=BOOTS_S,
+        )
+        process = node.broker.supervisor.children.process_of(row.key)
+        assert process is not None and process.role is not None
+
+    with_node(body, buggify=lambda site: site == "recover.late")

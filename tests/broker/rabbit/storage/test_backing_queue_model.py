@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from array import array
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -37,6 +38,7 @@ from shalott.broker.rabbit.storage import pager as pager_module
 from shalott.broker.rabbit.storage import pages as pages_module
 from shalott.broker.rabbit.storage import queue_index as queue_index_module
 from shalott.broker.rabbit.storage import read_ahead as read_ahead_module
+from shalott.broker.rabbit.storage import recovery as recovery_module
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue, Fetched
 from shalott.broker.rabbit.storage.entries import Entry, Expiry, Segment
 from shalott.broker.rabbit.storage.memory import UNLIMITED, MemoryMonitor
@@ -95,6 +97,7 @@ class BackingQueueMachine(RuleBasedStateMachine):
             mock.patch.object(pager_module, "WRITE_COUNT", 3),
             mock.patch.object(pager_module, "SEGMENT_COUNT", 2),
             mock.patch.object(read_ahead_module, "READ_COUNT", 2),
+            mock.patch.object(recovery_module, "SEGMENT_COUNT", 2),
             mock.patch.object(pages_module, "FILE_BYTES", 500),
         ]
         for patch in self.patches:
@@ -453,10 +456,33 @@ def forgotten_deltas(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lines_module.Line, "clear", broken)
 
 
-BROKEN = (wrong_position, delta_out_of_order, transient_ones_survive, forgotten_deltas)
+def compacted_while_read(patch: pytest.MonkeyPatch) -> None:
+    """A journal is replaced while a recovered queue's messages are read from the old one."""
+    patch.setattr(BackingQueue, "is_read_from_journal", lambda self: False)
 
 
-LONG = (forgotten_deltas, transient_ones_survive)
+def all_of_a_part(patch: pytest.MonkeyPatch) -> None:
+    """What had been removed comes back with what stands beside it in the journal."""
+    read = recovery_module._Part.read
+
+    async def broken(self: recovery_module._Part) -> list[Entry]:
+        self._serials = array("Q", range(100_000))
+        return await read(self)
+
+    patch.setattr(recovery_module._Part, "read", broken)
+
+
+BROKEN = (
+    wrong_position,
+    delta_out_of_order,
+    transient_ones_survive,
+    forgotten_deltas,
+    compacted_while_read,
+    all_of_a_part,
+)
+
+
+LONG = (forgotten_deltas, transient_ones_survive, all_of_a_part)
 NIGHT = pytest.mark.nightly("its sequence is long: half a minute")
 
 

@@ -34,6 +34,7 @@ log = logging.getLogger("shalott.broker")
 
 EXIT_GAVE_UP = 70
 EXIT_CONFIG = 78
+DISK_WRITERS = 4
 
 
 def main() -> int:
@@ -90,7 +91,9 @@ async def serve(config: NodeConfig | RocketConfig) -> int:
         return log
 
     try:
-        disk = OsDisk(Path(config.data_dir))
+        # A mirrored node's queues have a directory each.
+        writers = 1 if isinstance(config, RocketConfig) else DISK_WRITERS
+        disk = OsDisk(Path(config.data_dir), writers)
         standing = MEMBER if isinstance(config, RocketConfig) else await begin_standing(disk)
         platform = Platform(
             clock=clock,

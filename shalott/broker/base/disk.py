@@ -1,7 +1,7 @@
 """Disk and File: the only way a node reads or writes files.
 
-``OsDisk`` runs every call on one dedicated writer thread (the only thread in the product), so the
-event loop never blocks on fsync. A simulated disk implements the same protocols with a page cache
+``OsDisk`` runs calls on threads of its own (the only ones in the product), so the event loop never
+blocks on fsync. A simulated disk implements the same protocols with a page cache
 of its own.
 
 Durability contract, as POSIX has it: bytes are durable after ``File.sync``; a created, renamed or
@@ -16,6 +16,7 @@ import errno
 import os
 import queue
 import threading
+import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -86,22 +87,23 @@ class Disk(Protocol):
 class OsDisk:
     """The operating system's files below ``root``, which is made if it is absent.
 
-    Calls run one at a time, in the order in which they were made, also when their callers have gone
-    away.
+    Calls of one directory run one at a time, in the order in which they were made, also when their
+    callers have gone away. With several ``writers`` a sync in one directory holds up fewer others.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, writers: int = 1) -> None:
         root.mkdir(parents=True, exist_ok=True)
         self._root = root.resolve()
-        self._writer = Writer()
+        self._writers = [Writer() for _ in range(writers)]
 
     async def close(self) -> None:
         """Wait for the calls under way and end the thread.
 
         Files still open stay the operating system's business.
         """
-        await self.run(lambda: None)
-        self._writer.end()
+        for writer in self._writers:
+            await writer.run(lambda: None)
+            writer.end()
 
     async def open(self, path: str, *, create: bool) -> OsFile:
         def open_file() -> int:
@@ -111,10 +113,12 @@ class OsDisk:
             flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
             return os.open(where, flags, 0o640)
 
-        return OsFile(self, await self.run(open_file))
+        writer = self._writer_of(_directory(path))
+        return OsFile(writer, await writer.run(open_file))
 
     async def rename(self, source: str, target: str) -> None:
-        await self.run(lambda: self._resolve(source).replace(self._resolve(target)))
+        writer = self._writer_of(_directory(target))
+        await writer.run(lambda: self._resolve(source).replace(self._resolve(target)))
 
     async def remove(self, path: str) -> None:
         def remove() -> None:
@@ -124,7 +128,7 @@ class OsDisk:
             else:
                 where.unlink()
 
-        await self.run(remove)
+        await self._writer_of(_directory(path)).run(remove)
 
     async def sync_dir(self, path: str) -> None:
         def sync() -> None:
@@ -134,7 +138,7 @@ class OsDisk:
             finally:
                 os.close(directory)
 
-        await self.run(sync)
+        await self._writer_of(path).run(sync)
 
     async def listdir(self, path: str) -> list[str]:
         def names() -> list[str]:
@@ -143,18 +147,17 @@ class OsDisk:
             except FileNotFoundError:
                 return []
 
-        return await self.run(names)
+        return await self._writer_of(path).run(names)
 
     async def free_bytes(self) -> int:
         def free() -> int:
             stats = os.statvfs(self._root)
             return stats.f_bavail * stats.f_frsize
 
-        return await self.run(free)
+        return await self._writers[0].run(free)
 
-    async def run(self, call: Callable[[], T]) -> T:
-        """Run ``call`` on the writer thread, also if the caller is cancelled meanwhile."""
-        return await self._writer.run(call)
+    def _writer_of(self, directory: str) -> Writer:
+        return self._writers[zlib.crc32(directory.encode()) % len(self._writers)]
 
     def _resolve(self, path: str) -> Path:
         """The absolute path, symbolic links followed.
@@ -165,6 +168,10 @@ class OsDisk:
         if not where.is_relative_to(self._root):
             raise StorageError(f"{path!r} leads out of the node's directory")
         return where
+
+
+def _directory(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 class Writer:
@@ -179,6 +186,7 @@ class Writer:
         self._thread: threading.Thread | None = None
 
     async def run(self, call: Callable[[], T]) -> T:
+        """Run ``call`` on the thread, also if the caller is cancelled meanwhile."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
@@ -253,18 +261,18 @@ class OsFile:
     Use after ``close`` raises OSError(EBADF): its descriptor may be another file's by then.
     """
 
-    def __init__(self, disk: OsDisk, descriptor: int) -> None:
-        self._disk = disk
+    def __init__(self, writer: Writer, descriptor: int) -> None:
+        self._writer = writer
         self._descriptor = descriptor
         self._closed = False
 
     async def pread(self, size: int, offset: int) -> bytes:
         descriptor = self._open_descriptor()
-        return await self._disk.run(lambda: os.pread(descriptor, size, offset))
+        return await self._writer.run(lambda: os.pread(descriptor, size, offset))
 
     async def pwrite(self, data: bytes, offset: int) -> int:
         descriptor = self._open_descriptor()
-        return await self._disk.run(lambda: os.pwrite(descriptor, data, offset))
+        return await self._writer.run(lambda: os.pwrite(descriptor, data, offset))
 
     async def write_and_sync(self, data: bytes, offset: int) -> None:
         descriptor = self._open_descriptor()
@@ -278,25 +286,25 @@ class OsFile:
             except OSError as error:
                 raise SyncError(error.errno, error.strerror) from error
 
-        await self._disk.run(write)
+        await self._writer.run(write)
 
     async def truncate(self, size: int) -> None:
         descriptor = self._open_descriptor()
-        await self._disk.run(lambda: os.ftruncate(descriptor, size))
+        await self._writer.run(lambda: os.ftruncate(descriptor, size))
 
     async def size(self) -> int:
         descriptor = self._open_descriptor()
-        return await self._disk.run(lambda: os.fstat(descriptor).st_size)
+        return await self._writer.run(lambda: os.fstat(descriptor).st_size)
 
     async def sync(self) -> None:
         descriptor = self._open_descriptor()
-        await self._disk.run(lambda: os.fdatasync(descriptor))
+        await self._writer.run(lambda: os.fdatasync(descriptor))
 
     async def close(self) -> None:
         """Closing twice is harmless."""
         if not self._closed:
             self._closed = True
-            await self._disk.run(lambda: os.close(self._descriptor))
+            await self._writer.run(lambda: os.close(self._descriptor))
 
     def _open_descriptor(self) -> int:
         if self._closed:

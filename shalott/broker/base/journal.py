@@ -41,6 +41,7 @@ log = logging.getLogger("shalott.broker.storage")
 Records = Iterable[bytes] | AsyncGenerator[bytes, None]
 
 READ_BYTES = 8 << 20
+MAX_BATCH_RECORDS = 256  # what encodes a batch does so at one go, while others wait
 # Of a replacement, which is synced once: what a reader of a part must read (``Journal.read``).
 REPLACEMENT_BATCH_BYTES = 1 << 20
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -322,12 +323,12 @@ def _take_batch(items: Iterable[bytes | Rewrite], most_bytes: int) -> Iterator[b
     yields.
     """
     size = 0
-    for item in items:
+    for count, item in enumerate(items, start=1):
         if isinstance(item, Rewrite):
             return
         yield item
         size += len(item)
-        if size >= most_bytes:
+        if size >= most_bytes or count >= MAX_BATCH_RECORDS:
             return
 
 

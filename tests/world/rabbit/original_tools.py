@@ -10,8 +10,8 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +64,10 @@ class Original:
     def name(self) -> str:
         return self.environment["RABBITMQ_NODENAME"]
 
+    def pid(self) -> int:
+        """Of its process: the Erlang virtual machine."""
+        return int(self.ctl("eval", "os:getpid().").stdout.strip().strip('"'))
+
     def ctl(self, *words: str) -> subprocess.CompletedProcess[str]:
         """rabbitmqctl, typed at it."""
         return subprocess.run(
@@ -81,53 +85,98 @@ def running_original(
     directory: Path, *, plugins: Sequence[str] = ("rabbitmq_management", "rabbitmq_prometheus")
 ) -> Iterator[Original]:
     """One node, with ports and an epmd of its own."""
+    with running_originals(directory, 1, plugins=plugins) as (original,):
+        yield original
+
+
+@contextmanager
+def running_originals(
+    directory: Path,
+    count: int,
+    *,
+    plugins: Sequence[str] = ("rabbitmq_management", "rabbitmq_prometheus"),
+) -> Iterator[list[Original]]:
+    """Nodes of one cluster, with ports and an epmd of their own."""
     if shutil.which("erl") is None:
         pytest.skip("no Erlang: a node of RabbitMQ's can't run here")
-    (home,) = sorted(unpacked(directory).glob(HOMES))[-1:]
-    names = ("amqp", "distribution", "management", "metrics", "epmd")
-    with held_ports(("original",), names) as held:
-        ports = held["original"]
+    directory.mkdir(parents=True, exist_ok=True)
+    names = ["original", *(f"original{number}" for number in range(2, count + 1))]
+    kinds = ("amqp", "distribution", "management", "metrics", "epmd")
+    with held_ports(names, kinds) as held, ExitStack() as stack:
+        home = _home(directory)
+        epmd_port = held[names[0]]["epmd"]
         (directory / "plugins").write_text(f"[{','.join(plugins)}].\n")
-        (directory / "rabbitmq.conf").write_text(
-            f"management.tcp.port = {ports['management']}\n"
-            f"prometheus.tcp.port = {ports['metrics']}\n"
-            "collect_statistics_interval = 500\nlog.file.level = warning\n"
-        )
         (directory / "environment").touch()
-        environment = {
-            **{key: os.environ[key] for key in ("PATH", "LANG") if key in os.environ},
-            "HOME": str(directory),
-            "ERL_EPMD_PORT": str(ports["epmd"]),
-            "RABBITMQ_NODENAME": "original@localhost",
-            "RABBITMQ_NODE_IP_ADDRESS": HOST,
-            "RABBITMQ_NODE_PORT": str(ports["amqp"]),
-            "RABBITMQ_DIST_PORT": str(ports["distribution"]),
-            "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
-            "RABBITMQ_LOG_BASE": str(directory / "log"),
-            "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq"),
-            "RABBITMQ_GENERATED_CONFIG_DIR": str(directory / "generated"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
-            "RABBITMQ_CONF_ENV_FILE": str(directory / "environment"),
-        }
-        original = Original(home, environment, ports["amqp"], ports["management"], ports["metrics"])
-        with (directory / "server.out").open("w") as out:
-            # Of its own, so that it ends with the node: what a node starts is a daemon.
+        with (directory / "epmd.out").open("w") as out:
+            # Of its own, so that it ends with the nodes: what a node starts is a daemon.
+            environment = {**_inherited(), "ERL_EPMD_PORT": str(epmd_port)}
             epmd = subprocess.Popen(["epmd"], env=environment, stdout=out, stderr=out)
-            server = subprocess.Popen(
-                [str(home / "sbin/rabbitmq-server")],
-                env=environment,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-            )
-        try:
-            original.ctl("wait", "--pid", str(server.pid), "--timeout", str(START_S))
-            waited = original.ctl("await_startup", "--timeout", str(START_S))
-            assert waited.returncode == 0, (directory / "server.out").read_text()
-            yield original
-        finally:
-            original.ctl("stop")
+        stack.callback(epmd.wait)
+        stack.callback(epmd.kill)
+        made: list[Original] = []
+        for name in names:
+            original = _original(home, directory, name, held[name], epmd_port)
+            stack.enter_context(_runs(original, directory / f"{name}.out"))
+            if made:
+                for words in (("stop_app",), ("join_cluster", made[0].name), ("start_app",)):
+                    done = original.ctl(*words)
+                    assert done.returncode == 0, done.stdout + done.stderr
+            made.append(original)
+        yield made
+
+
+def _home(directory: Path) -> Path:
+    return sorted(unpacked(directory).glob(HOMES))[-1]
+
+
+def _inherited() -> dict[str, str]:
+    return {key: os.environ[key] for key in ("PATH", "LANG") if key in os.environ}
+
+
+def _original(
+    home: Path, directory: Path, name: str, ports: Mapping[str, int], epmd_port: int
+) -> Original:
+    """Not started. All share the directory, and so a cookie."""
+    (directory / f"{name}.conf").write_text(
+        f"management.tcp.port = {ports['management']}\n"
+        f"prometheus.tcp.port = {ports['metrics']}\n"
+        "collect_statistics_interval = 500\nlog.file.level = warning\n"
+    )
+    environment = {
+        **_inherited(),
+        "HOME": str(directory),
+        "ERL_EPMD_PORT": str(epmd_port),
+        "RABBITMQ_NODENAME": f"{name}@localhost",
+        "RABBITMQ_NODE_IP_ADDRESS": HOST,
+        "RABBITMQ_NODE_PORT": str(ports["amqp"]),
+        "RABBITMQ_DIST_PORT": str(ports["distribution"]),
+        "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
+        "RABBITMQ_LOG_BASE": str(directory / "log"),
+        "RABBITMQ_CONFIG_FILE": str(directory / name),
+        "RABBITMQ_GENERATED_CONFIG_DIR": str(directory / "generated" / name),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
+        "RABBITMQ_CONF_ENV_FILE": str(directory / "environment"),
+    }
+    return Original(home, environment, ports["amqp"], ports["management"], ports["metrics"])
+
+
+@contextmanager
+def _runs(original: Original, log: Path) -> Iterator[None]:
+    with log.open("w") as out:
+        server = subprocess.Popen(
+            [str(original.home / "sbin/rabbitmq-server")],
+            env=original.environment,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    try:
+        original.ctl("wait", "--pid", str(server.pid), "--timeout", str(START_S))
+        waited = original.ctl("await_startup", "--timeout", str(START_S))
+        assert waited.returncode == 0, log.read_text()
+        yield
+    finally:
+        original.ctl("stop")
+        with suppress(ProcessLookupError):
             os.killpg(server.pid, signal.SIGKILL)
-            server.wait()
-            epmd.kill()
-            epmd.wait()
+        server.wait()

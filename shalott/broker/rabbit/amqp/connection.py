@@ -335,7 +335,7 @@ class Connection(Process):
             await self._socket.drain()
 
     async def _read_commands(self) -> None:
-        turn = Turn()
+        turn = Turn(self.runtime)
         while True:
             frame = await self._socket.next_frame()
             if turn.is_over():

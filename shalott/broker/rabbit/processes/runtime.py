@@ -168,6 +168,7 @@ class Runtime:
         # watchers of a local process: target -> {(watcher's node, ref): None}
         self._watched: dict[Pid, dict[tuple[str, int], None]] = {}
         self._calls = Calls(self._refs)
+        self.woken = 0  # processes that wait for the loop, having waited for a message
 
     # -- processes ---------------------------------------------------------------------------------
 

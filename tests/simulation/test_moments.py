@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from shalott.broker.base import journal
-from shalott.broker.base.disk import File
+from shalott.broker.base.batches import Scanner
+from shalott.broker.base.disk import File, write_all
 from shalott.broker.base.journal import Journal, Records
 from shalott.broker.rabbit.storage import queue_index
 from shalott.core.oracles import DISK_COPIES, SYNC_FIRST
@@ -147,14 +148,16 @@ def test_at_random_times_a_kill_misses_the_removal(seed: int) -> None:
 @pytest.fixture
 def hasty_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that starts empties its journal before it writes again what it found."""
-    sound = journal._write_again
+    sound = journal._recover
 
-    async def empty(file: File, data: bytes) -> None:
+    async def empty(file: File, path: str, scanner: Scanner) -> None:
+        found = await file.pread(1 << 20, 0)
         await file.truncate(0)
         await file.sync()
-        await sound(file, data)
+        await write_all(file, found, 0)
+        await sound(file, path, scanner)
 
-    monkeypatch.setattr(journal, "_write_again", empty)
+    monkeypatch.setattr(journal, "_recover", empty)
 
 
 @pytest.mark.usefixtures("hasty_start")

@@ -84,6 +84,20 @@ class Disk(Protocol):
     async def free_bytes(self) -> int: ...
 
 
+class Readable(Protocol):
+    """Of a File, what reading takes."""
+
+    async def pread(self, size: int, offset: int) -> bytes: ...
+
+    async def close(self) -> None: ...
+
+
+class Opens(Protocol):
+    """Of a Disk, what reading takes."""
+
+    async def open(self, path: str, *, create: bool) -> Readable: ...
+
+
 class OsDisk:
     """The operating system's files below ``root``, which is made if it is absent.
 

@@ -32,7 +32,7 @@ from shalott.broker.base.batches import (
     encode_batch,
     read_batches,
 )
-from shalott.broker.base.disk import Disk, File, SyncError, write_all, write_and_sync
+from shalott.broker.base.disk import Disk, File, Opens, SyncError, write_all, write_and_sync
 from shalott.broker.base.errors import DiskFull, StorageError
 
 log = logging.getLogger("shalott.broker.storage")
@@ -113,14 +113,15 @@ class Journal:
         records, self._recovered = self._recovered, []
         return records
 
-    async def read(self, start: int, end: int) -> list[bytes]:
+    async def read(self, start: int, end: int, disk: Opens | None = None) -> list[bytes]:
         """The records of whole batches, where ``take`` was told that they are, until something
-        replaces the file. Raises StorageError."""
+        replaces the file. ``disk``: another one with the same file. Raises StorageError."""
         self._require_usable()
         data = b""
         try:
+            file = self._file if disk is None else await disk.open(self._path, create=False)
             while len(data) < end - start:
-                piece = await self._file.pread(end - start - len(data), start + len(data))
+                piece = await file.pread(end - start - len(data), start + len(data))
                 if not piece:
                     raise StorageError(f"{self._path}: it ends at byte {start + len(data)}")
                 data += piece

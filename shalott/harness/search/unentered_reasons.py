@@ -133,7 +133,7 @@ REASONS: tuple[Reason, ...] = (
         "Journals: queues, tables and controllers have them.",
         """
         base.batches base.journal:Rewrite|Journal|_take_batch|_batches_of|_recover
-        base.journal:_write_again|_storage_error raft.journal_log
+        base.journal:_storage_error raft.journal_log
         """,
         but=("mirrored", "controller"),
     ),

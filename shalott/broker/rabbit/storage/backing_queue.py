@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from typing import NamedTuple
 
-from shalott.broker.base.disk import Disk
+from shalott.broker.base.disk import Disk, Opens
 from shalott.broker.base.env import Clock
 from shalott.broker.base.errors import StorageError
 from shalott.broker.base.journal import Journal
@@ -32,7 +32,7 @@ from shalott.broker.rabbit.storage.entries import Entry, Expiry, Place
 from shalott.broker.rabbit.storage.memory import RamUse
 from shalott.broker.rabbit.storage.message_table import MessageTable
 from shalott.broker.rabbit.storage.pager import Pager
-from shalott.broker.rabbit.storage.pages import Opens, PageFiles
+from shalott.broker.rabbit.storage.pages import PageFiles
 from shalott.broker.rabbit.storage.queue_index import LiveRecords, QueueIndex, record_of
 from shalott.broker.rabbit.storage.read_ahead import ReadAhead
 from shalott.broker.rabbit.storage.recovery import Recovered

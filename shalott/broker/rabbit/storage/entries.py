@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from shalott.broker.base.disk import Opens
 from shalott.broker.base.env import Clock
 from shalott.broker.rabbit.amqp.queue_protocol import Content
 from shalott.broker.rabbit.storage.pages import HEADER, Page, PageReader, Run, runs_of
@@ -162,8 +163,9 @@ def entry_of(paged: Paged, page: Page | None) -> Entry:
 class Source(Protocol):
     """Where a segment is whose messages are on no page."""
 
-    async def read(self) -> list[Entry]:
-        """In order, with their contents. Raises StorageError."""
+    async def read(self, disk: Opens | None) -> list[Entry]:
+        """In order, with their contents; from ``disk``, which has the same files as the queue's
+        own. Raises StorageError."""
         ...
 
     def delivered(self) -> Iterable[int]:
@@ -194,7 +196,7 @@ class Segment:
     async def read(self, reader: PageReader | None) -> list[Entry]:
         """In order, with their contents. Raises StorageError."""
         if self.source is not None:
-            return await self.source.read()
+            return await self.source.read(None if reader is None else reader.other)
         return [
             entry_of(paged, page)
             for run in self.runs

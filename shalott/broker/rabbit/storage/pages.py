@@ -16,9 +16,9 @@ import struct
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from shalott.broker.base.disk import Disk, File
+from shalott.broker.base.disk import Disk, File, Opens, Readable
 from shalott.broker.base.errors import StorageError
 
 DIRECTORY = "pages"
@@ -41,20 +41,6 @@ class Run(NamedTuple):
     offset: int
     end: int
     records: int
-
-
-class Readable(Protocol):
-    """Of a File, what reading takes."""
-
-    async def pread(self, size: int, offset: int) -> bytes: ...
-
-    async def close(self) -> None: ...
-
-
-class Opens(Protocol):
-    """Of a Disk, what reading takes."""
-
-    async def open(self, path: str, *, create: bool) -> Readable: ...
 
 
 class PageStore:
@@ -176,14 +162,16 @@ class PageFiles:
                 await self._store.disk.remove(self.name(number))
 
     def reader(self, disk: Opens | None = None) -> PageReader:
-        return PageReader(self._store.disk if disk is None else disk, self)
+        return PageReader(self._store.disk if disk is None else disk, self, disk)
 
 
 class PageReader:
     """Reads records, with one file open at a time. For one task at a time."""
 
-    def __init__(self, disk: Opens, files: PageFiles) -> None:
+    def __init__(self, disk: Opens, files: PageFiles, other: Opens | None = None) -> None:
+        """``other``: the disk, if it is not the queue's own."""
         self._disk = disk
+        self.other = other
         self._files = files
         self._open: tuple[int, Readable] | None = None
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from shalott.broker.base.disk import Disk
+from shalott.broker.base.disk import Disk, Opens
 from shalott.broker.base.env import Clock
 from shalott.broker.base.errors import StorageError
 from shalott.broker.base.journal import Journal, sync_parents
@@ -110,10 +110,10 @@ class _Part:
     def delivered(self) -> Iterable[int]:
         return self._life.delivered(self._serials)
 
-    async def read(self) -> list[Entry]:
+    async def read(self, disk: Opens | None) -> list[Entry]:
         left = dict.fromkeys(self._serials)
         entries = []
-        for data in await self._life.journal.read(self._start, self._end):
+        for data in await self._life.journal.read(self._start, self._end, disk):
             record = decode_record(data)
             if isinstance(record, Published) and record.serial in left:
                 entries.append(self._life.entry(record, len(data)))

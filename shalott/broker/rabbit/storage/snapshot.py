@@ -11,10 +11,11 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from shalott.broker.base.disk import Opens
 from shalott.broker.rabbit.amqp.queue_protocol import Content
 from shalott.broker.rabbit.storage.entries import Entry, Expiry, Place, Segment, read_run
 from shalott.broker.rabbit.storage.message_order import Line
-from shalott.broker.rabbit.storage.pages import Opens, PageFiles, PageReader, runs_of
+from shalott.broker.rabbit.storage.pages import PageFiles, PageReader, runs_of
 
 
 class Held(NamedTuple):

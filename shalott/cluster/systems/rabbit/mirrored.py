@@ -261,18 +261,18 @@ def to_toml(config: NodeConfig) -> str:
     """The configuration as ``broker.rabbit.config.load_config`` reads it. JSON's scalars and arrays
     are TOML's."""
     fields = msgspec.to_builtins(config)
-    peers, users = fields.pop("peers"), fields.pop("users")
+    peers = fields.pop("peers")
     said = {name: value for name, value in fields.items() if value is not None}
-    lines = [f"{name} = {json.dumps(value)}" for name, value in said.items()]
+    tables = {name: value for name, value in said.items() if isinstance(value, dict)}
+    plain = {name: value for name, value in said.items() if name not in tables}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in plain.items()]
     for peer in peers:
         lines += [
             "",
             "[[peers]]",
             *(f"{name} = {json.dumps(value)}" for name, value in peer.items()),
         ]
-    lines += [
-        "",
-        "[users]",
-        *(f"{json.dumps(user)} = {json.dumps(word)}" for user, word in users.items()),
-    ]
+    for table, values in tables.items():
+        keys = (f"{json.dumps(name)} = {json.dumps(value)}" for name, value in values.items())
+        lines += ["", f"[{table}]", *keys]
     return "\n".join(lines) + "\n"

@@ -30,6 +30,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from shalott.broker.base.disk import Opens
 from shalott.broker.base.errors import StorageError
 from shalott.broker.rabbit.amqp.queue_protocol import Content
 from shalott.broker.rabbit.storage import flusher as flusher_module
@@ -465,9 +466,9 @@ def all_of_a_part(patch: pytest.MonkeyPatch) -> None:
     """What had been removed comes back with what stands beside it in the journal."""
     read = recovery_module._Part.read
 
-    async def broken(self: recovery_module._Part) -> list[Entry]:
+    async def broken(self: recovery_module._Part, disk: Opens | None) -> list[Entry]:
         self._serials = array("Q", range(100_000))
-        return await read(self)
+        return await read(self, disk)
 
     patch.setattr(recovery_module._Part, "read", broken)
 

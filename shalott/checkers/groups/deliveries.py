@@ -33,7 +33,7 @@ _CODE = {cause: code for code, cause in enumerate(CAUSES)}
 # Members hear of each other at once, or else with their next round, every 20 s (rebalance
 # interval); a dead connection may be a member for two minutes (CHANNEL_EXPIRED_TIMEOUT).
 REBALANCE_NS = 30_000 * MS
-LEAVING_NS = 5_000 * MS  # a member that leaves tells the broker so, and then its end is written down
+LEAVING_NS = 5_000 * MS  # a member that leaves tells the broker, and then its end is written down
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,12 +55,12 @@ def load_document(directory: Path) -> dict[str, Outcome]:
 
 
 def write_document(directory: Path, outcomes: Mapping[str, Outcome]) -> None:
-    """Both files. Raises StoreError."""
+    """Both files, an outcome a line. Raises StoreError."""
     ordered = [outcomes[name] for name in sorted(outcomes)]
     try:
         (directory / DATA).parent.mkdir(parents=True, exist_ok=True)
-        data = msgspec.json.format(msgspec.json.encode(ordered), indent=1)
-        (directory / DATA).write_bytes(data + b"\n")
+        rows = b",\n".join(msgspec.json.encode(each) for each in ordered)
+        (directory / DATA).write_bytes(b"[\n" + rows + b"\n]\n")
         (directory / DOCUMENT).write_text(render(outcomes), encoding="utf-8")
     except OSError as error:
         raise StoreError(f"cannot write into {directory}: {error.strerror}") from error

@@ -54,6 +54,7 @@ SEARCHED = {
     "time_limit_ms": (15_000, 15_000, 30_000),
     "interval_ms": Range(3000, 8000, 500),
     "faults_until": (0.5, 0.7, 1.0),
+    "outages": 0.0,  # queues expire, and then nothing that is sent to them is acknowledged
 }
 CONSUME_OUT_MS = STUCK_AFTER_MS + 5_000
 STOP_MS = 15_000

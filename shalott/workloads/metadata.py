@@ -148,6 +148,7 @@ WORKLOAD = WorkloadRecord(
     checkers=metadata_checkers,
     check=check,
     draw=draw_parameters,
+    search={"outages": 0.0},  # queues come and go
     describe=describe,
     lower=("queues",),
     calm={"enqueue_fraction": 1.0},

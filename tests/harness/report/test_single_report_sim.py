@@ -92,7 +92,7 @@ def test_the_anomaly_names_who_acknowledged(isolated: SimOutcome) -> None:
 
 def test_the_head_says_why_and_what_closes_it(isolated: SimOutcome) -> None:
     (line,) = cause_lines(isolated.plan, isolated.results)
-    assert line.window == "alone" and line.share.startswith("all 180 lost messages")
+    assert line.window == "alone" and line.share.startswith("all 183 lost messages")
     assert line.remedy == (
         "Closed by ha.all_ack_in_sync_state_set=true, ha.min_in_sync_replicas=2, which this run"
         " did not set."
@@ -124,7 +124,7 @@ def test_the_timeline_begins_at_the_load(isolated: SimOutcome) -> None:
 def test_lost_has_a_lane_and_a_story(isolated: SimOutcome) -> None:
     lanes = loss_lanes(isolated.results)
     assert [lane.name for lane in lanes] == ["log/1", "log/2", "log/0"]
-    assert sum(lane.lost for lane in lanes) == 180
+    assert sum(lane.lost for lane in lanes) == 183
     assert all("acknowledged by n2" in bar.title for lane in lanes for bar in lane.bars)
     assert loss_accounts(isolated.results)[0].title == "69 messages of log/1, acknowledged by n2"
     html = page_of(isolated)

@@ -224,7 +224,7 @@ def test_what_keeps_alive_comes_twice_before_it_is_missed(system: str) -> None:
 def test_half_of_a_search_takes_several_nodes_at_once(system: str) -> None:
     subject = plain_subject(system, "safe")
     one_node = several = 0
-    for seed in range(1, 40):
+    for seed in range(1, 50):
         plan = draw_plan(subject, seed)
         check_plan(plan)
         assert SAFE_SETTINGS[system].items() <= plan.system.policy.items()
@@ -268,6 +268,7 @@ def test_other_searches_keep_their_promise() -> None:
         assert plain.triggered > 0 and plain.scheduled > 0
         assert plain.interval_ms == DENSE
         own = {"promises": (), "more_faults": {}, "interval_ms": USUAL.interval_ms}
+        own |= {"outages": 0.0, "outage_ms": 0}
         bare = plain.but(triggered=0.0, scheduled=0.0, **own)
         assert dataclasses.replace(bare, knobs={}) == USUAL
 

@@ -177,8 +177,9 @@ class SubscriptionData(msgspec.Struct, frozen=True, kw_only=True):
     sub_string: str = msgspec.field(default="*", name="subString")
     class_filter_mode: bool = msgspec.field(default=False, name="classFilterMode")
     tags_set: tuple[str, ...] | None = msgspec.field(default=(), name="tagsSet")
-    code_set: tuple[int, ...] | None = msgspec.field(default=(), name="codeSet")
-    sub_version: int = msgspec.field(default=0, name="subVersion")
+    # Java's client sends numbers, the C++ client their text.
+    code_set: tuple[int | str, ...] | None = msgspec.field(default=(), name="codeSet")
+    sub_version: int | str = msgspec.field(default=0, name="subVersion")
     expression_type: str | None = msgspec.field(default="TAG", name="expressionType")
 
 

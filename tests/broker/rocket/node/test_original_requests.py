@@ -215,8 +215,7 @@ def test_dead_letters_of_orderly_consumers_are_there_at_once_alike(both: Both) -
                         b"m",
                         unique_key=key,
                         properties={"DELAY": "1", "RETRY_TOPIC": "t"},
-                        reconsumed=times,
-                        max_reconsume=3,
+                        reconsumed=(times, 3),
                     )
                 [letter] = (await bodies(client, address, dead, 1)).messages
                 [retried] = (await bodies(client, address, retry, 1)).messages

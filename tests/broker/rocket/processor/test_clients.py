@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from shalott.broker.rocket.processor.client_requests import heart_beat
-from shalott.broker.rocket.processor.clients import LOCK_EXPIRES_MS, QueueLocks
+from shalott.broker.rocket.processor.clients import LOCK_EXPIRES_MS, QueueLocks, SubscriptionData
 from shalott.broker.rocket.processor.delays import Arrivals, deliver_delayed
 from shalott.broker.rocket.processor.tables import Tables
 from shalott.broker.rocket.processor.topics import SubscriptionGroup, system_topics
@@ -303,3 +303,10 @@ def test_operators_are_told_what_a_broker_is() -> None:
         assert msgspec.json.decode(ha.body) == {"master": True}
 
     in_world(test)
+
+
+def test_numbers_may_be_text() -> None:
+    """As the C++ client sends them."""
+    said = b'{"topic": "t", "codeSet": ["-7"], "subVersion": "1700000000000"}'
+    data = msgspec.json.decode(said, type=SubscriptionData)
+    assert (data.code_set, data.sub_version) == (("-7",), "1700000000000")

@@ -28,7 +28,7 @@ def damaged(kind: str, words: str, world: Sequence[str], node: str, store: Path)
     return shalott(
         ["test", "--system", "dledger", "--profile", "safe", "--nemesis", kind,
          "--fault", f"{kind}:files=dledger/data/*,down=true,target={node},{words}",
-         "--nemesis-interval", "6", "--nemesis-duration", "1", "--time-limit", "11",
+         "--nemesis-interval", "6", "--nemesis-duration", "1", "--time-limit", "10",
          "--rate", "40", "--seed", "1", *world],
         store,
     )  # fmt: skip

@@ -65,6 +65,7 @@ SHORT = USUAL.but(
     clients_a_node=(1, 2),
     queues=(1,),
     body_bytes=(12, 64),
+    batch=(1,),
     op_timeout_ms=(2000,),
     time_limit_ms=(12_000,),
     settle_timeout_ms=(20_000,),

@@ -111,8 +111,8 @@ class Swarm:
     schedule: tuple[FaultAction, ...] | None = None  # these and no others
     triggered: float = 0.0  # share of runs in which some faults wait for a moment
     scheduled: float = 0.0  # share of runs in which who goes first has a priority
-    # Share of runs in which one node stays away, and nothing else happens; and how long any queue
-    # may be without an answer then.
+    # Share of the runs of one node at a time in which one stays away, and nothing else happens; and
+    # how long any queue may be without an answer then.
     outages: float = 0.0
     outage_ms: int = 0
     # By number of a scheduled fault: it begins up to so much later.
@@ -400,7 +400,8 @@ def _with_outage(subject: Subject, plan: Plan, draw: Draw) -> Plan:
     without it before it is back."""
     swarm, rng = subject.swarm, draw.stream("outage")
     kinds = [kind for kind in OUTAGES if kind in fault_kinds(subject)]
-    if rng.random() >= swarm.outages or not kinds:
+    promise = draw.choice("promises", swarm.promises or (_promise(subject.profile),))
+    if rng.random() >= swarm.outages or promise != "one-at-a-time" or not kinds:
         return plan
     node = rng.choice(plan.cluster.nodes)
     outage = FaultAction(

@@ -188,7 +188,7 @@ def _searched(profile: str) -> dict[str, object]:
     own: dict[str, object] = {}
     if profile == "safe":
         own = {"promises": SAFE_PROMISES, "transactions": (False, False, False, True)}
-        own |= {"outages": 0.06, "outage_ms": 15_000}
+        own |= {"outages": 0.12, "outage_ms": 15_000}
     return {"more_faults": OPERATORS_FAULTS, **own}
 
 

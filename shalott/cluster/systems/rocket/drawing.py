@@ -102,8 +102,8 @@ SETTLED_FAULTS: Mapping[str, Mapping[str, float]] = {"master-slave": {"failover"
 # A master that is gone is given up, another one elected, and found by clients, at the slowest of
 # what is drawn; one by configuration is not replaced.
 OUTAGES: Mapping[str, Parameters] = {
-    "dledger": {"outages": 0.06, "outage_ms": 20_000},
-    "controller": {"outages": 0.06, "outage_ms": 35_000},
+    "dledger": {"outages": 0.12, "outage_ms": 20_000},
+    "controller": {"outages": 0.12, "outage_ms": 35_000},
 }
 # Replicas find each other again within seconds, so most runs are short and dense: twice as many
 # clusters in the same time, each with as many faults.

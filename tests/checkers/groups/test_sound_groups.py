@@ -250,3 +250,14 @@ def test_causes_are_counted() -> None:
     assert both["twice-at-once-count"] == 1 and both["by-two-owners-count"] == 3
     turned = judged(failed_over())["group-redelivery"].counts
     assert turned["by-failover-count"] == 15
+
+
+@pytest.mark.parametrize(("end", "kinds"), [(54.0, ()), (60.0, ("unexplained",))])
+def test_a_member_that_is_leaving_has_others_share_a_queue(
+    end: float, kinds: tuple[str, ...]
+) -> None:
+    """Its end is written down when it has told the broker, which they hear before."""
+    told = Told(CONCURRENT).sends(3, at=50.0).member("c.1").member("c.2", 3.0)
+    told.member("c.3", 3.0, end=end, ended="left").assigned("c.1").assigned("c.2", 4.0)
+    told.consumes("c.1", 0, 3, 50.5).consumes("c.2", 0, 3, 51.0).commits("c.1", 3, 52.0)
+    assert broken(told).get("group-redelivery", ()) == kinds

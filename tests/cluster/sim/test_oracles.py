@@ -60,6 +60,17 @@ def begin_in_memory(w: World) -> None:
     w.logs.reigns("n1", 1, *LOG, 3, 501)
 
 
+def deliver(again_at: str) -> Tell:
+    """A master delivers a message to a client at n2, flagged, and then as new."""
+
+    def tell(w: World) -> None:
+        w.queues.role("n1", 1, "q@/", "p", True, "queues/q")
+        w.queues.delivered("n2", 1, "p", 7, True)
+        w.queues.delivered(again_at, 1, "p", 7, False)
+
+    return tell
+
+
 SOUND: dict[str, Tell] = {
     "a slave follows the newest": follow(3),
     "a log is cut behind its last epoch": lambda w: w.epochs.cut("n1", 1, 101),
@@ -72,6 +83,7 @@ SOUND: dict[str, Tell] = {
     "a voter that has the candidate's first entries by now": vote((4, 8), (5, 9)),
     "terms rise": vote_in(4, 5, 7),
     "a majority answered since": read(("n3", 5)),
+    "a delivery to another node that was on its way": deliver("n3"),
     "a leader that hears a majority": lambda w: w.raft.leads("n1", 1, "log", 5, 3, 2),
 }
 BROKEN: dict[str, Tell] = {
@@ -94,6 +106,7 @@ BROKEN: dict[str, Tell] = {
     "a heartbeat in an older term": lambda w: (vote_in(5)(w), w.raft.follows("n2", 1, "log", 4)),
     "nobody answered since": read(),
     "a majority answered another leader": read(("n2", 6), ("n3", 6)),
+    "a delivery as new behind a flagged one": deliver("n2"),
     "a leader that hears nobody": lambda w: w.raft.leads("n1", 1, "log", 5, 3, 1),
 }
 

@@ -3,8 +3,8 @@
 The messages of a deleted topic stay in the log until their file goes (upstream: deleteTopics). When
 queues are built again, they must not bring the topic back; what is stored under the same name
 later lies behind that end, and counts. The file is written before a queue is removed; slaves hear
-of it with their master's topics. A log that is cut, or goes on under another master, goes on with
-messages that were not deleted: an end is never behind the log's.
+of it with their master's topics, and note it as far as their log goes. A log that is cut goes on
+with messages that were not deleted: no end is behind the log's, not on the disk either.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ class DeletedTopics:
         """Whether a message of that topic, which lies there, was deleted with it."""
         return offset < self.ends.get(topic, 0)
 
-    def limit(self, end: int) -> None:
-        """What follows ``end`` in the log is another master's, or a new message."""
-        for topic, known in self.ends.items():
-            self.ends[topic] = min(known, end)
+    async def limit(self, end: int) -> None:
+        """What will follow ``end`` is another master's, or a new message. Durable when it
+        returns. Raises StorageError."""
+        if any(known > end for known in self.ends.values()):
+            await self._replace({topic: min(known, end) for topic, known in self.ends.items()})
 
     async def add(self, ends: Mapping[str, int]) -> None:
         """These topics are deleted, up to there. Durable when it returns. Raises StorageError."""
@@ -57,12 +58,14 @@ class DeletedTopics:
         if not news:
             return
         async with self.held:
-            ends = self.ends | news
-            try:
-                await replace_file(self._disk, PATH, msgspec.json.encode(ends))
-            except OSError as error:
-                raise StorageError(f"{PATH}: {error.strerror or error}") from error
-            self.ends = ends
+            await self._replace(self.ends | news)
             for topic, end in news.items():
                 if self.drop is not None:
                     await self.drop(topic, end)
+
+    async def _replace(self, ends: dict[str, int]) -> None:
+        try:
+            await replace_file(self._disk, PATH, msgspec.json.encode(ends))
+        except OSError as error:
+            raise StorageError(f"{PATH}: {error.strerror or error}") from error
+        self.ends = ends

@@ -82,7 +82,7 @@ async def _open_store_files(
         )
     await replace_file(disk, ABORT, b"the store runs, or did not end orderly\n")
     deleted = await DeletedTopics.open(disk)
-    deleted.limit(message_log.max_offset)
+    await deleted.limit(message_log.max_offset)
     units, allocates = config.queue_segment_units, config.preallocate
     queues = await QueueSet.open(disk, units, deleted, allocates=allocates)
     position = max(checkpoint.dispatched, message_log.min_offset)

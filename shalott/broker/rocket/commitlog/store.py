@@ -180,7 +180,7 @@ class MessageStore:
         async with dispatch.held:
             if offset < self.log.max_offset:
                 await self._checkpoints.lower(offset)
-                self.deleted.limit(offset)
+                await self.deleted.limit(offset)
                 await dispatch.cut(offset)
                 await self.log.truncate(offset)
                 dispatch.position = max(dispatch.position, self.log.min_offset)
@@ -195,7 +195,7 @@ class MessageStore:
         """
         async with self._dispatch.held:
             await self._checkpoints.lower(offset)
-            self.deleted.limit(offset)
+            await self.deleted.limit(offset)
             await self._dispatch.cut(offset)
 
     async def remove_before(self, offset: int) -> None:

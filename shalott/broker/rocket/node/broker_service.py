@@ -137,7 +137,6 @@ class BrokerService:
 
     def _role_changed(self) -> None:
         """By the replica, at once."""
-        self.broker.store.deleted.limit(self.broker.store.log.max_offset)
         if self.replica.role == "master":
             self.broker.take_over()
         self.registration.wake()

@@ -86,7 +86,8 @@ class SlaveSync:
         topics = await self._get(master, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigs)
         if topics is None:
             return
-        deleted = self._deleted(topics)
+        end = self._broker.store.log.max_offset
+        deleted = {topic: min(at, end) for topic, at in self._deleted(topics).items()}
         if tables.replace_topics(topics):
             self._topics_changed()
         await self._broker.store.deleted.add(deleted)

@@ -224,6 +224,27 @@ def test_a_cut_log_takes_its_queues_with_it() -> None:
     simulate(body)
 
 
+@pytest.mark.parametrize("cuts", ["truncate", "cut_queues"])
+def test_what_is_sent_behind_a_cut_outlives_what_was_deleted_there(cuts: str) -> None:
+    """Of a topic that was deleted further on: also when all is built again from the log."""
+
+    async def body(loop: SimLoop, disk: SimDisk) -> None:
+        store = await opened(loop, disk)
+        first, second = put(store, "a"), put(store, "b")
+        await store.dispatched(second)
+        await store.deleted.add({"t": second})
+        await getattr(store, cuts)(first)
+        await store.truncate(first)
+        await store.dispatched(put(store, "new"))
+        await store.close()
+        await disk.remove("checkpoint")
+        store = await opened(loop, disk)
+        assert (await bodies(store))[-1:] == ["new"]
+        await store.close()
+
+    simulate(body)
+
+
 def test_a_cut_in_the_middle_of_a_message_takes_all_of_it() -> None:
     async def body(loop: SimLoop, disk: SimDisk) -> None:
         store = await opened(loop, disk)

@@ -181,7 +181,7 @@ def test_what_another_master_writes_is_not_deleted() -> None:
         await world.send(b"old")
         await world.settle()
         await world.broker.store.deleted.add({"t": 1 << 40})  # of a longer log than this one
-        world.broker.store.deleted.limit(world.broker.store.log.max_offset)
+        await world.broker.store.deleted.limit(world.broker.store.log.max_offset)
         await world.send(b"new")
         assert [one async for one in _all(world)] == [b"new"]
 

@@ -161,16 +161,25 @@ class Hosts:
             f" && mount --bind {home} ~ && {before} && exec /usr/sbin/sshd -f {configuration}"
         )
         command = ["ip", "netns", "exec", self.namespace(name), "sh", "-c", script]
+        self._pid_file(name).unlink(missing_ok=True)
         subprocess.run(command, check=True, cwd="/")
-        self._await_port(name)
+        self._await_sshd(name)
 
-    def _await_port(self, name: str) -> None:
+    def _pid_file(self, name: str) -> Path:
+        return self.directory / f"{name}.pid"
+
+    def _listener(self, name: str) -> int:
+        return int(self._pid_file(name).read_text())
+
+    def _await_sshd(self, name: str) -> None:
+        """Until it listens, and has written its process's number: it does so after it listens."""
         deadline = time.monotonic() + UP_WITHIN_S
         while True:
             try:
                 socket.create_connection((self.address(name), 22), 1).close()
+                self._listener(name)
                 return
-            except OSError:
+            except (OSError, ValueError):
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.02)
@@ -184,7 +193,7 @@ class Hosts:
 
     def sessions(self, name: str) -> list[int]:
         """The processes of sshd that serve connections."""
-        listener = int((self.directory / f"{name}.pid").read_text())
+        listener = self._listener(name)
         found = []
         for pid in self.processes(name):
             with contextlib.suppress(OSError):
@@ -214,7 +223,7 @@ class Hosts:
 
     def run(self, name: str, script: str) -> str:
         """A shell script in a host's network and files."""
-        pid = int((self.directory / f"{name}.pid").read_text())
+        pid = self._listener(name)
         prefix = ["ip", "netns", "exec", self.namespace(name)]
         if Path(f"/proc/{pid}").exists():
             prefix = ["nsenter", "-t", str(pid), "-n", "-m", "--"]

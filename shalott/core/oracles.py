@@ -120,6 +120,14 @@ SYNCHRONISED_ONLY: Final = Oracle(
     "RabbitMQ's manual, Classic Queue Mirroring",
 )
 
+MIRRORS_AGREE: Final = Oracle(
+    "mirrors-agree",
+    "mirror-differs",
+    "whether mirrors hold what their master holds",
+    "A mirror has its master's newest messages, and confirms none that the ring has not brought.",
+    "rabbit_mirror_queue_slave.erl",
+)
+
 ORACLES: Final = (
     DISK_COPIES,
     SYNC_FIRST,
@@ -133,5 +141,6 @@ ORACLES: Final = (
     DENSE_QUEUES,
     EPOCHS_AGREE,
     SYNCHRONISED_ONLY,
+    MIRRORS_AGREE,
     FLAGS_KEPT,
 )

@@ -11,7 +11,10 @@ import msgspec
 import pytest
 
 from shalott.broker.rabbit.amqp import publishing
+from shalott.broker.rabbit.amqp.queue_protocol import Publish
 from shalott.broker.rabbit.mirrored import rows
+from shalott.broker.rabbit.replica.mirror import Mirror
+from shalott.broker.rabbit.replica.publish_copies import PublishCopies
 from shalott.broker.rabbit.storage.entries import Entry
 from shalott.broker.rabbit.storage.flusher import Flusher
 from shalott.broker.rabbit.storage.message_table import MessageTable
@@ -230,6 +233,20 @@ def takes_back_as_new(patch: Patch) -> None:
     patch.setattr(MessageTable, "requeue", forget)
 
 
+def drops_nothing(patch: Patch) -> None:
+    patch.setattr(Mirror, "_drop", lambda self, instruction: None)
+
+
+def confirms_before_the_ring(patch: Patch) -> None:
+    publish = PublishCopies.publish
+
+    def confirm(self: PublishCopies, message: Publish) -> None:
+        publish(self, message)
+        self._confirm_or_wait("confirmed", message)
+
+    patch.setattr(PublishCopies, "publish", confirm)
+
+
 @dataclass(frozen=True, slots=True)
 class Plant:
     """``also``: what else must break with it."""
@@ -274,6 +291,8 @@ PLANTS = (
     Plant(counts_unsynchronised_mirrors, "mirrored", "unsynchronised-counted", policy=MANUAL),
     Plant(promotes_the_youngest, "mirrored", "unsynchronised-counted", policy=MANUAL),
     Plant(confirms_before_the_sync, "mirrored", "acked-before-sync", ("too-few-disks",)),
+    Plant(drops_nothing, "mirrored", "mirror-differs"),
+    Plant(confirms_before_the_ring, "mirrored", "mirror-differs"),
     Plant(takes_back_as_new, "mirrored", "flag-forgotten", workload="consume"),
     Plant(
         counts_what_is_only_written,
@@ -299,7 +318,7 @@ def test_the_sound_broker_keeps_all_promises_and_is_asked(system: str) -> None:
     assert found_by_oracles(outcome) == []
     asked = {r.checker for r in outcome.results if r.counts.get("asked-count", 0) > 0}
     of_logs = {"disk-copies", "equal-logs", "dispatched-confirmed", "dense-queues"}
-    of_queues = {"synchronised-only", "flags-kept"}
+    of_queues = {"synchronised-only", "flags-kept", "mirrors-agree"}
     of_raft = {"votes-kept", "leaders-complete", "leaders-heard"}
     expected = {
         "mirrored": {"disk-copies", "sync-first", "equal-logs", *of_queues, *of_raft},

@@ -17,7 +17,9 @@ What was observed first need not have been first. Three rules keep it sound:
   before; each excuses one. That is a matching of nested sets, and the monitor does it, if overtaken
   messages are given to it as never dequeued. The flag redelivered excuses nothing by itself: every
   delivery is a dequeue of this history, and a promoted mirror flags all that it has, whether or not
-  anybody ever got it (rabbit/rabbit_mirror_queue_slave.erl).
+  anybody ever got it (rabbit/rabbit_mirror_queue_slave.erl). But a dequeue that was under way when
+  a message was overtaken, and returned a flagged one, may have been asked twice: the broker asks
+  the new master what the dead one had answered (rabbit_amqqueue:with), so it excuses one, too.
 - An enqueue without an answer, of a message that came out, happened before it came out. One that
   failed, and an unknown value, are total-queue's business and left out.
 """
@@ -97,6 +99,7 @@ def queue_order(ops: Operations, queue: str) -> QueueOrder:
     excuses = _excuses(ops, history)
     messages = first_deliveries(history, flags)
     overtaken = messages.overtaken()
+    excuses |= _asked_again(history, flags, messages, overtaken)
     is_excusable = bool(overtaken.any() and excuses.any())
     judged = monitored(history, messages, excuses, overtaken if is_excusable else None)
     answer = FIFO(judged, new_budget())
@@ -115,6 +118,24 @@ def _excuses(ops: Operations, history: ConcurrentHistory) -> Bools:
     said_empty = ops.error.equal(EMPTY)[np.searchsorted(ops.index, history.place)]
     unreadable = (history.type == OK) & (history.argument.kind == 0)
     return np.asarray(history.f.equal("dequeue") & (unanswered | unreadable) & ~said_empty)
+
+
+def _asked_again(
+    history: ConcurrentHistory, flags: Bools, messages: FirstDeliveries, overtaken: Bools
+) -> Bools:
+    """Dequeues that returned a flagged message, and were under way when one was overtaken. Not the
+    one that overtook: its new master had the other message at its head.
+    """
+    flagged = history.f.equal("dequeue") & (history.type == OK) & flags
+    found = np.zeros(len(history), dtype=np.bool_)
+    for late in np.flatnonzero(overtaken):
+        later = np.flatnonzero(messages.enqueue_call >= messages.enqueue_ret[late])
+        first = later[np.argmin(messages.ret[later])]
+        begun = history.call < messages.ret[first]
+        under_way = flagged & begun & (history.ret > messages.call[first])
+        under_way[messages.delivery[first]] = False
+        found |= under_way
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +197,14 @@ def monitored(
     # Right after the enqueue's call, if nothing better is known; two ranks leave room for it.
     early = messages.call[kept] < call[late]
     call = 2 * call
-    call[late] = np.where(early, 2 * messages.call[kept] + 1, call[late])
-    rows = np.concatenate((messages.enqueue, late, np.flatnonzero(excuses & (excused is not None))))
-    rows = rows[np.argsort(call[rows], kind="stable")]
-    asked = history.take(rows)
-    calls, rets = call[rows], 2 * asked.ret.astype(np.int64)
-    crashed = excuses[rows] | (asked.ret == NEVER)
+    late_call = np.where(early, 2 * messages.call[kept] + 1, call[late])
+    more = np.flatnonzero(excuses & (excused is not None))
+    rows = np.concatenate((messages.enqueue, late, more))
+    calls = np.concatenate((call[messages.enqueue], late_call, call[more]))
+    order = np.argsort(calls, kind="stable")
+    asked, calls = history.take(rows[order]), calls[order]
+    rets = 2 * asked.ret.astype(np.int64)
+    crashed = (order >= len(rows) - len(more)) | (asked.ret == NEVER)
     order = np.argsort(np.concatenate((calls, rets[~crashed])), kind="stable")
     ranks = np.empty(len(order), dtype=np.int32)
     ranks[order] = np.arange(len(order), dtype=np.int32)

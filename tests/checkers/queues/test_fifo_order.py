@@ -68,6 +68,19 @@ def test_a_flag_alone_excuses_nothing() -> None:
     assert result.counts["redelivered-first-count"] == 1
 
 
+@pytest.mark.parametrize(
+    ("since", "until", "flag"), [(4.0, 6.5, True), (4.0, 6.5, False), (5.5, 6.5, True)]
+)
+def test_a_dequeue_that_a_new_master_was_asked_again_excuses_one(
+    since: float, until: float, flag: bool
+) -> None:
+    """It may have had 1 of the dead master, that no client heard of; and returned 3 later. One
+    that is not flagged, or that began when 2 was out, has not."""
+    story = Story().enqueue(1, 1).enqueue(2, 2).enqueue(3, 3).dequeue(2, 5).dequeue(1, 6)
+    story.dequeue(3, since, took=until - since, redelivered=flag, process=3)
+    assert judge(story).valid is (flag and since < 5)
+
+
 def test_a_delivery_that_could_not_be_read_may_have_been_of_any_message() -> None:
     assert judge(swapped().row("dequeue", 4, error="corrupted", process=3)).valid is True
     assert judge(swapped().row("dequeue", 5.5, error="corrupted", process=3)).valid is False

@@ -71,7 +71,59 @@ def deliver(again_at: str) -> Tell:
     return tell
 
 
+def mirror(own: list[int], lacks: int | None, payload: bytes = b"4") -> Tell:
+    """Its master said four things, and had 1, -2, 3 after the last."""
+
+    def tell(w: World) -> None:
+        w.mirrors.replica("n1", 1, "master", lambda: [1, -2, 3])
+        w.mirrors.replica("n2", 1, "mirror", lambda: own)
+        for said in (b"1", b"2", b"again", b"4"):
+            w.mirrors.told("n1", 1, "master", said)
+        w.mirrors.heard("n2", 1, "mirror", "master", b"again", lacks)
+        w.mirrors.heard("n2", 1, "mirror", "master", payload, lacks)
+
+    return tell
+
+
+def confirm(
+    *sent_to: str, brought: bool, lacks: int | None = 0, held: tuple[int, ...] = (7,)
+) -> Tell:
+    """A master confirms message 7 with a mirror in its ring."""
+
+    def tell(w: World) -> None:
+        mirror([1, -2, 3], lacks)(w)
+        w.watch.summaries.clear()
+        w.mirrors.replica("n1", 1, "master", lambda: [*held])
+        w.mirrors.sent("n1", 1, 7, ["master", *sent_to])
+        if brought:
+            w.mirrors.brought("n2", 1, "mirror", 7)
+        w.mirrors.master_confirms("n1", 1, "master", 7, lambda: ["mirror"])
+
+    return tell
+
+
+def mirror_confirms(brought: int) -> Tell:
+    def tell(w: World) -> None:
+        w.mirrors.brought("n2", 1, "mirror", brought)
+        w.mirrors.mirror_confirms("n2", 1, "mirror", 7)
+
+    return tell
+
+
 SOUND: dict[str, Tell] = {
+    "a mirror has all": mirror([1, -2, 3], 0),
+    "a mirror has the newest": mirror([-2, 3], 1),
+    "a mirror does not know yet what it lacks": mirror([3], None),
+    "a mirror heard what was not told": mirror([9], 0, b"unheard of"),
+    "a mirror has more than one that was promoted behind": lambda w: (
+        w.mirrors.heard("n1", 1, "master", "dead", b"", 1),
+        mirror([9, 1, -2, 3], 0)(w),
+    ),
+    "a mirror confirms what the ring brought": mirror_confirms(7),
+    "the ring was waited for": confirm(brought=True),
+    "the channel sent it to the mirror": confirm("mirror", brought=False),
+    "what is consumed already": confirm(brought=False, held=()),
+    "a mirror that counts for nothing": confirm(brought=False, lacks=None),
     "a slave follows the newest": follow(3),
     "a log is cut behind its last epoch": lambda w: w.epochs.cut("n1", 1, 101),
     "bytes of one epoch": send(20, 100, (1, 0)),
@@ -87,6 +139,12 @@ SOUND: dict[str, Tell] = {
     "a leader that hears a majority": lambda w: w.raft.leads("n1", 1, "log", 5, 3, 2),
 }
 BROKEN: dict[str, Tell] = {
+    "a mirror has the oldest": mirror([1, -2], 1),
+    "a mirror has more": mirror([9, 1, -2, 3], 0),
+    "a mirror has one ready that is not": mirror([2, 3], 1),
+    "a mirror counts wrong": mirror([-2, 3], 0),
+    "a mirror confirms before the ring": mirror_confirms(6),
+    "the ring was not waited for": confirm(brought=False),
     "a slave follows one older than its log": follow(2),
     "a slave has an older role": lambda w: w.epochs.role("n1", 1, "g", "slave", 2),
     "an epoch of what was cut": lambda w: w.epochs.cut("n1", 1, 100),

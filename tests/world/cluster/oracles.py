@@ -7,6 +7,7 @@ from typing import cast
 
 from shalott.cluster.sim.oracles.epochs import Epochs
 from shalott.cluster.sim.oracles.logs import Logs
+from shalott.cluster.sim.oracles.mirrors import Mirrors
 from shalott.cluster.sim.oracles.queues import Queues
 from shalott.cluster.sim.oracles.raft import Raft
 from shalott.cluster.sim.oracles.watch import Watch
@@ -45,7 +46,7 @@ class World:
         self.watch = FakeWatch()
         watch = cast(Watch, self.watch)
         self.epochs, self.raft = Epochs(watch), Raft(watch)
-        self.queues = Queues(watch)
+        self.queues, self.mirrors = Queues(watch), Mirrors(watch)
         self.logs = Logs(watch, self.epochs)
         self.epochs.decided("c1", 1, "g", 3, 1, 7, (1, 2), {})
         self.epochs.file("n1", 1, [(1, 0), (3, 100)])

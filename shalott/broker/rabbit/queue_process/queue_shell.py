@@ -211,11 +211,22 @@ class QueueShell:
 
     def broadcast(self, instruction: ins.Instruction) -> None:
         if self._state.ring.gm is not None:
-            self._state.ring.gm.feed(gm.Broadcast(ins.CODEC.encode(instruction)))
+            self._state.ring.gm.feed(gm.Broadcast(self._told(instruction)))
 
     def broadcast_confirmed(self, instruction: ins.Instruction, message_id: int) -> None:
         assert self._state.ring.gm is not None
-        self._state.ring.gm.feed(gm.ConfirmedBroadcast(ins.CODEC.encode(instruction), message_id))
+        self._state.ring.gm.feed(gm.ConfirmedBroadcast(self._told(instruction), message_id))
+
+    def _told(self, instruction: ins.Instruction) -> bytes:
+        payload = ins.CODEC.encode(instruction)
+        self.env.witness("ring.told", str(self.pid), payload)
+        return payload
+
+    def mirrors_in_ring(self) -> list[str]:
+        ring = self._state.ring.gm
+        view = None if ring is None else ring.member.ring.view
+        alive = () if view is None else [member.pid for member in view.alive()]
+        return [str(pid) for pid in self.mirrors() if pid in alive]
 
     def ring_mark(self) -> int:
         ring = self._state.ring.gm

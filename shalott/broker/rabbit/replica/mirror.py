@@ -131,7 +131,9 @@ class Mirror:
 
     def begin_sync(self) -> None:
         """Throw away what is here: the master sends all of it. Confirms wait until it has."""
-        master_depth = self._master_depth()
+        self._start_empty(self._master_depth())
+
+    def _start_empty(self, master_depth: int | None) -> None:
         self.queue.clear()
         self.confirms.forget_marks()
         self.depth_delta = master_depth
@@ -142,7 +144,7 @@ class Mirror:
 
         If the newest messages were added to it, those between would be missing.
         """
-        self.begin_sync()
+        self._start_empty(self.depth_delta)  # still the master's depth: what came did not count
         self.confirms.give_up_owed(master_lives=master_lives)
 
     def _master_depth(self) -> int | None:

@@ -51,6 +51,10 @@ class Shell(Protocol):
         """Whether every member has delivered what was broadcast up to ``mark``."""
         ...
 
+    def mirrors_in_ring(self) -> list[str]:
+        """Those of ``mirrors`` that are alive in the ring, as this process sees it."""
+        ...
+
     def mirrors(self) -> tuple[Pid, ...]:
         """Every mirror that this master knows of."""
         ...

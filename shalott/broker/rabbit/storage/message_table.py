@@ -130,6 +130,14 @@ class MessageTable:
             entries.sort(key=lambda entry: entry.serial)
         return entries
 
+    def outline(self) -> list[int] | None:
+        """Ids by serial, those of unacknowledged messages below zero, for who compares replicas.
+        None: not all is in memory."""
+        if self.in_delta:
+            return None
+        ready = Place.READY
+        return [entry.id if entry.place is ready else -entry.id for entry in self.by_serial()]
+
     def contents(self) -> list[Held]:
         """Everything, ready and unacknowledged, by serial, if all is in memory."""
         assert not self.in_delta, "take a snapshot"

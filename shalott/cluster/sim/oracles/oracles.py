@@ -12,6 +12,7 @@ from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.oracles.clients import Clients
 from shalott.cluster.sim.oracles.epochs import Epochs
 from shalott.cluster.sim.oracles.logs import Logs
+from shalott.cluster.sim.oracles.mirrors import Mirrors
 from shalott.cluster.sim.oracles.queues import Queues
 from shalott.cluster.sim.oracles.raft import Raft
 from shalott.cluster.sim.oracles.watch import Promised, Watch, Watched
@@ -21,7 +22,7 @@ class Oracles:
     def __init__(self, loop: SimLoop, machines: Mapping[str, Watched], promised: Promised) -> None:
         watch = Watch(loop, machines, promised)
         epochs, raft, queues = Epochs(watch), Raft(watch), Queues(watch)
-        logs = Logs(watch, epochs)
+        logs, mirrors = Logs(watch, epochs), Mirrors(watch)
         self.clients = Clients(watch, queues)
         self._ask: dict[str, Callable[..., None]] = {
             "acked": logs.acked,
@@ -55,6 +56,13 @@ class Oracles:
             "raft.read": raft.read,
             "queue.role": queues.role,
             "synchronised": queues.synchronised,
+            "replica": mirrors.replica,
+            "sent": mirrors.sent,
+            "ring.told": mirrors.told,
+            "ring.heard": mirrors.heard,
+            "ring.brought": mirrors.brought,
+            "mirror.confirms": mirrors.mirror_confirms,
+            "master.confirms": mirrors.master_confirms,
             "durable": queues.durable,
             "counted": queues.counted,
             "delivered": queues.delivered,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -28,6 +28,34 @@ from tests.world.clock.turns import turns
 pytestmark = pytest.mark.unit
 
 ME, OTHER = Pid("a", 1, 1), Pid("b", 1, 1)
+
+
+class Contents:
+    """Of a mirror's queue: only how much there is counts."""
+
+    def __init__(self) -> None:
+        self.messages = SimpleNamespace(depth=3)
+
+    def clear(self) -> None:
+        self.messages.depth = 0
+
+    def publish(self, content: object, **more: object) -> int:
+        self.messages.depth += 1
+        return 0
+
+
+def test_a_mirror_whose_synchronisation_was_broken_off_lacks_all_that_its_master_has() -> None:
+    clock = SimpleNamespace(monotonic_ns=lambda: 0)
+    env = SimpleNamespace(clock=clock, witness=lambda *told: None)
+    shell: Any = SimpleNamespace(env=env, key="q@/", pid=ME)
+    contents: Any = Contents()
+    mirror = Mirror(shell, contents, cast(Any, SimpleNamespace(pid=OTHER, durable=True)))
+    mirror.depth_delta = 4
+    mirror.begin_sync()
+    sent = [cast(Any, (SimpleNamespace(id=number), False, None)) for number in (1, 2)]
+    mirror.take_synced(tuple(sent))
+    mirror.abort_sync(master_lives=True)
+    assert (mirror.depth_delta, contents.messages.depth) == (7, 0)
 
 
 # -- the state -------------------------------------------------------------------------------------

@@ -226,7 +226,9 @@ class QueueShell:
         ring = self._state.ring.gm
         view = None if ring is None else ring.member.ring.view
         alive = () if view is None else [member.pid for member in view.alive()]
-        return [str(pid) for pid in self.mirrors() if pid in alive]
+        row = self.row()
+        recorded = () if row is None else row.slave_pids
+        return [str(pid) for pid in recorded if pid in alive]
 
     def ring_mark(self) -> int:
         ring = self._state.ring.gm

@@ -52,7 +52,7 @@ class Shell(Protocol):
         ...
 
     def mirrors_in_ring(self) -> list[str]:
-        """Those of ``mirrors`` that are alive in the ring, as this process sees it."""
+        """Those in the queue's row that are alive in the ring, as this process sees both."""
         ...
 
     def mirrors(self) -> tuple[Pid, ...]:

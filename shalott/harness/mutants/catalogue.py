@@ -14,9 +14,11 @@ from functools import cache
 from shalott.core.errors import UsageError
 from shalott.harness.mutants.by_hand import BY_HAND
 from shalott.harness.mutants.controller import CONTROLLER
+from shalott.harness.mutants.controller_features import CONTROLLER_FEATURES
 from shalott.harness.mutants.dledger import DLEDGER
 from shalott.harness.mutants.master_slave import MASTER_SLAVE
 from shalott.harness.mutants.mirrored import MIRRORED
+from shalott.harness.mutants.mirrored_features import MIRRORED_FEATURES
 from shalott.harness.mutants.mutant import (
     Function,
     Mutant,
@@ -36,7 +38,10 @@ CORE: Mapping[str, tuple[str, ...]] = {
     "dledger": ("raft", "rocket.dledger"),
     "controller": ("rocket.autoswitch", "rocket.controller", "rocket.replicas"),
 }
-WRITTEN: tuple[Mutant, ...] = (*MIRRORED, *MASTER_SLAVE, *DLEDGER, *CONTROLLER)
+WRITTEN: tuple[Mutant, ...] = (
+    *(*MIRRORED, *MIRRORED_FEATURES, *MASTER_SLAVE),
+    *(*DLEDGER, *CONTROLLER, *CONTROLLER_FEATURES),
+)
 KINDS = (BY_HAND, *OPERATORS)
 
 

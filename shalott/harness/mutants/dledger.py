@@ -280,4 +280,90 @@ DLEDGER: tuple[Mutant, ...] = (
         "",
         "a new leader gives queue offsets without having looked which are taken",
     ),
+    _of(
+        "raft.applier",
+        "Applier._settle",
+        "another-leaders-entry",
+        "self._storage.term_at(submitted.index) == submitted.term",
+        "True",
+        "a deposed leader acknowledges what another leader's entry has taken the place of",
+    ),
+    _of(
+        "raft.core",
+        "RaftCore._carry_out",
+        "held-answer-of-older-term",
+        """
+        if isinstance(message, PushResponse) and message.term != s.term:
+            message = outdated(message, s.term)
+        """,
+        "",
+        "a member tells a deposed leader that it has what it gave up for the next one",
+    ),
+    _of(
+        "raft.heartbeats",
+        "round_answered",
+        "read-of-no-round",
+        "0 < read.round <= confirmed",
+        "read.round <= confirmed",
+        "a read is answered by a heartbeat that was sent before it was asked",
+    ),
+    _of(
+        "rocket.dledger.ledger_files",
+        "_scan_chunk",
+        "file-border-is-torn",
+        """
+        if filler_bytes(chunk, at) == room:
+            return base + at + room
+        """,
+        "",
+        "a restarted member cuts its ledger where the last file begins",
+    ),
+    _of(
+        "rocket.dledger.ledger_files",
+        "_recover",
+        "index-not-cut",
+        "await index.truncate(checkpoint.count * UNIT_BYTES)",
+        "",
+        "a restarted member writes index units again behind those that are there",
+    ),
+    _of(
+        "rocket.dledger.entry",
+        "Directory.cut",
+        "filler-kept",
+        "self.end = self.end_of(from_index - 1)",
+        "self.end = self.position_of(from_index)",
+        "after a cut at the beginning of a file entries lie elsewhere than at the leader",
+    ),
+    _of(
+        "rocket.processor.send",
+        "send_back",
+        "retry-stored-here",
+        "result.status is PutStatus.PUT_OK",
+        "result.stage is not None",
+        "a consumer is told that its retry is stored when no majority has it",
+    ),
+    _of(
+        "rocket.processor.timers",
+        "Timers._begin",
+        "waiting-timers-passed",
+        "since_ms = known.due_ms - DELAY_MS_MAX - CLOCKS_APART_MS",
+        "since_ms = known.due_ms",
+        "a new master forgets timers that were stored before the last delivery",
+    ),
+    _of(
+        "rocket.processor.transactions",
+        "Transactions._load",
+        "halves-of-before-passed",
+        "self._known.halves_end = tables.offset(GROUP, HALF_TOPIC, QUEUE) or 0",
+        "self._known.halves_end = self.broker.store.reader.queue_range(HALF_TOPIC, QUEUE)[1]",
+        "a new master never asks for transactions that its predecessor left undecided",
+    ),
+    _of(
+        "rocket.node.slave_sync",
+        "SlaveSync._copy",
+        "groups-not-copied",
+        "tables.replace_groups(groups)",
+        "pass",
+        "what operators set for subscription groups is lost with the master",
+    ),
 )

@@ -289,4 +289,75 @@ MASTER_SLAVE: tuple[Mutant, ...] = (
         "queue offsets of messages that are in no queue yet are given again",
         equivalent="a master has its whole log in its queues before it appends",
     ),
+    _of(
+        "rocket.commitlog.consume_queues",
+        "QueueSet.recover",
+        "unproven-units-kept",
+        "await queue.cut(end)",
+        "",
+        "a restarted broker keeps what a power loss has left of the newest units of its queues",
+    ),
+    _of(
+        "rocket.commitlog.segment_files",
+        "SegmentFiles.create",
+        "new-name-unsynced",
+        "self._names_dirty = True",
+        "",
+        "a power loss takes the log's newest file though its bytes were synced",
+    ),
+    _of(
+        "rocket.commitlog.deleted_topics",
+        "DeletedTopics.covers",
+        "deleted-one-too-many",
+        "offset < self.ends.get(topic, 0)",
+        "offset <= self.ends.get(topic, 0)",
+        "the first message of a topic that was deleted and made again is hidden with the old ones",
+    ),
+    _of(
+        "rocket.ha.replica",
+        "MasterSlaveReplica.promote",
+        "half-message-kept",
+        "await self._cut_incomplete_message()",
+        "",
+        "a promoted slave writes its first message behind a part of another one",
+    ),
+    _of(
+        "rocket.ha.replica",
+        "MasterSlaveReplica._agreed",
+        "agreement-without-epoch",
+        """
+        self._record = RoleRecord(
+            is_master=False, master=self._record.master, epoch=self._record.epoch
+        )
+        """,
+        "self._record = RoleRecord(is_master=False, master=self._record.master)",
+        "a follower that cut its log begins to count failovers anew",
+    ),
+    _of(
+        "rocket.processor.table_files",
+        "TableFiles._save",
+        "refused-table-forgotten",
+        "self._dirty[path] = None",
+        "",
+        "a table that the disk did not take is not written again",
+    ),
+    _of(
+        "rocket.processor.tables",
+        "Tables.learn",
+        "grown-topic-not-learnt",
+        "known is not None and queue_id < queues_of(known)",
+        "known is not None",
+        "a new master refuses reads of queues that its predecessor added to a topic",
+    ),
+    _of(
+        "rocket.processor.transactions",
+        "Transactions.end",
+        "failed-commit-decides",
+        """
+        if result is None or result.status is not PutStatus.PUT_OK:
+            self._known.decided.pop(queue_offset, None)
+        """,
+        "",
+        "a transaction whose commit could not be stored is never committed",
+    ),
 )

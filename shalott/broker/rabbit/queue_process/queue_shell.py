@@ -211,16 +211,11 @@ class QueueShell:
 
     def broadcast(self, instruction: ins.Instruction) -> None:
         if self._state.ring.gm is not None:
-            self._state.ring.gm.feed(gm.Broadcast(self._told(instruction)))
+            self._state.ring.gm.feed(gm.Broadcast(_told(self, instruction)))
 
     def broadcast_confirmed(self, instruction: ins.Instruction, message_id: int) -> None:
         assert self._state.ring.gm is not None
-        self._state.ring.gm.feed(gm.ConfirmedBroadcast(self._told(instruction), message_id))
-
-    def _told(self, instruction: ins.Instruction) -> bytes:
-        payload = ins.CODEC.encode(instruction)
-        self.env.witness("ring.told", str(self.pid), payload)
-        return payload
+        self._state.ring.gm.feed(gm.ConfirmedBroadcast(_told(self, instruction), message_id))
 
     def mirrors_in_ring(self) -> list[str]:
         ring = self._state.ring.gm
@@ -237,6 +232,12 @@ class QueueShell:
     def ring_is_home(self, mark: int) -> bool:
         ring = self._state.ring.gm
         return ring is None or ring.member.broadcasts.is_home(mark)
+
+
+def _told(shell: QueueShell, instruction: ins.Instruction) -> bytes:
+    payload = ins.CODEC.encode(instruction)
+    shell.env.witness("ring.told", str(shell.pid), payload)
+    return payload
 
 
 def group_of(key: str) -> str:

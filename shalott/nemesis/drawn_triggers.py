@@ -18,7 +18,7 @@ import msgspec
 
 from shalott.core.plan import FaultAction, Trigger
 from shalott.core.rng import Stream, stream_key
-from shalott.nemesis.record import FAULTS
+from shalott.nemesis.record import FAULTS, members
 from shalott.nemesis.targets import THERE, is_single
 from shalott.nemesis.trigger_words import CALLS, MOMENTS
 from shalott.nemesis.triggers import CHANGES
@@ -33,8 +33,9 @@ AGAIN_SHARE = 0.4
 AGAIN = ("kill", "power")
 # Of these: another node is, which may be the master that it gets its data from.
 ELSEWHERE_SHARE = 0.4
-# They take hold of a node at once, so that it can be held until they have.
-_AT_ONCE = ("kill", "power", "pause", "suspend")
+# They take hold of a node, or of its links, at once, so that it can be held until they have.
+_AT_ONCE = ("kill", "power", "pause", "suspend", "hold-back")
+_PARTITIONS = tuple(record.name for record in members("partition"))
 # What only the simulation can do, in place of what takes as much away.
 _INSTEAD = {
     "pause": "suspend",
@@ -162,7 +163,7 @@ def _drawn(
         if rng.random() < END_SHARE:
             until = Trigger(kind="observed", what=rng.choice(CHANGES), within_ms=WITHIN_MS)
             action = msgspec.structs.replace(action, until=until)
-        if action.kind in _AT_ONCE and rng.random() < SHARE:
+        if action.kind in (*_AT_ONCE, *_PARTITIONS) and rng.random() < SHARE:
             kinds = ["disk", *(["message"] if messages else []), *(["change"] if changes else [])]
             return _when(action, rng.choice(kinds), messages, files, rng)
     return action
@@ -192,7 +193,7 @@ def _when(
         when = Trigger(kind="observed", what=rng.choice(CHANGES), node=own)
         count = min(count, 3)
     when = msgspec.structs.replace(when, count=count, moment=moment, within_ms=WITHIN_MS)
-    if len(hit) > 1 or own:
+    if len(hit) > 1 or own or action.links:
         return msgspec.structs.replace(action, when=when)
     return msgspec.structs.replace(action, when=when, target=THERE, nodes=None)
 

@@ -47,6 +47,8 @@ def test_everything_is_drawn() -> None:
     assert {each.kind for each in whens} == {"disk", "message", "observed"}
     assert {each.moment for each in whens} == {"sent", "before", "after"}
     assert {each.what for each in whens if each.kind == "disk"} == {"write", "sync", "rename"}
+    waiting = {each.kind for each in actions if each.when is not msgspec.UNSET}
+    assert waiting >= {"kill", "hold-back", "partition-one"}
     named = [each.what for each in whens if each.kind == "message"]
     assert named.count("Often") > named.count("Seldom") > 0
     assert {each.kind for each in actions} >= {"pause", "hold-back"}

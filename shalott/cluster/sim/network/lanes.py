@@ -240,10 +240,13 @@ class Lane:
         self.acks.unblocked()
 
     def hold_back(self, is_so: bool) -> None:
-        """What is sent while it is so goes when it is so no more, at once if the link is whole."""
+        """What is sent while it is so, or under way then, goes when it is so no more, at once if
+        the link is whole.
+        """
         was_kept, self._kept = self._kept, is_so
         if is_so:
             self._release_timer = _cancelled(self._release_timer)
+            self.recall_under_way()
         elif was_kept and self.held and not self.link.blocks:
             self._release()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shalott.cluster.nodes import LinkShape
+from shalott.cluster.sim.network.links import Link, is_held_back
 from shalott.cluster.sim.network.network import NetworkKnobs
 from tests.world.clock.turns import passes
 from tests.world.network.hosts import World
@@ -44,6 +45,27 @@ def test_a_shorter_delay_lets_nothing_overtake() -> None:
 
     world = World(PLAIN)
     world.run(main())
+
+
+def test_what_is_under_way_when_its_connection_is_held_back_comes_when_it_is_let_go() -> None:
+    async def main() -> None:
+        joined = await world.join()
+        link = world.network.between("a", "b")
+        joined.write(b"x")
+        seeds = range(20)  # of half of them the connection is one that is held
+        link.hold_back(next(n for n in seeds if all(_is_held(link, n, one) for one in link.lanes)))
+        await passes(3)
+        assert joined.far.received == b""
+        link.hold_back(None)
+        await joined.far.has(1)
+
+    world = World(PLAIN)
+    world.run(main())
+
+
+def _is_held(link: Link, seed: int, number: int) -> bool:
+    link.held_back = seed
+    return is_held_back(link, number)
 
 
 def test_loss_is_lateness_of_one_timeout_or_more() -> None:

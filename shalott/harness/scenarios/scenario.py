@@ -61,6 +61,7 @@ SHORT = USUAL.but(
     recovery_delay_ms=(0,),
     snapshot_entries=(1000,),
     vhosts=("/",),
+    limits=({},),
     rate_hz=Range(20, 40),
     clients_a_node=(1, 2),
     queues=(1,),

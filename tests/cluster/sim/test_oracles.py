@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -71,12 +71,17 @@ def deliver(again_at: str) -> Tell:
     return tell
 
 
-def mirror(own: list[int], lacks: int | None, payload: bytes = b"4") -> Tell:
+def messages(own: Sequence[int]) -> list[tuple[int, bool, bool]]:
+    """Below zero: unacknowledged. 3 expires."""
+    return [(abs(one), one > 0, one == 3) for one in own]
+
+
+def mirror(own: Sequence[int], lacks: int | None, payload: bytes = b"4") -> Tell:
     """Its master said four things, and had 1, -2, 3 after the last."""
 
     def tell(w: World) -> None:
-        w.mirrors.replica("n1", 1, "master", lambda: [1, -2, 3])
-        w.mirrors.replica("n2", 1, "mirror", lambda: own)
+        w.mirrors.replica("n1", 1, "master", lambda: messages([1, -2, 3]))
+        w.mirrors.replica("n2", 1, "mirror", lambda: messages(own))
         for said in (b"1", b"2", b"again", b"4"):
             w.mirrors.told("n1", 1, "master", said)
         w.mirrors.heard("n2", 1, "mirror", "master", b"again", lacks)
@@ -93,7 +98,7 @@ def confirm(
     def tell(w: World) -> None:
         mirror([1, -2, 3], lacks)(w)
         w.watch.summaries.clear()
-        w.mirrors.replica("n1", 1, "master", lambda: [*held])
+        w.mirrors.replica("n1", 1, "master", lambda: messages(held))
         w.mirrors.sent("n1", 1, 7, ["master", *sent_to])
         if brought:
             w.mirrors.brought("n2", 1, "mirror", 7)
@@ -142,6 +147,13 @@ BROKEN: dict[str, Tell] = {
     "a mirror has the oldest": mirror([1, -2], 1),
     "a mirror has more": mirror([9, 1, -2, 3], 0),
     "a mirror has one ready that is not": mirror([2, 3], 1),
+    "a mirror has one for ever that expires": lambda w: (
+        mirror([1, -2, 3], 0)(w),
+        w.mirrors.replica("n2", 1, "mirror", lambda: [(1, True, False), (2, False, False)]),
+        w.mirrors.replica("n1", 1, "master", lambda: [(1, True, False), (2, False, True)]),
+        [w.mirrors.told("n1", 1, "master", said) for said in (b"5", b"6", b"7", b"8")],
+        w.mirrors.heard("n2", 1, "mirror", "master", b"8", 0),
+    ),
     "a mirror counts wrong": mirror([-2, 3], 0),
     "a mirror confirms before the ring": mirror_confirms(6),
     "the ring was not waited for": confirm(brought=False),

@@ -130,13 +130,13 @@ class MessageTable:
             entries.sort(key=lambda entry: entry.serial)
         return entries
 
-    def outline(self) -> list[int] | None:
-        """Ids by serial, those of unacknowledged messages below zero, for who compares replicas.
-        None: not all is in memory."""
+    def outline(self) -> list[tuple[int, bool, bool]] | None:
+        """Each message by serial: its id, whether it is ready and whether it expires, for who
+        compares replicas. None: not all is in memory."""
         if self.in_delta:
             return None
         ready = Place.READY
-        return [entry.id if entry.place is ready else -entry.id for entry in self.by_serial()]
+        return [(one.id, one.place is ready, one.expiry is not None) for one in self.by_serial()]
 
     def contents(self) -> list[Held]:
         """Everything, ready and unacknowledged, by serial, if all is in memory."""

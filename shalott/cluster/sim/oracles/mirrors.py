@@ -2,7 +2,7 @@
 
 Everybody applies the instructions of one master in its order, each told once the master has done
 it. So after each of them a mirror has the newest messages of what the master had then, ready or
-not as there, and lacks as many as it says.
+not as there, with a time to live or without, and lacks as many as it says.
 
 A mirror that a publish was not sent to has it from the ring only, and a master that confirms it
 must have waited for that: unless the mirror is not synchronised, and counts for nothing.
@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from shalott.cluster.sim.oracles.watch import Watch
 from shalott.core.oracles import MIRRORS_AGREE
 
-Outline = Callable[[], list[int] | None]
+Messages = list[tuple[int, bool, bool]]  # by age: which one, whether it is ready, and expires
+Outline = Callable[[], Messages | None]
 
 EVERY = 4  # of a master's instructions: what it holds is kept of these
 KEPT = 1024  # instructions of a master
@@ -29,7 +30,7 @@ class _Told:
     count: int = 0
     payloads: dict[int, bytes] = field(default_factory=dict)
     numbers: dict[bytes, int | None] = field(default_factory=dict)  # None: said twice
-    outlines: dict[int, list[int] | None] = field(default_factory=dict)
+    outlines: dict[int, Messages | None] = field(default_factory=dict)
 
     def add(self, payload: bytes, outline: Outline) -> None:
         number = self.count = self.count + 1
@@ -124,10 +125,10 @@ class Mirrors:
 
     def _has(self, pid: str, message_id: int) -> bool:
         outline = self._outlines[pid]()
-        return outline is None or message_id in outline or -message_id in outline
+        return outline is None or any(one[0] == message_id for one in outline)
 
 
-def _difference(theirs: list[int], own: list[int], lacks: int | None) -> str:
+def _difference(theirs: Messages, own: Messages, lacks: int | None) -> str:
     """In words; "" if what a mirror has is the end of what its master had."""
     newest = theirs[len(theirs) - len(own) :] if len(own) <= len(theirs) else None
     if own != newest:
@@ -138,6 +139,7 @@ def _difference(theirs: list[int], own: list[int], lacks: int | None) -> str:
     return ""
 
 
-def _words(outline: list[int]) -> str:
-    ready = sum(one > 0 for one in outline)
-    return f"{ready} ready and {len(outline) - ready} unacknowledged messages"
+def _words(messages: Messages) -> str:
+    ready = sum(one[1] for one in messages)
+    expiring = sum(one[2] for one in messages)
+    return f"{ready} ready and {len(messages) - ready} other messages, {expiring} that expire"

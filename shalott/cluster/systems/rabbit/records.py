@@ -58,6 +58,15 @@ BY_MODE: Mapping[str, Sequence[str]] = {
 }
 
 
+# Limits that no run comes to: nothing may change by them but what is stored and copied.
+LIMITS: Sequence[Parameters] = (
+    {},
+    {},
+    {"message-ttl": 3_600_000},
+    {"message-ttl": 3_600_000, "max-length": 1_000_000, "max-length-bytes": 1 << 40},
+)
+
+
 def draw_mirrored(profile: str, node_count: int, draw: Draw) -> Drawn:
     return Drawn(
         parameters={
@@ -70,7 +79,10 @@ def draw_mirrored(profile: str, node_count: int, draw: Draw) -> Drawn:
             "operator": draw.knob("operators", ("restart-minority",)),
             "vhost": draw.knob("vhosts", VHOSTS),
         },
-        policy=draw.knob("policies", _policies(profile, node_count)),
+        policy={
+            **draw.knob("policies", _policies(profile, node_count)),
+            **draw.knob("limits", LIMITS),
+        },
     )
 
 

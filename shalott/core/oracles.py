@@ -46,7 +46,7 @@ VOTES_KEPT: Final = Oracle(
     "votes-kept",
     "vote-taken-back",
     "whether terms and votes outlast restarts",
-    "No term and no vote is taken back.",
+    "No term, no vote and no acknowledgement is taken back.",
     f"{_RAFT}, 5.2",
 )
 EQUAL_LOGS: Final = Oracle(

@@ -31,6 +31,7 @@ WITHIN_MS = 5000
 # a start finds and builds on is tried by nothing else.
 AGAIN_SHARE = 0.4
 AGAIN = ("kill", "power")
+ALL_AGAIN = ("kill-all", "power-all", "restart-all")  # the same of all nodes at once
 # Of these: another node is, which may be the master that it gets its data from.
 ELSEWHERE_SHARE = 0.4
 # They take hold of a node, or of its links, at once, so that it can be held until they have.
@@ -68,12 +69,16 @@ def draw_again(
 ) -> tuple[FaultAction, ...]:
     """The actions, and kills of nodes that were killed, or of another one of ``nodes``, of the
     kinds that are there, while they come up again. Who hits one node at a time keeps to that."""
-    kinds = sorted({action.kind for action in actions} & {*AGAIN})
+    present = {action.kind for action in actions}
+    kinds, of_all = sorted(present & {*AGAIN}), sorted(present & {*ALL_AGAIN[:2]})
     more = []
     for action in actions:
         rng = Stream(seed, "again", action.id)
         is_one = action.kind in AGAIN and (is_single(action.target) or action.target == THERE)
-        if is_one and rng.random() < AGAIN_SHARE:
+        if action.kind in ALL_AGAIN and of_all and rng.random() < AGAIN_SHARE:
+            again = _again(seed, action, rng.choice(of_all), rng)
+            more.append((_all_again(seed, action, again, messages), action.id))
+        elif is_one and rng.random() < AGAIN_SHARE:
             again = _again(seed, action, rng.choice(kinds), rng)
             if nodes:
                 again = _elsewhere(seed, action.id, again, nodes, messages)
@@ -124,6 +129,20 @@ def _again(seed: int, action: FaultAction, kind: str, rng: Stream) -> FaultActio
         target=THERE, nodes=None, settle=False, until=msgspec.UNSET,
         seed=stream_key(seed, "again", action.id, "firing") >> 1,
     )  # fmt: skip
+
+
+def _all_again(
+    seed: int, action: FaultAction, again: FaultAction, messages: Sequence[str]
+) -> FaultAction:
+    """All nodes once more, at such a call of one's disk or message of a kind."""
+    rng, when = Stream(seed, "all again", action.id), again.when
+    assert when is not msgspec.UNSET
+    if messages and rng.random() < SHARE:
+        when = Trigger(
+            kind="message", what=rng.choice(messages), count=rng.choice(COUNTS),
+            moment=rng.choice(("before", "after")), within_ms=when.within_ms,
+        )  # fmt: skip
+    return msgspec.structs.replace(again, target=action.target, nodes=action.nodes, when=when)
 
 
 def _elsewhere(

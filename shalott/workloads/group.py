@@ -29,6 +29,7 @@ from shalott.core.rng import Draw, Range, stream_key
 from shalott.workloads.group_generator import (
     AskAll,
     GroupLoad,
+    Idle,
     OnMembersThreads,
     UntilConsumed,
     churn,
@@ -36,6 +37,8 @@ from shalott.workloads.group_generator import (
     send_mix,
 )
 from shalott.workloads.group_parameters import (
+    LEVELS_MS,
+    TIMERS_MS,
     GroupParameters,
     all_keys,
     as_the_client_can,
@@ -48,6 +51,7 @@ from shalott.workloads.group_parameters import (
     schedule_keys,
     stuck_after_ms,
     tags_of,
+    timers_ms,
     topics_of,
 )
 from shalott.workloads.log import PORTS, REMOTING, ROUTE_POLL_MS, dial, log_client, port_at
@@ -147,6 +151,9 @@ def load_generator(plan: Plan) -> Generator:
         delayed=parameters.delayed,
         levels=parameters.delay_levels,
         seed=seed,
+        timed=parameters.timed,
+        timers_ms=TIMERS_MS,
+        first_timer=len(LEVELS_MS) + 1,
     )
     members = churn(
         parameters.groups,
@@ -180,6 +187,7 @@ def final_generator(plan: Plan, nodes: Sequence[str] | None = None) -> Generator
     return Phases(
         (
             OnMembersThreads(joins, threads),
+            _limited(Idle(), timers_ms(parameters)),
             _limited(UntilConsumed(_looks(parameters), threads), waits_ms),
             _limited(OnMembersThreads(leaves, threads, everywhere=True), LEAVING_LIMIT_MS),
             _limited(read_all(asked, all_keys(parameters)), READING_LIMIT_MS),
@@ -245,6 +253,7 @@ def draw_parameters(draw: Draw) -> Values:
         "tags": draw.knob("tags", (2, 3)),
         "delayed": draw.knob("delayed", (0.0, 0.05, 0.2)),
         "delay_levels": draw.knob("delay_levels", (1, 2, 3)),
+        "timed": draw.knob("timed", (0.0, 0.3, 0.3)),
         "later": draw.knob("later", (0.0, 0.05, 0.2)),
         "suspend": draw.knob("suspend", (0.0, 0.05, 0.2)),
         "poison": draw.knob("poison", (0.0, 0.02, 0.05)),
@@ -287,6 +296,7 @@ WORKLOAD = WorkloadRecord(
     calm={
         "body_bytes": SMALLEST_BYTES,
         "delayed": 0.0,
+        "timed": 0.0,
         "later": 0.0,
         "suspend": 0.0,
         "poison": 0.0,

@@ -26,16 +26,22 @@ def has_members(process: int, threads: int) -> bool:
 
 
 class SendMix(msgspec.Struct, frozen=True):
-    """Sends for ever, as the seed draws them. ``levels``: of the delayed ones, from 1 on."""
+    """Sends for ever, as the seed draws them. ``levels``: of the delayed ones, from 1 on;
+    ``timed``: the share of them that has one of ``timers_ms`` instead, which are levels from
+    ``first_timer`` on to judges."""
 
     keys: tuple[str, ...]
     tags: tuple[str, ...]
     delayed: float
     levels: int
+    timed: float
+    timers_ms: tuple[int, ...]
+    first_timer: int
     queue_key: int
     tag_key: int
     delay_key: int
     level_key: int
+    timer_key: int
     value_base: int
     count: int = 0
 
@@ -44,28 +50,56 @@ class SendMix(msgspec.Struct, frozen=True):
         if self.tags:
             extra["tag"] = self.tags[draw_below(self.tag_key, count, len(self.tags))]
         if draw_float(self.delay_key, count) < self.delayed:
-            extra["delay"] = 1 + draw_below(self.level_key, count, self.levels)
+            extra |= self._delay(count)
         key = self.keys[draw_below(self.queue_key, count, len(self.keys))]
         invocation = Invocation(f="send", key=key, value=self.value_base + count, extra=extra)
         successor = msgspec.structs.replace(self, count=count + 1)
         return Scheduled(context.now_ns, invocation), successor
+
+    def _delay(self, count: int) -> dict[str, object]:
+        if draw_float(self.timer_key, count) >= self.timed:
+            return {"delay": 1 + draw_below(self.level_key, count, self.levels)}
+        number = draw_below(self.level_key, count, len(self.timers_ms))
+        return {"delay": self.first_timer + number, "timer_ms": self.timers_ms[number]}
+
+    def update(self, event: Completed) -> Generator:
+        return self
+
+
+class Idle(msgspec.Struct, frozen=True):
+    """Nothing, for ever: to be limited."""
+
+    def next(self, context: Context) -> tuple[Answer, Generator]:
+        return Pending(), self
 
     def update(self, event: Completed) -> Generator:
         return self
 
 
 def send_mix(
-    keys: Sequence[str], tags: Sequence[str], *, delayed: float, levels: int, seed: int
+    keys: Sequence[str],
+    tags: Sequence[str],
+    *,
+    delayed: float,
+    levels: int,
+    seed: int,
+    timed: float = 0.0,
+    timers_ms: Sequence[int] = (),
+    first_timer: int = 0,
 ) -> SendMix:
     return SendMix(
         keys=tuple(keys),
         tags=tuple(tags),
         delayed=delayed,
         levels=levels,
+        timed=timed,
+        timers_ms=tuple(timers_ms),
+        first_timer=first_timer,
         queue_key=stream_key(seed, "group", "key"),
         tag_key=stream_key(seed, "group", "tag"),
         delay_key=stream_key(seed, "group", "delay"),
         level_key=stream_key(seed, "group", "level"),
+        timer_key=stream_key(seed, "group", "timer"),
         value_base=(draw_u64(stream_key(seed, "group", "run"), 0) >> 44) << COUNTER_BITS,
     )
 

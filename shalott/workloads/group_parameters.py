@@ -32,6 +32,11 @@ LEVELS_MS: tuple[int, ...] = (
     *(60_000 * minutes for minutes in range(1, 11)),
     *(1_200_000, 1_800_000, 3_600_000, 7_200_000),
 )
+# Messages with a time of their own (TIMER_DELAY_MS), and that they may come a second early: brokers
+# keep whole seconds. To judges they are levels behind the others.
+TIMERS_MS: tuple[int, ...] = (1500, 2500, 4500)
+TIMER_EARLY_MS = 1000
+CLOCKS_APART_MS = 12_000  # the next master's clock may be so far behind
 FIRST_RETRY_LEVEL = 3  # where the broker chooses
 LOCK_EXPIRES_MS = 60_000  # at the broker: so long a dead member keeps an orderly queue
 SLAVES_COPY_MS = 10_000  # unless the plan says otherwise
@@ -67,6 +72,9 @@ class GroupParameters(JavaParameters, frozen=True, kw_only=True):
     delay_levels: Annotated[
         int, msgspec.Meta(ge=1, le=18, description="A delayed message has one of the first ones.")
     ] = 2
+    timed: Annotated[
+        float, msgspec.Meta(ge=0, le=1, description="Share of the delayed: by a time, no level.")
+    ] = 0.0
     later: Annotated[
         float, msgspec.Meta(ge=0, le=1, description="Share that is sent back for a retry.")
     ] = 0.1
@@ -162,6 +170,8 @@ def check(plan: Plan) -> None:
     """Raises UsageError."""
     parameters = parameters_of(plan)
     check_client(parameters.client, parameters, plan)
+    if parameters.timed and parameters.client != "own":
+        raise UsageError("--timed: clients of RocketMQ's are told levels only; use --client own")
     if not parameters.groups:
         raise UsageError("--groups: name at least one")
     for name in parameters.groups:
@@ -199,12 +209,17 @@ def stuck_after_ms(parameters: GroupParameters) -> int:
     return waits_ms + intervals_ms + parameters.slow_for_ms + SLACK_MS
 
 
+def timers_ms(parameters: GroupParameters) -> int:
+    """So long after the last send all of its timers have come."""
+    return max(TIMERS_MS) + CLOCKS_APART_MS if parameters.delayed and parameters.timed else 0
+
+
 def rules_of(plan: Plan) -> GroupRules:
     parameters, policy = parameters_of(plan), plan.system.policy
     return GroupRules(
         groups=groups_of(parameters),
         queues=keys_of(parameters, topics_of(parameters)),
-        levels_ms=LEVELS_MS,
+        levels_ms=(*LEVELS_MS, *(timer - TIMER_EARLY_MS for timer in TIMERS_MS)),
         first_retry_level=FIRST_RETRY_LEVEL,
         keeps_acknowledged=promises_of(plan).keeps_acknowledged,
         offsets_follow_ms=int(policy.get("broker.slave_sync_interval_ms", SLAVES_COPY_MS)),

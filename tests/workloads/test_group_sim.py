@@ -35,7 +35,7 @@ CALM: Mapping[str, tuple[Any, ...]] = {
     "process_ms": (20,),
     "parallel": (4,),
     "reset_ms": (0,),
-    **dict.fromkeys(("delayed", "later", "suspend", "poison", "slow", "die"), (0.0,)),
+    **dict.fromkeys(("delayed", "timed", "later", "suspend", "poison", "slow", "die"), (0.0,)),
 }
 # Every 2.5 s the master's process ends, and comes back.
 KILLS = tuple(

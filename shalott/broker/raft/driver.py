@@ -65,7 +65,8 @@ class CoreDriver:
     async def start(self) -> None:
         """Raises ConfigError if the port is taken."""
         hard = self._storage.hard_state
-        self._env.witness("raft.began", self._storage.path, hard.term, hard.voted_for)
+        path, last_index = self._storage.path, self._storage.last_index
+        self._env.witness("raft.began", path, hard.term, hard.voted_for, last_index)
         self.applier.begin()
         self.applier.apply_to(self.core.commit_index)
         self.is_running = True
@@ -240,6 +241,7 @@ class CoreDriver:
 
     def _truncate(self, from_index: int) -> None:
         last_index = self._storage.last_index
+        self._env.witness("raft.cut", self._storage.path, from_index)
         self._storage.truncate(from_index)
         self.news.truncated(from_index, last_index)
         if from_index > self.applier.applied_index:

@@ -62,6 +62,7 @@ SHORT = USUAL.but(
     snapshot_entries=(1000,),
     vhosts=("/",),
     limits=({},),
+    memory_limit_bytes=(0, 0, 0, 20_000, 60_000),
     rate_hz=Range(20, 40),
     clients_a_node=(1, 2),
     queues=(1,),

@@ -111,10 +111,11 @@ class Swarm:
     schedule: tuple[FaultAction, ...] | None = None  # these and no others
     triggered: float = 0.0  # share of runs in which some faults wait for a moment
     scheduled: float = 0.0  # share of runs in which who goes first has a priority
-    # Share of the runs of one node at a time in which one stays away, and nothing else happens; and
-    # how long any queue may be without an answer then.
+    # Share of the runs of one node at a time in which one stays away, and nothing else happens; how
+    # long any queue may be without an answer then; parameters of the system that they have.
     outages: float = 0.0
     outage_ms: int = 0
+    outage_parameters: Mapping[str, object] = dataclasses.field(default_factory=dict)
     # By number of a scheduled fault: it begins up to so much later.
     late_ms: Mapping[int, int] = dataclasses.field(default_factory=dict)
     # the world
@@ -410,8 +411,10 @@ def _with_outage(subject: Subject, plan: Plan, draw: Draw) -> Plan:
     )  # fmt: skip
     if rng.random() < OTHERS_SHARE:
         outage = msgspec.structs.replace(outage, target=node, nodes=(node,))
+    parameters = {**plan.system.parameters, **swarm.outage_parameters}
     return msgspec.structs.replace(
         plan,
+        system=msgspec.structs.replace(plan.system, parameters=parameters),
         time_limit_ms=outage.at_ms + outage.duration_ms + 2 * CALM_MS,
         faults=(outage,),
         gates=msgspec.structs.replace(plan.gates, max_rto_ms=swarm.outage_ms),

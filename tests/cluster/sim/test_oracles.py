@@ -115,7 +115,21 @@ def mirror_confirms(brought: int) -> Tell:
     return tell
 
 
+def restart(last: int, cut_from: int = 9) -> Tell:
+    """A member that acknowledged up to entry 7 comes back with so many."""
+
+    def tell(w: World) -> None:
+        w.raft.holds("n1", 1, "log", 5, 7, "", b"text")
+        w.watch.summaries.clear()  # its disk is empty here
+        w.raft.cut("n1", 1, "log", cut_from)
+        w.raft.began("n1", 2, "log", 5, "", last)
+
+    return tell
+
+
 SOUND: dict[str, Tell] = {
+    "a member comes back with what it acknowledged": restart(7),
+    "it was told to give up some of it": restart(4, cut_from=5),
     "a mirror has all": mirror([1, -2, 3], 0),
     "a mirror has the newest": mirror([-2, 3], 1),
     "a mirror does not know yet what it lacks": mirror([3], None),
@@ -144,6 +158,7 @@ SOUND: dict[str, Tell] = {
     "a leader that hears a majority": lambda w: w.raft.leads("n1", 1, "log", 5, 3, 2),
 }
 BROKEN: dict[str, Tell] = {
+    "a member forgets what it acknowledged": restart(6),
     "a mirror has the oldest": mirror([1, -2], 1),
     "a mirror has more": mirror([9, 1, -2, 3], 0),
     "a mirror has one ready that is not": mirror([2, 3], 1),

@@ -23,6 +23,9 @@ class Disk:
     def is_damaged(self, path: str) -> bool:
         return False
 
+    def keeps_text(self, path: str, text: bytes) -> bool:
+        return False
+
 
 class FakeWatch:
     """Every disk has the first 500 bytes of every log for sure."""

@@ -46,6 +46,7 @@ class Oracles:
             "left": raft.left,
             "raft.began": raft.began,
             "raft.voted": raft.voted,
+            "raft.cut": raft.cut,
             "raft.holds": raft.holds,
             "raft.follows": raft.follows,
             "raft.leads": raft.leads,

@@ -41,6 +41,7 @@ class Raft:
         self._watch = watch
         self._terms: dict[tuple[str, str], int] = {}  # the highest told, by node and log
         self._votes: dict[tuple[str, str, int], str] = {}
+        self._held: dict[tuple[str, str], int] = {}  # the last entry that was acknowledged
         self._anew: dict[tuple[str, str], None] = {}  # it may be another group's by now
         self._applied: dict[tuple[str, int], tuple[int, int]] = {}  # (log, index): term and CRC
         self._committed: dict[str, tuple[int, int]] = {}  # of each log the last: index and term
@@ -53,8 +54,8 @@ class Raft:
         # many heartbeats had been answered by then, and how many members must answer.
         self._reads: dict[tuple[str, int, str, int], tuple[int, int, int]] = {}
 
-    def began(self, node: str, life: int, log: str, term: int, voted_for: str) -> None:
-        """A life begins with what the disk says."""
+    def began(self, node: str, life: int, log: str, term: int, voted_for: str, last: int) -> None:
+        """A life begins with what the disk says. ``last``: the index of its last entry."""
         watch, told = self._watch, self._terms.get((node, log), 0)
         if watch.disk(node).emptied or watch.disk(node).rotted:
             self.left(node, life)
@@ -68,11 +69,15 @@ class Raft:
             who = voted_for or "nobody"
             summary = f"{node} voted for {vote} in term {term} of {log}, and remembers {who}"
             watch.broken(VOTES_KEPT, node, summary, offset=term)
+        elif last < (held := self._held.get((node, log), 0)):
+            summary = f"{node} starts {log} with {last} entries, and acknowledged {held} before"
+            watch.broken(VOTES_KEPT, node, summary, offset=held)
 
     def left(self, node: str, life: int) -> None:
         """Its operator has the node begin again with nothing: what was its is another member's."""
         for key in [key for key in self._terms if key[0] == node]:
             del self._terms[key]
+            self._held.pop(key, None)
             self._anew[key] = None
         for vote in [vote for vote in self._votes if vote[0] == node]:
             del self._votes[vote]
@@ -113,10 +118,16 @@ class Raft:
         watch = self._watch
         self._tell_term(node, log, term)
         if text:
+            self._held[node, log] = max(index, self._held.get((node, log), 0))
             watch.asked(SYNC_FIRST, node)
             if not watch.disk(node).keeps_text(path, text):
                 summary = f"{node} acknowledged {log} up to {index}, which its disk does not have"
                 watch.broken(SYNC_FIRST, node, summary, offset=index)
+
+    def cut(self, node: str, life: int, log: str, from_index: int) -> None:
+        """A member gives up its entries from there on."""
+        held = self._held.get((node, log), 0)
+        self._held[node, log] = min(held, from_index - 1)
 
     def led(
         self, node: str, life: int, log: str, term: int, last: int, term_at: Callable[[int], int]

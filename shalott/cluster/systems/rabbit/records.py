@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 BENIGN_SYNC_BATCHES = (1, 16, 4096)  # ha-sync-batch-size: how much travels at once, no promise
 # A message takes 600 bytes and its own: the lowest stops publishers at a few dozen.
-MEMORY_LIMITS = (0, 0, 0, 20_000, 60_000)
+MEMORY_LIMITS = (0, 0, 8000, 20_000, 60_000)
 RECOVERY_DELAYS_MS = (0, 0, 0, 100, 500)
 # What an operator does to queues and nodes, seldom beside the usual faults.
 OPERATORS_FAULTS = {"move-mirrors": 1.0, "replace-node": 0.5, "kill-redeclare": 0.5}
@@ -200,7 +200,8 @@ def _searched(profile: str) -> dict[str, object]:
     own: dict[str, object] = {}
     if profile == "safe":
         own = {"promises": SAFE_PROMISES, "transactions": (False, False, False, True)}
-        own |= {"outages": 0.12, "outage_ms": 15_000}
+        calm = {"memory_limit_bytes": 0}  # an alarm stops publishers as well
+        own |= {"outages": 0.12, "outage_ms": 15_000, "outage_parameters": calm}
     return {"more_faults": OPERATORS_FAULTS, **own}
 
 

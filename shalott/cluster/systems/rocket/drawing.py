@@ -37,7 +37,7 @@ EVERYWHERE: Choices = {
     "broker.slave_sync_interval_ms": (500, 1000, 3000),
     "name_server_scan_interval_ms": (1000, 5000),
     "name_server_broker_timeout_ms": (5000, 20_000, 120_000),
-    "store.segment_bytes": (1 << 16, 1 << 20, 1 << 30),
+    "store.segment_bytes": (1 << 14, 1 << 16, 1 << 30),
     "store.queue_segment_units": (50, 1000, 300_000),
     "store.checkpoint_interval_ms": (500, 2000, 5000),
     "store.flush_interval_ms": (50, 500),

@@ -349,8 +349,8 @@ class News:
         if applied > self.told_commit:
             self.told_commit = applied
             self._pending.append(lambda watcher: watcher.committed(applied))
-        if self._core.role == "leader" and self.is_ready and self._ready_term != self._core.term:
-            self._ready_term = term = self._core.term
+        if (term := self._core.term) != self._ready_term and self.is_ready:
+            self._ready_term = term
             self._pending.append(lambda watcher: watcher.leader_ready(term))
         if not self._pending:
             return False

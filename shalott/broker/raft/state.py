@@ -120,10 +120,10 @@ class State:
     # Of the switched-on bugs only: see KB-DL-02 and KB-DL-15 where they are used.
     stale_end_term: int = 0
     stuck_pushes: dict[int, None] = field(default_factory=dict)
+    term: int = field(init=False)  # of ``hard``: it is asked for at every message
 
-    @property
-    def term(self) -> int:
-        return self.hard.term
+    def __post_init__(self) -> None:
+        self.term = self.hard.term
 
     @property
     def others(self) -> list[str]:
@@ -169,6 +169,7 @@ class State:
     def persist(self, term: int, voted_for: str) -> None:
         assert term > self.term or self.hard.voted_for in ("", voted_for)
         self.hard = HardState(term, voted_for)
+        self.term = term
         self.hard_mark = self.next_mark()
         self.emit(Persist(self.hard, self.hard_mark))
 

@@ -89,7 +89,7 @@ class SimCluster(Cluster):
             name=node,
             loop=loop,
             disk=SimDisk(loop, knobs.seed, node, _disk_knobs(knobs), atlas, loop.trace),
-            clock=NodeClock(lambda: loop.now_ns, wall_origin_ns=WALL_ORIGIN_NS - START_NS),
+            clock=NodeClock(loop, wall_origin_ns=WALL_ORIGIN_NS - START_NS),
             wall_ns=self.wall_ns,
             on_exit=on_exit,
         )

@@ -101,11 +101,12 @@ class SimCluster(Cluster):
     def _heard(self, node: str, life: int, what: str, /, *details: object) -> None:
         """What brokers tell of themselves, while the simulation runs."""
         if self.loop.is_running():  # what coroutines do while all is dismantled never was
-            self.network.order.happened(node, what)
+            if (order := self.network.order) is not None:
+                order.happened(node, what)
             self.oracles.heard(node, life, what, *details)
 
     def _happened(self, event: Event) -> None:
-        self.network.order.happened(event.node, f"{event.kind} {event.role}".rstrip())
+        self.network.happened(event.node, f"{event.kind} {event.role}".rstrip())
 
     def _make_programs(
         self, knobs: SimPlan, make_program: MakeProgram

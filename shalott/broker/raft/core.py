@@ -161,7 +161,8 @@ class RaftCore:
                 leader.transfer(s, to)
             case ConnectionChanged(member, is_up):
                 election.connection_changed(s, member, is_up)
-        self._release()
+        if s.held:
+            self._release()
         # What is compacted when this returns may ask for a snapshot to be sent.
         compacts = isinstance(event, SnapshotTaken)
         self.next_tick_ms = s.now_ms if compacts else due_ms(s)

@@ -77,7 +77,7 @@ def measure(system: str, plans: list[Plan], samples: Samples) -> None:
         for work in (chain, ping_pong):
             alone_s[work.__name__].append(callback_s(work))
         with sampling(samples):
-            outcomes.append(simulate(plan))
+            outcomes.append(simulate(plan, order=True))
         print_outcome(outcomes[-1])
     print_all(system, outcomes, {name: min(costs) for name, costs in alone_s.items()})
     calls = count_calls(plans[0])

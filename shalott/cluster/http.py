@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import h11
@@ -21,6 +22,8 @@ from shalott.core.errors import Definite, Indefinite
 
 BODY_BYTES_MAX = 64 * 1024 * 1024  # a listing of many queues; anything longer is a mistake
 READ_BYTES = 65536
+HEADS_MAX = 256  # that are kept
+_END = h11.EndOfMessage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +66,7 @@ class Management:
     async def request(self, method: str, path: str, body: object = None) -> Response:
         """The answer, of any status. Raises ClientError if there is none."""
         content = b"" if body is None else msgspec.json.encode(body)
-        token = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-        headers = [
-            ("Host", f"{self.endpoint.host}:{self.endpoint.port}"),
-            ("Authorization", f"Basic {token}"),
-            ("Connection", "close"),
-            ("Content-Length", str(len(content))),
-        ]
-        if content:
-            headers.append(("Content-Type", "application/json"))
-        head = h11.Request(method=method, target=path, headers=headers)
+        head = _head(self, method, path, len(content))
         return await exchange(self.endpoint, head, content, self.timeout_ms)
 
     async def _checked(self, method: str, path: str, body: object) -> Response:
@@ -84,6 +78,21 @@ class Management:
         if 400 <= response.status < 500:
             raise Definite(sentence)
         raise Indefinite(sentence)
+
+
+@lru_cache(HEADS_MAX)
+def _head(to: Management, method: str, path: str, size: int) -> h11.Request:
+    """Of a request with ``size`` bytes of JSON. Every node is asked the same again and again."""
+    token = base64.b64encode(f"{to.user}:{to.password}".encode()).decode()
+    headers = [
+        ("Host", f"{to.endpoint.host}:{to.endpoint.port}"),
+        ("Authorization", f"Basic {token}"),
+        ("Connection", "close"),
+        ("Content-Length", str(size)),
+    ]
+    if size:
+        headers.append(("Content-Type", "application/json"))
+    return h11.Request(method=method, target=path, headers=headers)
 
 
 async def exchange(
@@ -115,8 +124,8 @@ async def _converse(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: h11.Request, content: bytes
 ) -> Response:
     connection = h11.Connection(our_role=h11.CLIENT)
-    for part in (head, h11.Data(data=content), h11.EndOfMessage()):
-        writer.write(connection.send(part) or b"")
+    parts = (head, h11.Data(data=content), h11.EndOfMessage()) if content else (head, _END)
+    writer.write(b"".join([connection.send(part) or b"" for part in parts]))
     await writer.drain()
     status, body = 0, bytearray()
     while True:

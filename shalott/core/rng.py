@@ -72,9 +72,12 @@ class Stream:
         self._position = 0
 
     def next_u64(self) -> int:
-        position = self._position
-        self._position = position + 1
-        return draw_u64(self._key, position)
+        # draw_u64, written out.
+        self._position = position = self._position + 1
+        value = (self._key + position * GAMMA) & MASK
+        value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & MASK
+        return value ^ (value >> 31)
 
     def random(self) -> float:
         return (self.next_u64() >> 11) * (1.0 / (1 << 53))

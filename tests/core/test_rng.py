@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.core.rng import Stream, draw_below, draw_float, mix64, stream_key
+from shalott.core.draws import draw_many
+from shalott.core.rng import MASK, Stream, draw_below, draw_float, draw_u64, mix64, stream_key
 
 pytestmark = pytest.mark.unit
 
@@ -24,6 +25,12 @@ def test_streams_are_independent_and_repeatable() -> None:
     first = [one.next_u64() for _ in range(8)]
     assert first == [again.next_u64() for _ in range(8)]
     assert first != [other.next_u64() for _ in range(8)]
+
+
+@pytest.mark.parametrize("key", [0, 1, stream_key(5, "link", "n1->n2", "loss"), MASK])
+@pytest.mark.parametrize("positions", [range(128), range(128, 130), range(16 * 128, 16 * 256, 16)])
+def test_many_at_once_are_the_same_numbers(key: int, positions: range) -> None:
+    assert draw_many(key, positions) == [draw_u64(key, position) for position in positions]
 
 
 def test_draws_stay_in_range_and_are_spread() -> None:

@@ -122,6 +122,8 @@ def find(
     wanted = "GET" if method == "HEAD" else method
     allowed: list[str] = []
     for route in routes:
+        if len(route.pattern) != len(segments):
+            continue
         parameters = _match(route.pattern, segments)
         if parameters is None:
             continue
@@ -138,8 +140,7 @@ def find(
 
 
 def _match(pattern: tuple[str, ...], segments: tuple[str, ...]) -> Mapping[str, str] | None:
-    if len(pattern) != len(segments):
-        return None
+    """The two are equally long."""
     parameters = {}
     for expected, given in zip(pattern, segments, strict=True):
         if expected.startswith(":"):

@@ -53,6 +53,8 @@ class Recovered:
 class RaftCore:
     """One life of a member. ``random`` gives numbers in [0, 1); ``bugs`` are historical ones to
     bring back.
+
+    Until ``next_tick_ms`` a tick does nothing but tell the time, unless something else happens.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class RaftCore:
         s.stale_end_term = s.log.last_term
         s.role = "candidate"
         s.wake_ms = now_ms + s.draw_stand_ms()
-        self._due_ms = s.wake_ms
+        self.next_tick_ms = s.wake_ms
 
     @property
     def role(self) -> Role:
@@ -128,11 +130,6 @@ class RaftCore:
         since_ms = s.now_ms - 2 * s.settings.leak_ms
         return 1 + sum(p.heard_ms >= since_ms for p in s.progress.values())
 
-    @property
-    def next_tick_ms(self) -> int:
-        """Until then a tick does nothing but tell the time, unless something else happens."""
-        return self._due_ms
-
     def tell_time(self, now_ms: int) -> None:
         """All that a tick before ``next_tick_ms`` does."""
         self._state.now_ms = max(self._state.now_ms, now_ms)
@@ -142,7 +139,7 @@ class RaftCore:
         match event:
             case Tick(now_ms):
                 s.now_ms = max(s.now_ms, now_ms)
-                if s.now_ms < self._due_ms:
+                if s.now_ms < self.next_tick_ms:
                     return []
                 election.tick(s)
                 if s.role == "leader":
@@ -164,10 +161,11 @@ class RaftCore:
                 leader.transfer(s, to)
             case ConnectionChanged(member, is_up):
                 election.connection_changed(s, member, is_up)
-        self._release()
+        if s.held:
+            self._release()
         # What is compacted when this returns may ask for a snapshot to be sent.
         compacts = isinstance(event, SnapshotTaken)
-        self._due_ms = s.now_ms if compacts else due_ms(s)
+        self.next_tick_ms = s.now_ms if compacts else due_ms(s)
         actions, s.actions = s.actions, []
         return actions
 
@@ -237,9 +235,13 @@ def due_ms(s: State) -> int:
         due = min(due, heard[quorum - 2] + s.settings.leak_ms)
     if s.transfer_to:
         due = min(due, s.transfer_ends_ms)
-    last_index = s.log.last_index
+    last_index, idle_ms = s.log.last_index, s.settings.commit_push_interval_ms
     for p in s.progress.values():
-        due = min(due, _dispatcher_due_ms(s, p, last_index))
+        # Mostly a follower has all and nothing is under way to it.
+        is_idle = not p.inflight and p.next_index > last_index and p.state == PushType.APPEND
+        its = p.commit_pushed_ms + idle_ms if is_idle else _dispatcher_due_ms(s, p, last_index)
+        if its < due:
+            due = its
     return due
 
 

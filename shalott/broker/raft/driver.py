@@ -275,18 +275,18 @@ class CoreDriver:
         self._settling = True
         try:
             while self.is_running:
-                self.applier.apply_to(self.core.commit_index)
-                if self._snapshot_threshold:
-                    self._take_snapshot_if_due()
+                applier, commit_index = self.applier, self.core.commit_index
+                if applier.applied_index < commit_index:
+                    applier.apply_to(commit_index)
+                grown = applier.applied_index - applier.snapshot_index
+                if 0 < self._snapshot_threshold <= grown:
+                    self._take_snapshot()
                 if not self.news.tell_one(self._watcher):
                     break
         finally:
             self._settling = False
 
-    def _take_snapshot_if_due(self) -> None:
-        grown = self.applier.applied_index - self.applier.snapshot_index
-        if grown < self._snapshot_threshold:
-            return
+    def _take_snapshot(self) -> None:
         if self.core.durable_index < self.applier.applied_index:
             return  # soon
         self._snapshot = self.applier.take_snapshot()
@@ -351,8 +351,8 @@ class News:
         if applied > self.told_commit:
             self.told_commit = applied
             self._pending.append(lambda watcher: watcher.committed(applied))
-        if self._core.role == "leader" and self.is_ready and self._ready_term != self._core.term:
-            self._ready_term = term = self._core.term
+        if (term := self._core.term) != self._ready_term and self.is_ready:
+            self._ready_term = term
             self._pending.append(lambda watcher: watcher.leader_ready(term))
         if not self._pending:
             return False

@@ -56,6 +56,7 @@ class JournalLog:
         self._bugs = bugs
         self._hard = HardState()
         self._snapshot: Snapshot | None = None
+        self._base = 0  # the snapshot's index
         self._entries: list[Entry] = []
         self._unwritten_hard = False
 
@@ -81,13 +82,9 @@ class JournalLog:
             case TruncateRecord(from_index):
                 self._cut(from_index)
             case SnapshotRecord(snapshot):
-                self._snapshot, self._entries = snapshot, []
+                self._begin_after(snapshot, [])
 
     # -- LogView -----------------------------------------------------------------------------------
-
-    @property
-    def _base(self) -> int:
-        return 0 if self._snapshot is None else self._snapshot.index
 
     @property
     def first_index(self) -> int:
@@ -150,13 +147,12 @@ class JournalLog:
         self._write(TruncateRecord(from_index))
 
     def install(self, snapshot: Snapshot) -> None:
-        self._snapshot, self._entries = snapshot, []
+        self._begin_after(snapshot, [])
         self._write(SnapshotRecord(snapshot))
 
     def compact(self, snapshot: Snapshot) -> None:
         assert self._base < snapshot.index <= self.last_index
-        del self._entries[: snapshot.index - self._base]
-        self._snapshot = snapshot
+        self._begin_after(snapshot, self._entries[snapshot.index - self._base :])
         records: list[Record] = [HardRecord(self._hard), SnapshotRecord(snapshot)]
         if self._entries:
             records.append(EntriesRecord(tuple(self._entries)))
@@ -171,6 +167,9 @@ class JournalLog:
 
     def _write(self, record: Record) -> None:
         self._journal.append(_encoder.encode(record))
+
+    def _begin_after(self, snapshot: Snapshot, entries: list[Entry]) -> None:
+        self._snapshot, self._base, self._entries = snapshot, snapshot.index, entries
 
     def _extend(self, entries: Sequence[Entry]) -> None:
         assert entries[0].index == self.last_index + 1, "a gap in the log"

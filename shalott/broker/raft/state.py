@@ -120,18 +120,17 @@ class State:
     # Of the switched-on bugs only: see KB-DL-02 and KB-DL-15 where they are used.
     stale_end_term: int = 0
     stuck_pushes: dict[int, None] = field(default_factory=dict)
+    # Asked for at every message, so they are here as well.
+    term: int = field(init=False)  # of ``hard``
+    quorum: int = field(init=False)
 
-    @property
-    def term(self) -> int:
-        return self.hard.term
+    def __post_init__(self) -> None:
+        self.term = self.hard.term
+        self.quorum = len(self.members) // 2 + 1
 
     @property
     def others(self) -> list[str]:
         return [member for member in self.members if member != self.name]
-
-    @property
-    def quorum(self) -> int:
-        return len(self.members) // 2 + 1
 
     def has_bug(self, bug: str) -> bool:
         return bug in self.bugs
@@ -160,7 +159,7 @@ class State:
         self.actions.append(action)
 
     def send(self, to: str, message: Message) -> None:
-        self.emit(Send(to, message))
+        self.actions.append(Send(to, message))
 
     def hold(self, mark: int, what: Send | SelfVote) -> None:
         """To be done when all writes up to ``mark`` are durable; at once if they are."""
@@ -169,6 +168,7 @@ class State:
     def persist(self, term: int, voted_for: str) -> None:
         assert term > self.term or self.hard.voted_for in ("", voted_for)
         self.hard = HardState(term, voted_for)
+        self.term = term
         self.hard_mark = self.next_mark()
         self.emit(Persist(self.hard, self.hard_mark))
 

@@ -89,7 +89,7 @@ class SimCluster(Cluster):
             name=node,
             loop=loop,
             disk=SimDisk(loop, knobs.seed, node, _disk_knobs(knobs), atlas, loop.trace),
-            clock=NodeClock(lambda: loop.now_ns, wall_origin_ns=WALL_ORIGIN_NS - START_NS),
+            clock=NodeClock(loop, wall_origin_ns=WALL_ORIGIN_NS - START_NS),
             wall_ns=self.wall_ns,
             on_exit=on_exit,
         )
@@ -101,11 +101,12 @@ class SimCluster(Cluster):
     def _heard(self, node: str, life: int, what: str, /, *details: object) -> None:
         """What brokers tell of themselves, while the simulation runs."""
         if self.loop.is_running():  # what coroutines do while all is dismantled never was
-            self.network.order.happened(node, what)
+            if (order := self.network.order) is not None:
+                order.happened(node, what)
             self.oracles.heard(node, life, what, *details)
 
     def _happened(self, event: Event) -> None:
-        self.network.order.happened(event.node, f"{event.kind} {event.role}".rstrip())
+        self.network.happened(event.node, f"{event.kind} {event.role}".rstrip())
 
     def _make_programs(
         self, knobs: SimPlan, make_program: MakeProgram

@@ -34,7 +34,7 @@ class Simulation:
     def tell_of(self, node: str, what: str) -> None:
         """The same of one node; what happens there later may come of it."""
         self.tell(f"{what} {node}")
-        self.network.order.happened(node, what)
+        self.network.happened(node, what)
 
 
 class SimPart(StatelessPart):

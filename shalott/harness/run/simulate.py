@@ -34,6 +34,7 @@ from shalott.cluster.capabilities import lacking
 from shalott.cluster.sim.backend import HARNESS, SimCluster
 from shalott.cluster.sim.buggify import fired_in_run
 from shalott.cluster.sim.loop.loop import START_NS, SimLoop
+from shalott.cluster.sim.loop.order import Order
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.loop.schedule import Priorities
 from shalott.cluster.sim.loop.trace import DIGEST_VERSION, Trace
@@ -79,7 +80,7 @@ class SimOutcome:
 
     ``anomalies``: the distinct classes, sorted. ``sometimes``: how often what a campaign wants to
     see happened. ``error``: what kept the run from its end, if anything did. ``order``: which
-    kinds of events came after which (cluster/sim/loop/order.py).
+    kinds of events came after which (cluster/sim/loop/order.py), if that was asked for.
     ``callbacks``: how much work the loop had; it depends on the version of Python.
     """
 
@@ -103,17 +104,25 @@ class SimOutcome:
 
 
 def simulate(
-    plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None, log_level: int = QUIET
+    plan: Plan,
+    *,
+    stop_early: bool = True,
+    label_chunk: int | None = None,
+    order: bool = False,
+    log_level: int = QUIET,
 ) -> SimOutcome:
     """Run ``plan``. Raises UsageError for faults that the simulation or the system can't have.
 
     ``label_chunk``: which part of the trace to keep as text (cluster/sim/loop/trace.py).
+    ``order``: whether to note what came after what, which a search that learns asks for.
     ``log_level``: what of the nodes' logs to keep.
     """
     began = time.process_time()
     trace = Trace(label_chunk=label_chunk)
     loop = make_loop(plan, trace)
     cluster = make_cluster(plan, loop)
+    if order:
+        cluster.network.order = Order(loop)
     try:
         stage = make_stage(plan, cluster)
     except UsageError:
@@ -152,7 +161,7 @@ def simulate(
         output={name: tuple(machine.output) for name, machine in cluster.machines.items()},
         trace=trace,
         start_wall_ns=stage.record.start_wall_ns,
-        order=tuple(cluster.network.order.pairs()),
+        order=() if cluster.network.order is None else tuple(cluster.network.order.pairs()),
     )
 
 

@@ -103,7 +103,12 @@ class Simulate(Protocol):
     can be named to another process."""
 
     def __call__(
-        self, plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None
+        self,
+        plan: Plan,
+        *,
+        stop_early: bool = True,
+        label_chunk: int | None = None,
+        order: bool = False,
     ) -> SimOutcome: ...
 
 
@@ -149,7 +154,7 @@ class SimulatedRunner:
     def run(self, number: int, plan: Plan, *, again: bool) -> Ran:
         before = entered.total
         probes.clear()
-        outcome = self.simulate(plan)
+        outcome = self.simulate(plan, order=probes.are_in_force)
         report = report_of(number, outcome)
         if probes.are_in_force:
             pairs = (feature(">".join(pair)) for pair in outcome.order)

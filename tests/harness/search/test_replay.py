@@ -106,7 +106,7 @@ def test_the_plan_is_run_as_it_was_before_its_targets_were_found(tmp_path: Path)
     ran: list[Plan] = []
 
     def resolving(
-        plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None
+        plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None, order: bool = False
     ) -> SimOutcome:
         ran.append(plan)
         faults = tuple(replace(fault, nodes=("n2",)) for fault in plan.faults)
@@ -180,7 +180,7 @@ def test_two_runs_of_now_that_differ_are_the_simulations_fault(finding: Path) ->
     calls = iter(range(1, 99))
 
     def wobbling(
-        plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None
+        plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None, order: bool = False
     ) -> SimOutcome:
         number = next(calls)
         outcome = simulate_toy(plan, label_chunk=label_chunk)

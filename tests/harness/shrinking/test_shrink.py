@@ -273,7 +273,7 @@ def test_a_minimal_plan_with_two_digests_is_the_simulations_fault(tmp_path: Path
     calls = iter(range(10_000))
 
     def simulate(
-        plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None
+        plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None, order: bool = False
     ) -> SimOutcome:
         return dataclasses.replace(simulate_toy(plan), digest=str(next(calls)))
 

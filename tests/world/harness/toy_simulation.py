@@ -37,14 +37,14 @@ def loses(plan: Plan) -> bool:
 
 
 def simulate_toy(
-    plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None
+    plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None, order: bool = False
 ) -> SimOutcome:
     """One run."""
     return _outcome(plan, loses(plan), label_chunk)
 
 
 def simulate_epochs(
-    plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None
+    plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None, order: bool = False
 ) -> SimOutcome:
     """A function of the broker is asked, so it makes a difference if that is changed. What it says
     matters in each fourth seed; the harness has a bug in seed 2, and seed 3 loses anyhow."""
@@ -84,7 +84,7 @@ def _outcome(plan: Plan, bad: bool, label_chunk: int | None) -> SimOutcome:
 
 
 def simulate_wobbling(
-    plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None
+    plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None, order: bool = False
 ) -> SimOutcome:
     """No two processes agree."""
     outcome = simulate_toy(plan)
@@ -92,7 +92,7 @@ def simulate_wobbling(
 
 
 def simulate_unknown(
-    plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None
+    plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None, order: bool = False
 ) -> SimOutcome:
     """Nothing is ever proved."""
     doubt = Result(checker="toy-stats", valid="unknown", notes=("Too few operations.",))
@@ -100,7 +100,7 @@ def simulate_unknown(
 
 
 def simulate_mortal(
-    plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None
+    plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None, order: bool = False
 ) -> SimOutcome:
     """The process dies in seed 3; in seed 5 the harness has a bug."""
     if plan.seed == 3:

@@ -58,7 +58,7 @@ class WholeNodes:
 
         peers = tuple(Peer(each, each, 25672) for each in self.names if each != name)
         platform = Platform(
-            clock=NodeClock(lambda: self.loop.now_ns, wall_origin_ns=0),
+            clock=NodeClock(self.loop, wall_origin_ns=0),
             make_rng=lambda incarnation: Stream(1, name, incarnation),
             disk=SimDisk(self.loop, 1, name),
             open_events=open_events,

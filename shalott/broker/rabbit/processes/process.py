@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
 
 from shalott.broker.rabbit.processes.messages import Failed, Message, Pid
 from shalott.broker.rabbit.processes.runtime import Caller, Envelope, ExitProcess, Runtime
@@ -36,15 +37,18 @@ class Turn:
         self._runtime = runtime
         self._loop = asyncio.get_running_loop()
         self._count = 0
-        self.begin()
+        self._over_s = self._loop.time() + SLICE_S
 
     def begin(self) -> None:
         """The task was waiting."""
-        self._over_s = self._loop.time() + SLICE_S
+        self._over_s = 0.0  # its first piece of work comes at once: the clock is read then
 
     def is_over(self) -> bool:
         """Asked before each piece of work."""
         self._count += 1
+        if not self._over_s:
+            self._over_s = self._loop.time() + SLICE_S
+            return False
         return self._count % LOOK_EVERY == 0 and self._loop.time() >= self._over_s
 
     async def end(self) -> None:
@@ -52,7 +56,7 @@ class Turn:
             await asyncio.sleep(0)
             if not self._runtime.woken:
                 break
-        self.begin()
+        self._over_s = self._loop.time() + SLICE_S
 
 
 class Process:
@@ -81,8 +85,8 @@ class Process:
         """One call. Return the answer, or None and ``caller.reply`` later."""
         return Failed("unsupported", type(request).__name__)
 
-    async def idle(self) -> None:
-        """Called each time the mailbox has run empty, before waiting."""
+    # Called each time the mailbox has run empty, before waiting, if a subclass has it.
+    idle: Callable[[], Awaitable[None]] | None = None
 
     async def stopping(self, reason: str) -> None:
         """Last thing on an orderly exit or a crash. Not called when killed."""
@@ -120,7 +124,7 @@ class Process:
     async def run(self) -> None:
         """Handle messages until ExitProcess, an exception, or cancellation (a kill)."""
         await self.started()
-        turn = Turn(self.runtime)
+        turn, idle = Turn(self.runtime), self.idle
         while True:
             while self._mailbox:
                 if turn.is_over():
@@ -132,7 +136,8 @@ class Process:
                         item.caller.reply(answer)
                 else:
                     await self.handle(item)
-            await self.idle()
+            if idle is not None:
+                await idle()
             if not self._mailbox:
                 waiter = self._waiter = asyncio.get_running_loop().create_future()
                 try:

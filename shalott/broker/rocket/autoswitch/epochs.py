@@ -83,9 +83,11 @@ def without_epochs(entries: Entries, epoch: int) -> Entries:
 
 def at_offset(entries: Sequence[EpochStart], offset: int) -> EpochRange | None:
     """The entry of the byte at ``offset``: the last one that starts there or before."""
-    for each in reversed(ranges(entries)):
-        if each.start_offset <= offset:
-            return each
+    end = ENDLESS
+    for entry in reversed(entries):
+        if entry.start_offset <= offset:
+            return EpochRange(entry.epoch, entry.start_offset, end)
+        end = entry.start_offset
     return None
 
 

@@ -56,8 +56,9 @@ class Dispatch:
 
     @property
     def confirm_offset(self) -> int:
-        end = self._log.written_offset
-        return end if self.confirm is None else min(self.confirm, self._log.max_offset)
+        if self.confirm is None:
+            return self._log.written_offset
+        return min(self.confirm, self._log.max_offset)
 
     async def reached(self, offset: int) -> None:
         """Return when everything before ``offset`` is in the queues. Raises StorageError when the

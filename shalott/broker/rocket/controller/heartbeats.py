@@ -40,6 +40,9 @@ class _Alive:
     info: LiveInfo
     caller: Caller | None
 
+    def is_fresh(self, now_ns: int) -> bool:
+        return self.heard_ns + self.timeout_ms * MS >= now_ns
+
 
 class HeartbeatManager:
     """Times are of this node's own clock: brokers' clocks play no part."""
@@ -54,15 +57,15 @@ class HeartbeatManager:
     def heard(self, heartbeat: Heartbeat, caller: Caller | None = None) -> bool:
         """A heartbeat came; returns whether the broker was not known to be alive."""
         who = Identity(heartbeat.cluster_name, heartbeat.broker_name, heartbeat.broker_id)
-        is_new = not self.is_alive(who.cluster, who.group, who.broker_id)
+        known, now_ns = self._alive.get(who), self._now_ns()
         info = LiveInfo(
             heartbeat.epoch,
             heartbeat.max_offset,
             heartbeat.confirm_offset,
             heartbeat.election_priority,
         )
-        self._alive[who] = _Alive(self._now_ns(), heartbeat.heartbeat_timeout_mills, info, caller)
-        return is_new
+        self._alive[who] = _Alive(now_ns, heartbeat.heartbeat_timeout_mills, info, caller)
+        return known is None or not known.is_fresh(now_ns)
 
     def over(self, caller: Caller) -> list[Identity]:
         """Those who spoke over this connection last."""
@@ -90,14 +93,15 @@ class HeartbeatManager:
 
     def expired(self) -> list[Identity]:
         """Take out, and return, all that were silent for too long."""
-        gone = [who for who in self._alive if not self._is_fresh(self._alive[who])]
+        now_ns = self._now_ns()
+        gone = [who for who, alive in self._alive.items() if not alive.is_fresh(now_ns)]
         for who in gone:
             del self._alive[who]
         return gone
 
     def is_alive(self, cluster: str, group: str, broker_id: int) -> bool:
         alive = self._alive.get(Identity(cluster, group, broker_id))
-        return alive is not None and self._is_fresh(alive)
+        return alive is not None and alive.is_fresh(self._now_ns())
 
     def is_recorded(self, cluster: str, group: str, broker_id: int) -> bool:
         """Whether it was heard of, and not declared dead since."""
@@ -110,14 +114,12 @@ class HeartbeatManager:
     def active(self) -> dict[str, dict[str, int]]:
         """How many brokers are alive, by cluster and group."""
         counts: dict[str, dict[str, int]] = {}
+        now_ns = self._now_ns()
         for who, alive in self._alive.items():
-            if self._is_fresh(alive):
+            if alive.is_fresh(now_ns):
                 groups = counts.setdefault(who.cluster, {})
                 groups[who.group] = groups.get(who.group, 0) + 1
         return counts
-
-    def _is_fresh(self, alive: _Alive) -> bool:
-        return alive.heard_ns + alive.timeout_ms * MS >= self._now_ns()
 
     def _now_ns(self) -> int:
         """How long it has listened."""

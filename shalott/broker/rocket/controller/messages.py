@@ -28,7 +28,11 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def to_ext(header: Header) -> dict[str, str]:
     """The header as a command carries it."""
     fields = msgspec.to_builtins(header)
-    return {key: _text(value) for key, value in fields.items() if value is not None}
+    return {
+        key: value if type(value) is str else _text(value)
+        for key, value in fields.items()
+        if value is not None
+    }
 
 
 def _text(value: object) -> str:

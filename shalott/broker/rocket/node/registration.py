@@ -13,6 +13,7 @@ import logging
 
 import msgspec
 
+from shalott.broker.base.env import wait_ms
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rocket.config import AddressBook, RocketConfig
 from shalott.broker.rocket.processor.broker import Broker
@@ -72,14 +73,8 @@ class Registration:
             changed.clear()
             told = await self._tell(server, known)
             known = self._has_id() if told else True
-            wait_ms = self._config.broker.register_interval_ms
-            if not told:
-                wait_ms = min(wait_ms, AGAIN_MS)
-            try:
-                async with asyncio.timeout(wait_ms / 1000):
-                    await changed.wait()
-            except TimeoutError:
-                pass
+            interval_ms = self._config.broker.register_interval_ms
+            await wait_ms(changed, interval_ms if told else min(interval_ms, AGAIN_MS))
 
     async def _tell(self, server: str, known: bool) -> bool:
         if self._has_id():

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
+from shalott.broker.base.env import wait_ms
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rocket.config import AddressBook
 from shalott.broker.rocket.processor.broker import Broker
@@ -67,12 +68,8 @@ class SlaveSync:
                 except BrokerError as error:
                     log.info("nothing copied from %s: %s", master, error)
                     copied = False
-            wait_ms = self._interval_ms if copied else min(AGAIN_MS, self._interval_ms)
-            try:
-                async with asyncio.timeout(wait_ms / 1000):
-                    await self._changed.wait()
-            except TimeoutError:
-                pass
+            interval_ms = self._interval_ms
+            await wait_ms(self._changed, interval_ms if copied else min(AGAIN_MS, interval_ms))
 
     def _master(self) -> str:
         """Whom to copy from; "" if this is no slave or knows none."""

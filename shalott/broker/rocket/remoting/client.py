@@ -16,7 +16,7 @@ import msgspec
 
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rocket.remoting.codec import FrameError, FrameReader, encode
-from shalott.broker.rocket.remoting.command import ONEWAY_FLAG, Command
+from shalott.broker.rocket.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
 
 log = logging.getLogger("shalott.broker.remoting")
 
@@ -271,7 +271,7 @@ class _Connection(asyncio.Protocol):
             self.abort(f"the peer speaks no remoting: {error}")
             return
         for command in commands:
-            if not command.is_response:
+            if not command.flag & RESPONSE_FLAG:
                 if self._on_push is not None:
                     self._on_push(self.address, command)
                 continue

@@ -20,12 +20,13 @@ from shalott.broker.rocket.remoting.command import BINARY, JSON, Command, Langua
 
 FRAME_BYTES_MAX = 16 << 20  # the length itself counts
 HEADER_BYTES_MAX = (1 << 24) - 1
+_LENGTH = struct.Struct(">i")
 _LENGTHS = struct.Struct(">iI")
 _FIXED = struct.Struct(">hBhiii")  # code, language, version, opaque, flag, length of the remark
 _INT16_MAX = (1 << 15) - 1
 _INT32 = range(-(1 << 31), 1 << 31)
 _LANGUAGES: Mapping[str, int] = {language.name: int(language) for language in Language}
-_OTHER = int(Language.OTHER)
+_OTHER, _OTHER_NAME = int(Language.OTHER), Language.OTHER.name
 _NAMES: Mapping[int, str] = {int(language): language.name for language in Language}
 
 
@@ -36,10 +37,11 @@ class FrameError(BrokerError):
 def encode(command: Command) -> bytes:
     """One frame, in the encoding that ``command.serialize`` names. Raises FrameError."""
     header = _encode_binary(command) if command.serialize == BINARY else _encode_json(command)
-    following = 4 + len(header) + len(command.body)
-    if following + 4 > FRAME_BYTES_MAX or len(header) > HEADER_BYTES_MAX:
+    size, body = len(header), command.body
+    following = 4 + size + len(body)
+    if following + 4 > FRAME_BYTES_MAX or size > HEADER_BYTES_MAX:
         raise FrameError(f"a frame of {following + 4} bytes is over {FRAME_BYTES_MAX}")
-    return _LENGTHS.pack(following, command.serialize << 24 | len(header)) + header + command.body
+    return _LENGTHS.pack(following, command.serialize << 24 | size) + header + body
 
 
 class FrameReader:
@@ -58,13 +60,13 @@ class FrameReader:
         commands = []
         start, size = 0, len(waiting)
         while size - start >= 4:
-            following = int.from_bytes(waiting[start : start + 4], "big", signed=True)
+            (following,) = _LENGTH.unpack_from(waiting, start)
             if not 4 <= following <= FRAME_BYTES_MAX - 4:
                 raise FrameError(f"{following} bytes can't follow")
             if size - start - 4 < following:
                 break
             end = start + 4 + following
-            commands.append(_decode(bytes(waiting[start + 4 : end])))
+            commands.append(_decode(waiting, start, end))
             start = end
         if waiting is buffer:
             del buffer[:start]
@@ -73,15 +75,18 @@ class FrameReader:
         return commands
 
 
-def _decode(frame: bytes) -> Command:
-    word = int.from_bytes(frame[:4], "big")
-    serialize, end = word >> 24, 4 + (word & HEADER_BYTES_MAX)
-    if end > len(frame):
-        raise FrameError(f"a header of {end - 4} bytes in a frame of {len(frame)}")
+def _decode(data: bytes | bytearray, start: int, end: int) -> Command:
+    """The frame that lies there."""
+    following, word = _LENGTHS.unpack_from(data, start)
+    serialize, at = word >> 24, start + 8
+    middle = at + (word & HEADER_BYTES_MAX)
+    if middle > end:
+        raise FrameError(f"a header of {middle - at} bytes in a frame of {following}")
+    header, body = bytes(data[at:middle]), bytes(data[middle:end])
     if serialize == JSON:
-        return _decode_json(frame[4:end], frame[end:])
+        return _decode_json(header, body)
     if serialize == BINARY:
-        return _decode_binary(frame[4:end], frame[end:])
+        return _decode_binary(header, body)
     raise FrameError(f"no header is encoded in way {serialize}")
 
 
@@ -111,7 +116,7 @@ _header_decoder = msgspec.json.Decoder(_Header)
 def _encode_json(command: Command) -> bytes:
     header = _Header(
         code=int(command.code),
-        language=_NAMES.get(command.language, Language.OTHER.name),
+        language=_NAMES.get(command.language, _OTHER_NAME),
         version=command.version,
         opaque=command.opaque,
         flag=command.flag,

@@ -18,6 +18,7 @@ from shalott.broker.base.errors import cannot_listen
 from shalott.broker.rocket.remoting.codec import FrameError, FrameReader, encode
 from shalott.broker.rocket.remoting.command import (
     ONEWAY_FLAG,
+    RESPONSE_FLAG,
     Command,
     ResponseCode,
     answering,
@@ -39,7 +40,8 @@ class Caller:
     def __init__(self, transport: asyncio.Transport) -> None:
         peer = transport.get_extra_info("peername")  # None if it is gone already
         self.address = f"{peer[0]}:{peer[1]}" if peer else "?"
-        self.closed = asyncio.Event()
+        self.is_closed = False
+        self.closed = asyncio.Event()  # for who waits for it
         self.requests = 0  # under way
         self.full: asyncio.Event | None = None  # set when there is room again, or it is closed
         self._transport = transport
@@ -59,13 +61,13 @@ class Caller:
 
     def answer_now(self, request: Command, answer: Command) -> None:
         """As ``answer``, without waiting for room. Raises FrameError if it fits in no frame."""
-        if not request.is_oneway:
+        if not request.flag & ONEWAY_FLAG:
             self.send_now(answering(request, answer))
 
     def send_now(self, command: Command) -> None:
         """Send a frame as it is. A client that takes nothing is cut off."""
         transport = self._transport
-        if self.closed.is_set() or transport.is_closing():
+        if self.is_closed or transport.is_closing():
             return
         transport.write(encode(command))
         if self.full is not None and transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
@@ -162,6 +164,7 @@ class RemotingServer:
         if caller not in self._callers:
             return
         del self._callers[caller]
+        caller.is_closed = True
         caller.closed.set()
         if caller.full is not None:
             caller.full.set()
@@ -170,7 +173,7 @@ class RemotingServer:
 
     def begin(self, request: Command, caller: Caller) -> None:
         """Carry it out, or begin to."""
-        if request.is_response:
+        if request.flag & RESPONSE_FLAG:
             return  # a server asks nothing
         if caller.requests >= REQUESTS_MAX:
             busy = response(ResponseCode.SYSTEM_BUSY, "too many requests are under way")
@@ -251,7 +254,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         caller = self._caller
-        if caller is None or caller.closed.is_set():
+        if caller is None or caller.is_closed:
             return
         self._heard_s = self._loop.time()
         try:

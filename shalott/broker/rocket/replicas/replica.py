@@ -95,9 +95,10 @@ class AutoSwitchReplica:
     @property
     def broker_id(self) -> int:
         """The master is 0 to name servers, not its id at the controllers."""
-        if self.role == "none":
+        role = self.role
+        if role == "none":
             return -1
-        return 0 if self.role == "master" else self.service.broker_id
+        return 0 if role == "master" else self.service.broker_id
 
     @property
     def epoch(self) -> int:

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
+import msgspec
+
 from shalott.broker.base.errors import StorageError
 from shalott.cluster.sim.loop.trace import Trace
 from shalott.core.rng import Stream
@@ -39,27 +41,17 @@ class TimerLoop(Protocol):
     ) -> Timer: ...
 
 
-class Call:
+class Call(msgspec.Struct, eq=False):
     """A call under way. ``cut_off`` is what a kill may leave half done of it; ``what`` and
     ``content`` tell the trace what is called and what it writes."""
 
-    __slots__ = ("content", "cut_off", "effect", "future", "timer", "was_stopped", "what")
-
-    def __init__(
-        self,
-        effect: Callable[[], object],
-        cut_off: Callable[[Stream], None] | None,
-        future: asyncio.Future[Any],
-        what: str,
-        content: bytes,
-    ) -> None:
-        self.effect = effect
-        self.cut_off = cut_off
-        self.future = future
-        self.what = what
-        self.content = content
-        self.timer: Timer | None = None
-        self.was_stopped = False
+    effect: Callable[[], object]
+    cut_off: Callable[[Stream], None] | None
+    future: asyncio.Future[Any]
+    what: str
+    content: bytes
+    timer: Timer | None = None
+    was_stopped: bool = False
 
 
 # (what is called, whether it is done): whether its caller stands still from now on
@@ -124,8 +116,14 @@ class CallLine:
 
     def _tell(self, call: Call, outcome: object) -> None:
         if self._trace is not None:
-            words = "done" if outcome is None else _words_of(outcome)
-            content = outcome if type(outcome) is bytes else call.content
+            content = call.content
+            if outcome is None:
+                words = "done"
+            elif type(outcome) is int:
+                words = str(outcome)
+            else:
+                words = _words_of(outcome)
+                content = outcome if type(outcome) is bytes else content
             self._trace.event(self._loop.now_ns, f"{self._prefix}{call.what}: {words}", content)
 
     def kill(self, fate: Stream) -> None:

@@ -214,19 +214,17 @@ class SimDisk:
         syncs: bool = False,
         cut_off: Callable[[Stream], None] | None = None,
     ) -> asyncio.Future[T]:
-        bounds_us = self.knobs.sync_us if syncs else self.knobs.call_us
-        latency_ns = self._latency_ns(self._name_draws if draws is None else draws, bounds_us)
-        return self.calls.run(effect, latency_ns, cut_off, what=what, content=content)
-
-    def _latency_ns(self, draws: Stream, bounds_us: tuple[int, int]) -> int:
-        word = draws.next_u64()
-        low_us, high_us = bounds_us
+        word = (self._name_draws if draws is None else draws).next_u64()
+        knobs = self.knobs
+        low_us, high_us = knobs.sync_us if syncs else knobs.call_us
         span_ns = (high_us - low_us) * NS_PER_US
         latency_ns = low_us * NS_PER_US + ((word >> 32) * span_ns >> 32)
-        if word & 1023 < self.knobs.tail_per_1024:
-            latency_ns *= self.knobs.tail_factor
+        if word & 1023 < knobs.tail_per_1024:
+            latency_ns *= knobs.tail_factor
         slow_ms = self.transfers.faults.slow_ms
-        return latency_ns + round(slow_ms * NS_PER_MS) if slow_ms else latency_ns
+        if slow_ms:
+            latency_ns += round(slow_ms * NS_PER_MS)
+        return self.calls.run(effect, latency_ns, cut_off, what=what, content=content)
 
     # -- names -------------------------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ class Tree:
     def clear(self) -> None:
         self.root = Directory(0)
         self._directories = 1
-        self._unsynced: list[Operation] = []
+        self.unsynced: list[Operation] = []  # in order
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -99,10 +99,6 @@ class Tree:
                 return False
             entry = entry.durable.get(name)
         return entry is inode
-
-    @property
-    def unsynced_count(self) -> int:
-        return len(self._unsynced)
 
     # -- changing ----------------------------------------------------------------------------------
 
@@ -169,27 +165,27 @@ class Tree:
     def _change(self, *changes: Change) -> None:
         for directory, name, entry in changes:
             _set(directory.cached, name, entry)
-        self._unsynced.append(changes)
+        self.unsynced.append(changes)
 
     # -- durability --------------------------------------------------------------------------------
 
     def sync(self, directory: Directory) -> None:
         """What concerns ``directory`` is durable now, with all that it rests on."""
         needed: dict[tuple[int, str], None] = {}
-        chosen = [False] * len(self._unsynced)
-        for number in range(len(self._unsynced) - 1, -1, -1):
-            changes = self._unsynced[number]
+        chosen = [False] * len(self.unsynced)
+        for number in range(len(self.unsynced) - 1, -1, -1):
+            changes = self.unsynced[number]
             if any(change.directory is directory or change.key in needed for change in changes):
                 chosen[number] = True
                 needed.update((change.key, None) for change in changes)
         self._keep(chosen)
-        self._unsynced = [
-            changes for changes, synced in zip(self._unsynced, chosen, strict=True) if not synced
+        self.unsynced = [
+            changes for changes, synced in zip(self.unsynced, chosen, strict=True) if not synced
         ]
 
     def lose_power(self, loss: PowerLoss, fate: Stream) -> None:
         """The cache is gone; of the log survives what ``fate`` draws."""
-        count = len(self._unsynced)
+        count = len(self.unsynced)
         if loss == "keep":
             chosen = [True] * count
         elif loss == "all":
@@ -200,13 +196,13 @@ class Tree:
         else:
             chosen = self._any_but_what_rests_on_lost(fate)
         self._keep(chosen)
-        self._unsynced = []
+        self.unsynced = []
         _forget_cache(self.root)
 
     def _any_but_what_rests_on_lost(self, fate: Stream) -> list[bool]:
         chosen = []
         lost: dict[tuple[int, str], None] = {}
-        for changes in self._unsynced:
+        for changes in self.unsynced:
             keep = fate.random() < 0.5 and not any(change.key in lost for change in changes)
             if not keep:
                 lost.update((change.key, None) for change in changes)
@@ -214,7 +210,7 @@ class Tree:
         return chosen
 
     def _keep(self, chosen: list[bool]) -> None:
-        for changes, kept in zip(self._unsynced, chosen, strict=True):
+        for changes, kept in zip(self.unsynced, chosen, strict=True):
             if kept:
                 for directory, name, entry in changes:
                     _set(directory.durable, name, entry)

@@ -49,4 +49,4 @@ class Outside:
         dirty = [inode.unsynced for _, inode in files if inode.unsynced]
         writes = [each for own in dirty for each in own if not isinstance(each, int)]
         size = sum(len(data) for _, data in writes)
-        return {"files": len(dirty), "bytes": size, "names": self._tree.unsynced_count}
+        return {"files": len(dirty), "bytes": size, "names": len(self._tree.unsynced)}

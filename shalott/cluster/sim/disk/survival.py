@@ -93,7 +93,7 @@ class Survival:
         if durable is None:
             return []
         # Where all names are synced, the cache has the same.
-        cached = self._file(path) if self._tree.unsynced_count else durable
+        cached = self._file(path) if self._tree.unsynced else durable
         return [durable] if cached is None or cached is durable else [durable, cached]
 
 

@@ -12,39 +12,45 @@ As on a real machine, a timer that is running when the drift changes was set by 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 BILLION = 1_000_000_000
 NS_PER_MS = 1_000_000
 PPB_PER_PPM = 1_000
 
 
+class Time(Protocol):
+    """The loop (loop.py)."""
+
+    now_ns: int
+
+
 class NodeClock:
     """Implements broker.base.env.Clock.
 
-    ``now_ns`` is the simulation's true time; the true wall clock is ``wall_origin_ns`` later.
+    ``time`` knows the simulation's true time; the true wall clock is ``wall_origin_ns`` later.
     """
 
     __slots__ = (
         "_base_global_ns",
         "_base_local_ns",
         "_drift_ppb",
-        "_now_ns",
         "_offset_ns",
+        "_time",
         "_wall_origin_ns",
     )
 
     def __init__(
         self,
-        now_ns: Callable[[], int],
+        time: Time,
         *,
         wall_origin_ns: int,
         offset_ms: float = 0,
         drift_ppm: float = 0,
     ) -> None:
-        self._now_ns = now_ns
+        self._time = time
         self._wall_origin_ns = wall_origin_ns
-        self._base_global_ns = self._base_local_ns = now_ns()
+        self._base_global_ns = self._base_local_ns = time.now_ns
         self._drift_ppb = 0
         self._offset_ns = 0
         self.set(offset_ms, drift_ppm)
@@ -53,7 +59,7 @@ class NodeClock:
         """Put the wall clock so far from the true one, and both clocks to run so much faster."""
         drift_ppb = round(drift_ppm * PPB_PER_PPM)
         assert drift_ppb > -BILLION, "a clock that stands still or runs back is no clock"
-        now_ns = self._now_ns()
+        now_ns = self._time.now_ns
         self._base_local_ns = self.local_ns(now_ns)
         self._base_global_ns = now_ns
         self._drift_ppb = drift_ppb
@@ -71,11 +77,11 @@ class NodeClock:
 
     def monotonic_ns(self) -> int:
         # local_ns, written out: a broker asks at every message.
-        elapsed_ns = self._now_ns() - self._base_global_ns
+        elapsed_ns = self._time.now_ns - self._base_global_ns
         return self._base_local_ns + elapsed_ns + elapsed_ns * self._drift_ppb // BILLION
 
     def wall_ns(self) -> int:
-        now_ns = self._now_ns()
+        now_ns = self._time.now_ns
         return self._wall_origin_ns + now_ns + self._ahead_ns(now_ns)
 
     # -- what the simulation reads -----------------------------------------------------------------
@@ -96,7 +102,7 @@ class NodeClock:
 
     def offset_ms(self) -> float:
         """How far the wall clock is ahead of the true one now."""
-        return self._ahead_ns(self._now_ns()) / NS_PER_MS
+        return self._ahead_ns(self._time.now_ns) / NS_PER_MS
 
     def _ahead_ns(self, now_ns: int) -> int:
         gained_ns = (now_ns - self._base_global_ns) * self._drift_ppb // BILLION

@@ -214,8 +214,9 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
     ) -> SimTask[T]:
         if self._closed:
             self._check_closed()
-        number = self.next_number()
-        task = SimTask(coro, number, loop=self, name=name or f"task-{number}", context=context)
+        self._objects = number = self._objects + 1
+        task = SimTask(coro, loop=self, name=name or f"task-{number}", context=context)
+        task.number = number
         process = self.process if context is None else context.get(PROCESS)
         if process is not None:
             process.keep(task)

@@ -16,27 +16,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Coroutine, Iterator
-from contextvars import Context
+from collections.abc import Awaitable, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
 class SimTask(asyncio.Task[T]):
-    """``number``: see SimFuture."""
+    """``number``: see SimFuture. The loop gives it one at once."""
 
-    def __init__(
-        self,
-        coro: Coroutine[object, object, T],
-        number: int,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        name: str | None,
-        context: Context | None,
-    ) -> None:
-        self.number = number  # first: registering the task hashes it
-        super().__init__(coro, loop=loop, name=name, context=context)
+    number = 0
 
     def __hash__(self) -> int:
         return self.number
@@ -127,12 +116,23 @@ def gather(*awaitables: Awaitable[Any], return_exceptions: bool = False) -> asyn
     return _Gathering([children[each] for each in awaitables], loop, return_exceptions)
 
 
+def _forget(task: object) -> None:
+    """Nobody in a simulation asks ``asyncio.all_tasks``, and to keep a weak set of them took a
+    third of what a task costs."""
+
+
 @contextlib.contextmanager
 def pinned() -> Iterator[None]:
-    """While it lasts, ``asyncio.gather`` is ``gather``."""
+    """While it lasts, ``asyncio.gather`` is ``gather``, and asyncio keeps no set of all tasks."""
     before = asyncio.gather
     asyncio.gather = gather  # type: ignore[assignment]
+    named = [vars(asyncio.tasks).get(name) for name in ("_all_tasks", "_scheduled_tasks")]
+    sets = [one for one in named if one is not None]
+    for one in sets:
+        one.add = _forget
     try:
         yield
     finally:
         asyncio.gather = before
+        for one in sets:
+            del one.add

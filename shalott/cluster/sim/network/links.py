@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from shalott.cluster.nodes import LinkShape
+from shalott.core.draws import draw_many
 from shalott.core.rng import draw_u64, stream_key
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ RTO_MAX_NS = 120_000 * MS  # Linux: TCP_RTO_MAX
 RETRIES_MAX = 15  # Linux: tcp_retries2
 PRUNE_MIN = 64
 WORD = 1 << 32
+DRAWN_AT_ONCE = 128  # a power of two
 
 
 class NetworkKnobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -162,9 +164,11 @@ class Link:
         "_clogged_until_ns",
         "_drawn",
         "_jitter_draw",
+        "_jitter_draws",
         "_jitter_ns",
         "_key",
         "_loss",
+        "_loss_draws",
         "_loss_key",
         "_lost_before",
         "_own_jitter_ns",
@@ -193,7 +197,10 @@ class Link:
         self._loss_key = stream_key(seed, "link", name, "loss")
         self._clog_key = stream_key(seed, "link", name, "clog")
         self._repeat_key = stream_key(seed, "link", name, "repeat")
-        self._drawn = 0
+        self._drawn = 0  # segments
+        # For the segments of the present stretch, made at once.
+        self._jitter_draws: list[int] = []
+        self._loss_draws: list[int] = []
         loopback = source is destination
         if loopback:
             self._base_ns = max(1, knobs.loopback_us * US)
@@ -240,23 +247,42 @@ class Link:
         self._settle()
 
     def _settle(self) -> None:
+        """Plain: a segment departs at once, unless it is lost by a draw of its own."""
         self._plain = not (
-            self._loss or self._clog or self.shape.rate_bytes_s or self._clogged_until_ns
+            self._repeat or self._clog or self.shape.rate_bytes_s or self._clogged_until_ns
         )
 
     def transit(self, segment: Segment, now_ns: int) -> int:
         """When a segment sent now arrives. Notes in it when it departs for the last time."""
         number = self._drawn
         self._drawn = number + 1
-        depart_ns = now_ns if self._plain else self._departure(segment, now_ns, number)
+        at = number % DRAWN_AT_ONCE
+        if not at:
+            self._draw(number)
+        if self._plain and self._loss_draws[at] >= self._loss:
+            segment.lost = 0
+            depart_ns = now_ns
+        else:
+            depart_ns = self._departure(segment, now_ns, number)
         segment.depart_ns = depart_ns
         arrival_ns = depart_ns + self.latency_ns
         if self._jitter_ns:
-            arrival_ns += self._jitter(number)
+            if self._repeat:
+                arrival_ns += self._jitter(number)
+            else:
+                arrival_ns += self._jitter_draws[at] * self._jitter_ns >> 32
         return arrival_ns
 
+    def _draw(self, first: int) -> None:
+        """For the next stretch of segments."""
+        words = draw_many(self._key, range(first, first + DRAWN_AT_ONCE))
+        self._jitter_draws = [word & (WORD - 1) for word in words]
+        step = RETRIES_MAX + 1
+        numbers = range(first * step, (first + DRAWN_AT_ONCE) * step, step)
+        self._loss_draws = [word >> 32 for word in draw_many(self._loss_key, numbers)]
+
     def _jitter(self, number: int) -> int:
-        draw = draw_u64(self._key, number) & (WORD - 1)
+        draw = self._jitter_draws[number % DRAWN_AT_ONCE]
         if self._repeat:
             if self._jitter_draw is not None and self._repeats(2 * number):
                 draw = self._jitter_draw
@@ -309,6 +335,8 @@ class Link:
             return None
         number = self._drawn
         self._drawn = number + 1
+        if not number % DRAWN_AT_ONCE:
+            self._draw(number)
         if self._loss and self._loses(number, 0):
             return None
         at_ns = max(now_ns, self._clogged_until_ns) + self.latency_ns

@@ -39,7 +39,7 @@ class SimNetwork:
         self.knobs = NetworkKnobs() if knobs is None else knobs
         self.segments = 0
         self.bytes = 0
-        self.order = Order(loop)
+        self.order: Order | None = None  # told of what happens, if anybody asks about it
         self._seed = seed
         self._kill_key = stream_key(seed, "network", "kill")
         # Of connections from a host to a port: another host that they come from.
@@ -51,6 +51,11 @@ class SimNetwork:
         # By link, what sees all that goes over it. To watch makes no link: faults find links in the
         # order in which they were made.
         self.watches: dict[tuple[str, str], list[Watch]] = {}
+
+    def happened(self, node: str, kind: str) -> None:
+        """Something of a kind, which may cause others."""
+        if self.order is not None:
+            self.order.happened(node, kind)
 
     # -- hosts -------------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ class Network(Protocol):
     knobs: NetworkKnobs
     segments: int
     bytes: int
-    order: Order
+    order: Order | None
 
     @property
     def sockets(self) -> Sockets: ...
@@ -154,8 +154,8 @@ class Socket:
             data = data[:size]
         self._unacked += size
         lane = self.lane
-        process = self.process
-        lane.send(data, 0 if process is None else self._network.order.told(process.name))
+        process, order = self.process, self._network.order
+        lane.send(data, 0 if process is None or order is None else order.told(process.name))
         if lane.link.watches:
             stops(lane.link.watches, self, data, "sent")
         return size
@@ -202,7 +202,7 @@ class Socket:
         payload = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         network.bytes += segment.size
         loop.trace.segment(loop.now_ns, self.way, payload)
-        if self.process is not None:
+        if network.order is not None and self.process is not None:
             network.order.heard(self.process.name, segment.told)
         if self.closed:
             self.reset()

@@ -46,7 +46,7 @@ def with_node(body: Body, buggify: Callable[[str], bool] = never) -> None:
             return events
 
         platform = Platform(
-            clock=NodeClock(lambda: loop.now_ns, wall_origin_ns=0),
+            clock=NodeClock(loop, wall_origin_ns=0),
             make_rng=lambda incarnation: Stream(1, incarnation),
             disk=SimDisk(loop, 1, "n1"),
             open_events=open_events,

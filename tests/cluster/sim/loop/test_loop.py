@@ -176,9 +176,7 @@ def test_timers_of_a_drifting_process_run_by_its_clock() -> None:
     async def main() -> tuple[float, float]:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimLoop)
-        clock = NodeClock(
-            lambda: loop.now_ns, wall_origin_ns=0, drift_ppm=100_000
-        )  # a tenth faster
+        clock = NodeClock(loop, wall_origin_ns=0, drift_ppm=100_000)  # a tenth faster
         process = SimProcess("n1", clock=clock)
         loop.add_process(process)
         done = loop.create_future()

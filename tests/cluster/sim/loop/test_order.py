@@ -52,7 +52,7 @@ def test_clients_carry_nothing_from_node_to_node() -> None:
 
 def test_a_message_takes_along_what_had_happened_when_it_was_sent() -> None:
     world = World()
-    order = world.network.order
+    order = world.network.order = Order(world.loop)
 
     async def main() -> None:
         joined = await world.join("a", "b")

@@ -74,6 +74,10 @@ class QueueParameters(msgspec.Struct, frozen=True, kw_only=True):
     durable: Annotated[bool, msgspec.Meta(description="Queues outlive their nodes.")] = True
     persistent: Annotated[bool, msgspec.Meta(description="Messages outlive their nodes.")] = True
     confirms: Annotated[bool, msgspec.Meta(description="Await a confirm of each enqueue.")] = True
+    behind: Annotated[
+        int,
+        msgspec.Meta(ge=0, le=9, description="Publishes to no queue, right behind each enqueue."),
+    ] = 0
     transactions: Annotated[bool, msgspec.Meta(description="Each operation is a transaction.")] = (
         False
     )
@@ -170,6 +174,7 @@ def _amqp_clients(plan: Plan) -> MakeClient:
         guarantees=client_guarantees(parameters),
         credentials=guest_of(plan),
         transactions=parameters.transactions,
+        behind=parameters.behind,
     )
 
 
@@ -215,6 +220,7 @@ def draw_parameters(draw: Draw) -> Values:
         "persistent": draw.knob("persistent", (True,)),
         "confirms": draw.knob("confirms", (True,)),
         "transactions": draw.knob("transactions", (False,)),
+        "behind": draw.knob("behind", (0, 0, 2)),
     }
 
 
@@ -261,5 +267,10 @@ WORKLOAD = WorkloadRecord(
     draw=draw_parameters,
     describe=describe,
     lower=("queues",),
-    calm={"body_bytes": SMALLEST_BYTES, "enqueue_fraction": 1.0, "transactions": False},
+    calm={
+        "body_bytes": SMALLEST_BYTES,
+        "enqueue_fraction": 1.0,
+        "transactions": False,
+        "behind": 0,
+    },
 )

@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 from pamqp import commands
+from pamqp.base import Frame
 from pamqp.body import ContentBody
 
-from shalott.clients.amqp.queue_client import AmqpQueueClient
+from shalott.clients.amqp.queue_client import NOTHING, AmqpQueueClient
 from shalott.core.errors import Definite, Indefinite, Unreachable
 from shalott.core.message_body import decode_body, encode_body
 from shalott.core.op import Completion, Invocation
@@ -27,10 +28,10 @@ DEQUEUE = Invocation(f="dequeue", key="q")
 
 @asynccontextmanager
 async def client_of(
-    on_method: Script, timeout_ms: int = 5000, heartbeat_s: int = 0
+    on_method: Script, timeout_ms: int = 5000, heartbeat_s: int = 0, **more: int
 ) -> AsyncIterator[tuple[AmqpQueueClient, FakeServer]]:
     async with fake_server(on_method, heartbeat_s) as server:
-        client = AmqpQueueClient("127.0.0.1", server.port, op_timeout_ms=timeout_ms)
+        client = AmqpQueueClient("127.0.0.1", server.port, op_timeout_ms=timeout_ms, **more)
         await client.open()
         try:
             yield client, server
@@ -115,6 +116,39 @@ def test_enqueue_outcomes(
     with pytest.raises(outcome, match=text) as raised:
         run_one(ENQUEUE, on_publish(*answers))
     assert not isinstance(raised.value, Unreachable)
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_known"),
+    [
+        ((commands.Basic.Ack(2),), False),
+        ((commands.Basic.Ack(2), commands.Basic.Ack(1)), True),
+        ((commands.Basic.Ack(2, True),), True),
+    ],
+)
+def test_what_follows_an_enqueue_to_no_queue_answers_for_it_only_as_one_of_several(
+    answers: tuple[Frame, ...], is_known: bool
+) -> None:
+    async def script(session: Session, value: object) -> None:
+        if isinstance(value, ContentBody) and value.value == NOTHING:
+            session.send(*answers)
+
+    async def main() -> None:
+        async with client_of(script, 100, behind=1) as (client, server):
+            done = await client.invoke(ENQUEUE)
+            assert done.type == "ok"
+            keys = [
+                one.routing_key
+                for one in server.received
+                if isinstance(one, commands.Basic.Publish)
+            ]
+            assert keys == ["q", "q.to-nobody"]
+
+    if is_known:
+        asyncio.run(main())
+    else:
+        with pytest.raises(Indefinite, match="timeout"):
+            asyncio.run(main())
 
 
 @pytest.mark.parametrize("invocation", [ENQUEUE, DEQUEUE])

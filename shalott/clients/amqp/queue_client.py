@@ -24,6 +24,9 @@ to a client again.
     info    no answer in time, connection or channel ended: the server may hold it as delivered,
             and will give it to a client again
 
+``behind``: so many publishes follow each enqueue at once, to no queue. Their acks, which may come
+before its own, count for nothing.
+
 Weaker client guarantees (checkers/queues/guarantees.py) open the documented windows of loss.
 Without confirms an enqueue is ok once it was written and a synchronous call on the same channel
 came back, which it does behind the return of a message that has no route. Without acknowledgements
@@ -56,6 +59,8 @@ PUBLISH = commands.Basic.Publish.index
 _GET = commands.Basic.Get.index
 _DECLARE = commands.Queue.Declare.index
 _NO_ROUTE = 312
+NO_QUEUE = ".to-nobody"  # ends the key of a publish that no queue gets
+NOTHING = b"-"
 
 
 class AmqpQueueClient:
@@ -72,8 +77,10 @@ class AmqpQueueClient:
         guarantees: ClientGuarantees = CAREFUL,
         credentials: Credentials = GUEST,
         transactions: bool = False,
+        behind: int = 0,
     ) -> None:
         self._body_bytes = body_bytes
+        self._behind = behind if guarantees.confirms and not transactions else 0
         self._ack_after_ms = ack_after_ms
         self.guarantees = guarantees
         self._missing: dict[str, None] = {}  # transient queues to be declared again
@@ -117,6 +124,11 @@ class AmqpQueueClient:
 
     async def _enqueue(self, connection: Connection, queue: str, value: int) -> Completion:
         self._publish(connection, queue, value)
+        tag = self._channel.published
+        for _ in range(self._behind):
+            self._channel.published += 1
+            to_nobody = commands.Basic.Publish(routing_key=f"{queue}{NO_QUEUE}")
+            connection.send_content(to_nobody, commands.Basic.Properties(), NOTHING)
         if not self.guarantees.confirms:
             connection.send(commands.Basic.Qos(prefetch_count=0))
         returned: str | None = None
@@ -128,11 +140,11 @@ class AmqpQueueClient:
                     returned = f"returned: {refusal.reply_code} {refusal.reply_text}"
                     if refusal.reply_code == _NO_ROUTE:
                         self._misses(queue)
-                case commands.Basic.QosOk() | commands.Basic.Ack() if self._answers_last(event):
+                case commands.Basic.QosOk() | commands.Basic.Ack() if _answers(event, tag):
                     if returned is not None:
                         raise Definite(returned)
                     return Completion(type="ok")
-                case commands.Basic.Nack() if self._answers_last(event):
+                case commands.Basic.Nack() if _answers(event, tag):
                     if returned is not None:
                         raise Definite(returned)
                     raise Indefinite("nack: no process of the queue lived to confirm it")
@@ -191,13 +203,12 @@ class AmqpQueueClient:
             raise Definite(f"{queue} could not be declared again: {error}") from error
         del self._missing[queue]
 
-    def _answers_last(
-        self, answer: commands.Basic.Ack | commands.Basic.Nack | commands.Basic.QosOk
-    ) -> bool:
-        """Whether it is the verdict on the last publish."""
-        if isinstance(answer, commands.Basic.QosOk):
-            return True
-        tag = int(answer.delivery_tag or 0)
-        return tag == self._channel.published or (
-            bool(answer.multiple) and tag in (0, self._channel.published)
-        )
+
+def _answers(
+    answer: commands.Basic.Ack | commands.Basic.Nack | commands.Basic.QosOk, publish: int
+) -> bool:
+    """Whether it is the verdict on the publish of that number."""
+    if isinstance(answer, commands.Basic.QosOk):
+        return True
+    tag = int(answer.delivery_tag or 0)
+    return tag == publish or (bool(answer.multiple) and (tag == 0 or tag >= publish))

@@ -1,4 +1,4 @@
-"""Digests of what this broker's log and consume queues hold, for those who compare replicas.
+"""Digests of what this broker holds, log, consume queues and tables, for who compares replicas.
 
 A log is digested by blocks, whose borders are multiples of their size, so that two brokers that are
 asked for the same stretch answer alike if they hold the same, and who asks again with smaller
@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import hashlib
 
+import msgspec
+
 from shalott.broker.rocket.commitlog.api import GetStatus, Log, Store
 from shalott.broker.rocket.commitlog.codec import HEAD
+from shalott.broker.rocket.processor.tables import Tables
 
 BLOCK_BYTES = 1 << 16  # unless another size is asked for
 BLOCK_BYTES_MAX = 1 << 20
@@ -68,3 +71,13 @@ async def digest_queues(store: Store, start: int) -> tuple[int, str]:
                 count += 1
             offset = got.next_offset
     return count, contents.hexdigest()
+
+
+def digest_tables(tables: Tables) -> tuple[int, str]:
+    """How many topics and subscription groups there are, and a digest of them in any order. Not of
+    their versions: who becomes a master counts on."""
+    contents = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for table in (tables.topics, tables.groups):
+        for name in sorted(table):
+            contents.update(msgspec.json.encode(table[name], order="deterministic"))
+    return len(tables.topics) + len(tables.groups), contents.hexdigest()

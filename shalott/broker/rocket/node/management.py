@@ -12,6 +12,7 @@ No login is needed, as on RocketMQ's ports. Errors look as in broker/rabbit/mana
     GET  /api/shalott/epoch-cache      the epochs of this broker's log (1007)
     GET  /api/shalott/log-digest       ?from=&to=&block=: the log, block by block
     GET  /api/shalott/queue-digest     ?from=: the consume queues: how many messages, and which
+    GET  /api/shalott/table-digest     topics and subscription groups: how many, and which
     POST /api/shalott/promote          {"epoch": n?}: this slave becomes the master (master-slave)
     POST /api/shalott/follow           {"master": node, "epoch": n?}: follow that master
     POST /api/shalott/elect-master     {"broker": node?}: elect anew (controller)
@@ -51,7 +52,9 @@ from shalott.broker.rocket.node.log_digest import (
     BLOCK_BYTES_MAX,
     digest_blocks,
     digest_queues,
+    digest_tables,
 )
+from shalott.broker.rocket.processor.tables import Tables
 from shalott.broker.rocket.replicas.replica import AutoSwitchReplica
 
 
@@ -75,6 +78,9 @@ class ManagedNode(Protocol):
 
     @property
     def store(self) -> Store | None: ...
+
+    @property
+    def tables(self) -> Tables | None: ...
 
     @property
     def name_server(self) -> NameServer | None: ...
@@ -215,6 +221,15 @@ async def queue_digest(
         count, digest = await digest_queues(stored(node), number(request, "from", 0))
     except StorageError as error:
         return json_response({"unreadable": str(error)})
+    return json_response({"count": count, "digest": digest})
+
+
+async def table_digest(
+    node: ManagedNode, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    if node.tables is None:
+        raise unavailable(f"there is no broker here now: the node is {node.phase}")
+    count, digest = digest_tables(node.tables)
     return json_response({"count": count, "digest": digest})
 
 
@@ -364,6 +379,7 @@ ROUTES: tuple[RouteOf[ManagedNode], ...] = (
     RouteOf("GET", "/api/shalott/epoch-cache", epoch_cache),
     RouteOf("GET", "/api/shalott/log-digest", log_digest),
     RouteOf("GET", "/api/shalott/queue-digest", queue_digest),
+    RouteOf("GET", "/api/shalott/table-digest", table_digest),
     RouteOf("POST", "/api/shalott/elect-master", elect_master),
     RouteOf("POST", "/api/shalott/promote", promote),
     RouteOf("POST", "/api/shalott/follow", follow),

@@ -23,6 +23,7 @@ from shalott.broker.rocket.controller.service import Controller
 from shalott.broker.rocket.nameserver.server import NameServer
 from shalott.broker.rocket.node.broker_service import BrokerService
 from shalott.broker.rocket.node.management import respond
+from shalott.broker.rocket.processor.tables import Tables
 from shalott.broker.rocket.remoting.client import RemotingClient
 
 log = logging.getLogger("shalott.broker.node")
@@ -68,6 +69,10 @@ class RocketNode:
     @property
     def store(self) -> Store | None:
         return None if self.broker is None else self.broker.replica.store
+
+    @property
+    def tables(self) -> Tables | None:
+        return None if self.broker is None else self.broker.broker.tables
 
     async def start(self) -> None:
         """Listen, and begin to start the broker: what becomes of that is in ``phase`` and

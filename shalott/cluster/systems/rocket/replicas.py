@@ -2,10 +2,11 @@
 
 Asked for when the group has settled and before everything is read, over the management API
 (broker/rocket/node/log_digest.py), so that simulated, local and contained nodes are judged by the
-same answers. A broker has two replicas to compare: its log, from its first byte to where its
-readers may read, and what its consume queues say; queues may differ on equal logs. A synchronised
-slave holds what its master holds; how far readers may read reaches it a heartbeat later, which is
-waited for. Where logs differ all the same, smaller and smaller blocks are asked for, down to the
+same answers. A broker has three replicas to compare: its log, from its first byte to where its
+readers may read, what its consume queues say, for queues may differ on equal logs, and its tables
+of topics and groups, which slaves copy from time to time. A synchronised slave holds what its
+master holds; how far readers may read reaches it a heartbeat later, which is waited for, and so are
+tables. Where logs differ all the same, smaller and smaller blocks are asked for, down to the
 first byte.
 
 One row a replica goes into the history: f = ``replica``, the node's, ``extra`` = {"group", "role",
@@ -28,8 +29,8 @@ from shalott.core.op import NEMESIS, Completion, Invocation
 if TYPE_CHECKING:
     from shalott.core.history import Recorder
 
-QUEUES = "queues"  # appended to the group's name
-STEP_TIMEOUT_S = 10.0  # for what is still under way
+QUEUES, TABLES = "queues", "tables"  # appended to the group's name
+STEP_TIMEOUT_S = 25.0  # for what is still under way: tables are copied every ten seconds
 FIRST_POLL_S, LAST_POLL_S = 0.05, 1.0  # each look reads every byte of every log
 ASK_TIMEOUT_MS = 10_000
 # Of the blocks in which the first byte that differs is looked for, each divides the one before.
@@ -52,20 +53,30 @@ class Held:
     log: str = ""
     message_count: int = 0
     queues: str = ""
+    tables: str = ""
+    entry_count: int = 0
     error: str = ""
 
     @property
     def contents(self) -> tuple[object, ...]:
-        return (self.start, self.readable, self.log, self.message_count, self.queues)
+        own = (self.start, self.readable, self.log, self.message_count, self.queues)
+        return (*own, self.entry_count, self.tables)
 
 
-async def record_logs(record: Recorder, nodes: Sequence[str], observe: Observe, get: Get) -> None:
+async def record_logs(
+    record: Recorder,
+    nodes: Sequence[str],
+    observe: Observe,
+    get: Get,
+    *,
+    have_tables: bool = False,
+) -> None:
     """Compare and write down, as soon as who is synchronised holds the same, or after a while as it
-    is."""
+    is. ``have_tables``: their digests can be asked for."""
     loop = asyncio.get_running_loop()
     deadline_s, poll_s = loop.time() + STEP_TIMEOUT_S, FIRST_POLL_S
     while True:
-        held = await _look(nodes, observe, get)
+        held = await _look(nodes, observe, get, have_tables)
         if _in_step(held) or loop.time() > deadline_s:
             break
         await asyncio.sleep(poll_s)
@@ -78,7 +89,7 @@ async def record_logs(record: Recorder, nodes: Sequence[str], observe: Observe, 
         _write_down(record, each, named, differs_at)
 
 
-async def _look(nodes: Sequence[str], observe: Observe, get: Get) -> list[Held]:
+async def _look(nodes: Sequence[str], observe: Observe, get: Get, have_tables: bool) -> list[Held]:
     """Every broker's, from where the last of their logs begins."""
     found: dict[str, tuple[Claim, Answer]] = {}
     held: list[Held] = []
@@ -92,13 +103,15 @@ async def _look(nodes: Sequence[str], observe: Observe, get: Get) -> list[Held]:
     start = max((ends["min_offset"] for _, ends in found.values()), default=0)
     for node, (claim, ends) in found.items():
         try:
-            held.append(await _held(node, claim, ends, start, get))
+            held.append(await _held(node, claim, ends, start, get, have_tables))
         except ClientError as error:
             held.append(Held(node, {}, error=str(error)))
     return held
 
 
-async def _held(node: str, claim: Claim, ends: Answer, start: int, get: Get) -> Held:
+async def _held(
+    node: str, claim: Claim, ends: Answer, start: int, get: Get, have_tables: bool
+) -> Held:
     """Raises ClientError."""
     blocks = hashlib.blake2b(str(start).encode(), digest_size=8)
     end, at = ends["readable_offset"], start
@@ -111,6 +124,7 @@ async def _held(node: str, claim: Claim, ends: Answer, start: int, get: Get) -> 
             blocks.update(digest.encode())
         at = answer["next"]
     queues = await get(node, f"/api/shalott/queue-digest?from={start}")
+    tables = await get(node, "/api/shalott/table-digest") if have_tables else {}
     log, content = _or_unreadable(node, answer, blocks.hexdigest()), queues.get("digest", "")
     return Held(
         node,
@@ -121,6 +135,8 @@ async def _held(node: str, claim: Claim, ends: Answer, start: int, get: Get) -> 
         log=log,
         message_count=queues.get("count", 0),
         queues=_or_unreadable(node, queues, content),
+        tables=str(tables.get("digest", "")),
+        entry_count=tables.get("count", 0),
     )
 
 
@@ -203,10 +219,12 @@ def _write_down(record: Recorder, held: Held, named: Sequence[str], differs_at: 
         return
     claim, group = held.claim, str(held.claim["group"])
     where: dict[str, int] = {} if differs_at is None else {"differs_at": differs_at}
-    replicas: tuple[tuple[str, int, str, str, dict[str, int]], ...] = (
+    replicas: list[tuple[str, int, str, str, dict[str, int]]] = [
         (group, held.readable - held.start, "bytes", held.log, where),
         (f"{group} {QUEUES}", held.message_count, "messages", held.queues, {}),
-    )
+    ]
+    if held.tables:
+        replicas.append((f"{group} {TABLES}", held.entry_count, "entries", held.tables, {}))
     for name, depth, unit, digest, more in replicas:
         extra = {
             "group": name,

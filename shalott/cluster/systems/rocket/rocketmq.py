@@ -232,7 +232,8 @@ class RocketmqSystem:
             except (HarnessError, OSError, TimeoutError) as error:
                 raise Indefinite(str(error) or type(error).__name__) from error
 
-        await replicas.record_logs(record, members_of(cluster, self), ask, get)
+        nodes = members_of(cluster, self)
+        await replicas.record_logs(record, nodes, ask, get, have_tables=True)
 
     def _observer(self, cluster: Cluster) -> Observe:
         async def observe(node: str) -> Observation:

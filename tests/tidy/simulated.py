@@ -152,7 +152,6 @@ SIMULATED_EXEMPT: Mapping[tuple[str, str], str] = {
     ("shalott/cluster/sim/loop/loop.py", "contexts"): _HOLDS_CONTEXTS,
     ("shalott/cluster/sim/machine.py", "contexts"): _HOLDS_CONTEXTS,
     ("shalott/cluster/sim/loop/processes.py", "contexts"): _HOLDS_CONTEXTS,
-    ("shalott/cluster/sim/loop/tasks.py", "contexts"): _HOLDS_CONTEXTS,
     (
         "shalott/cluster/sim/network/addresses.py",
         "sockets",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import h11
@@ -28,8 +27,6 @@ READ_BYTES = 64 << 10
 IDLE_TIMEOUT_S = 60  # for a whole request to arrive
 WRITE_TIMEOUT_S = 30
 LINGER_S = 2  # for a client that was refused to see the answer
-HEADS_MAX = 256  # that are kept
-_END = h11.EndOfMessage()
 
 Respond = Callable[[Request], Awaitable[Response]]
 
@@ -176,11 +173,16 @@ class Exchange:
             pass
 
     async def _send(self, response: Response, method: str) -> None:
-        more = tuple(response.headers.items())
-        data = self._encode(_head(response.status, len(response.body), more))
+        headers = [("Content-Length", str(len(response.body))), ("Cache-Control", "no-cache")]
+        if response.body and "Content-Type" not in response.headers:
+            headers.append(("Content-Type", "application/json"))
+        if response.status == 204:
+            del headers[0]
+        headers += response.headers.items()
+        data = self._encode(h11.Response(status_code=response.status, headers=headers))
         if response.body and method != "HEAD":
             data += self._encode(h11.Data(data=response.body))
-        data += self._encode(_END)
+        data += self._encode(h11.EndOfMessage())
         await self._write_bytes(data)
 
     def _encode(self, event: h11.Event) -> bytes:
@@ -193,17 +195,6 @@ class Exchange:
         self._writer.write(data)
         async with asyncio.timeout(WRITE_TIMEOUT_S):
             await self._writer.drain()
-
-
-@lru_cache(HEADS_MAX)
-def _head(status: int, size: int, more: tuple[tuple[str, str], ...]) -> h11.Response:
-    """Of a response with ``size`` bytes and some headers of its own."""
-    headers = [("Content-Length", str(size)), ("Cache-Control", "no-cache")]
-    if size and all(name != "Content-Type" for name, _ in more):
-        headers.append(("Content-Type", "application/json"))
-    if status == 204:
-        del headers[0]
-    return h11.Response(status_code=status, headers=[*headers, *more])
 
 
 def _request(head: h11.Request, body: bytes, peer: str) -> Request:

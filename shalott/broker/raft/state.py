@@ -120,17 +120,18 @@ class State:
     # Of the switched-on bugs only: see KB-DL-02 and KB-DL-15 where they are used.
     stale_end_term: int = 0
     stuck_pushes: dict[int, None] = field(default_factory=dict)
-    # Asked for at every message, so they are here as well.
-    term: int = field(init=False)  # of ``hard``
-    quorum: int = field(init=False)
+    term: int = field(init=False)  # of ``hard``: it is asked for at every message
 
     def __post_init__(self) -> None:
         self.term = self.hard.term
-        self.quorum = len(self.members) // 2 + 1
 
     @property
     def others(self) -> list[str]:
         return [member for member in self.members if member != self.name]
+
+    @property
+    def quorum(self) -> int:
+        return len(self.members) // 2 + 1
 
     def has_bug(self, bug: str) -> bool:
         return bug in self.bugs

@@ -106,7 +106,8 @@ class SimCluster(Cluster):
             self.oracles.heard(node, life, what, *details)
 
     def _happened(self, event: Event) -> None:
-        self.network.happened(event.node, f"{event.kind} {event.role}".rstrip())
+        if (order := self.network.order) is not None:
+            order.happened(event.node, f"{event.kind} {event.role}".rstrip())
 
     def _make_programs(
         self, knobs: SimPlan, make_program: MakeProgram

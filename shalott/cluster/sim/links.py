@@ -31,7 +31,7 @@ class SimLinks(SimPart):
         self._sim.tell(f"cut {' '.join(map('->'.join, links))}")
         self._sim.network.cut(links)
         for _, destination in links:
-            self._sim.network.happened(destination, "cut")
+            self._sim.happened(destination, "cut")
 
     async def mend(self, links: Sequence[Link]) -> None:
         self._sim.tell(f"mend {' '.join(map('->'.join, links))}")

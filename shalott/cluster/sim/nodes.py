@@ -34,7 +34,12 @@ class Simulation:
     def tell_of(self, node: str, what: str) -> None:
         """The same of one node; what happens there later may come of it."""
         self.tell(f"{what} {node}")
-        self.network.happened(node, what)
+        self.happened(node, what)
+
+    def happened(self, node: str, kind: str) -> None:
+        """Something of a kind, which may cause others."""
+        if self.network.order is not None:
+            self.network.order.happened(node, kind)
 
 
 class SimPart(StatelessPart):

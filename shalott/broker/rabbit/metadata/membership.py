@@ -28,7 +28,7 @@ INCONSISTENT = "inconsistent_cluster"  # the kind of the refusal
 
 def belonging(configured: Sequence[str], tables: Tables) -> tuple[str, ...]:
     """Those of the configured nodes that were not forgotten, in their order."""
-    return tuple(node for node in configured if tables.read(FORGOTTEN, node) is None)
+    return tuple([node for node in configured if tables.read(FORGOTTEN, node) is None])
 
 
 def refusal(node: str, by: str) -> str:

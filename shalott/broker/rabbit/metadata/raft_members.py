@@ -72,10 +72,11 @@ class Housekeeper:
         group = self._group
         if not group.raft.is_ready:
             return
+        belong = belonging(self._listed, group.tables)
         for member in list(group.state.members.values()):
             if self._is_over(member):
                 self._drop(member, "its run is over, or cut off")
-            elif member.node not in belonging(self._listed, group.tables):
+            elif member.node not in belong:
                 self._drop(member, "it was forgotten")
 
     def _drop(self, member: Member, why: str) -> None:

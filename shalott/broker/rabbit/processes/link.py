@@ -51,8 +51,7 @@ class Link(asyncio.Protocol):
         transport = self._transport
         if transport is not None and not transport.is_closing():
             self.is_quiet = False
-            body = _encoder.encode(frame)
-            transport.write(len(body).to_bytes(HEADER_BYTES, "big") + body)
+            transport.write(encode_frame(frame))
 
     def abort(self) -> None:
         """End the connection without a word."""
@@ -176,6 +175,11 @@ _decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
 
 def address_of(to: Address) -> tuple[Pid | None, str]:
     return (None, to.name) if isinstance(to, Name) else (to, "")
+
+
+def encode_frame(frame: Frame) -> bytes:
+    body = _encoder.encode(frame)
+    return len(body).to_bytes(4, "big") + body
 
 
 # Raises msgspec.DecodeError. The method itself: a function around it would cost as much.

@@ -117,8 +117,8 @@ def gather(*awaitables: Awaitable[Any], return_exceptions: bool = False) -> asyn
 
 
 def _forget(task: object) -> None:
-    """Nobody in a simulation asks ``asyncio.all_tasks``, and to keep a weak set of them took a
-    third of what a task costs."""
+    """No program of a simulation asks ``asyncio.all_tasks``, and to keep a weak set of them took
+    a third of what a task costs."""
 
 
 @contextlib.contextmanager

@@ -258,7 +258,7 @@ class Link:
         self._drawn = number + 1
         at = number % DRAWN_AT_ONCE
         if not at:
-            self._draw(number)
+            self._jitter_draws, self._loss_draws = _drawn(self._key, self._loss_key, number)
         if self._plain and self._loss_draws[at] >= self._loss:
             segment.lost = 0
             depart_ns = now_ns
@@ -272,14 +272,6 @@ class Link:
             else:
                 arrival_ns += self._jitter_draws[at] * self._jitter_ns >> 32
         return arrival_ns
-
-    def _draw(self, first: int) -> None:
-        """For the next stretch of segments."""
-        words = draw_many(self._key, range(first, first + DRAWN_AT_ONCE))
-        self._jitter_draws = [word & (WORD - 1) for word in words]
-        step = RETRIES_MAX + 1
-        numbers = range(first * step, (first + DRAWN_AT_ONCE) * step, step)
-        self._loss_draws = [word >> 32 for word in draw_many(self._loss_key, numbers)]
 
     def _jitter(self, number: int) -> int:
         draw = self._jitter_draws[number % DRAWN_AT_ONCE]
@@ -336,7 +328,7 @@ class Link:
         number = self._drawn
         self._drawn = number + 1
         if not number % DRAWN_AT_ONCE:
-            self._draw(number)
+            self._jitter_draws, self._loss_draws = _drawn(self._key, self._loss_key, number)
         if self._loss and self._loses(number, 0):
             return None
         at_ns = max(now_ns, self._clogged_until_ns) + self.latency_ns
@@ -405,6 +397,14 @@ class Link:
         self.reshape(LinkShape())
         while self.cuts:
             self.mend()
+
+
+def _drawn(jitter_key: int, loss_key: int, first: int) -> tuple[list[int], list[int]]:
+    """For the next stretch of segments: what their jitters and their first losses are drawn by."""
+    jitters = draw_many(jitter_key, range(first, first + DRAWN_AT_ONCE))
+    step = RETRIES_MAX + 1
+    losses = draw_many(loss_key, range(first * step, (first + DRAWN_AT_ONCE) * step, step))
+    return [word & (WORD - 1) for word in jitters], [word >> 32 for word in losses]
 
 
 def is_held_back(link: Link, number: int) -> bool:

@@ -52,11 +52,6 @@ class SimNetwork:
         # order in which they were made.
         self.watches: dict[tuple[str, str], list[Watch]] = {}
 
-    def happened(self, node: str, kind: str) -> None:
-        """Something of a kind, which may cause others."""
-        if self.order is not None:
-            self.order.happened(node, kind)
-
     # -- hosts -------------------------------------------------------------------------------------
 
     def add_host(self, name: str) -> None:

@@ -144,8 +144,8 @@ CONTROLLER: tuple[Mutant, ...] = (
         "rocket.autoswitch.epochs",
         "at_offset",
         "border-in-older-epoch",
-        "each.start_offset <= offset",
-        "each.start_offset < offset",
+        "entry.start_offset <= offset",
+        "entry.start_offset < offset",
         "the first byte of an epoch is sent as one of the epoch before",
     ),
     _of(

@@ -272,7 +272,7 @@ MIRRORED: tuple[Mutant, ...] = (
         "rabbit.replica.mirror",
         "Mirror.abort_sync",
         "part-of-sync-kept",
-        "self.begin_sync()",
+        "self._start_empty(self.depth_delta)",
         "",
         "a mirror keeps the oldest part of a synchronisation that was broken off",
     ),

@@ -268,7 +268,7 @@ def draw_parameters(draw: Draw) -> Values:
         "lock_ms": draw.knob("lock_ms", (2000, 10_000, 20_000)),
         "change_ms": int(draw.knob("change_ms", Range(1000, 6000, 500))),
         "die": draw.knob("die", (0.0, 0.4, 0.8)),
-        "reset_ms": draw.knob("reset_ms", (0, 0, 10_000, 30_000)),
+        "reset_ms": draw.knob("reset_ms", (0, 5000, 10_000, 30_000)),
     }
 
 

@@ -186,8 +186,8 @@ def churn(
 
 
 class Resets(msgspec.Struct, frozen=True):
-    """Seldom the operator sets a group's offset in a queue: to its begin, or to its end.
-    ``mean_ns`` 0: never."""
+    """Seldom the operator sets a group's offset in a queue, to its begin or to its end, and then
+    sets up a topic and a group of his own. ``mean_ns`` 0: never."""
 
     groups: tuple[tuple[str, tuple[str, ...]], ...]  # a group, and the keys of its queues
     mean_ns: float
@@ -198,11 +198,15 @@ class Resets(msgspec.Struct, frozen=True):
     to_key: int
     count: int = 0
     due_ns: int | None = None
+    sets_up: str = ""  # next, at the master of this key
 
     def due(self, now_ns: int) -> tuple[Invocation | None, Resets]:
         """What is due now."""
         if not self.mean_ns or not self.groups:
             return None, self
+        if self.sets_up:
+            invocation = Invocation(f="set-up", key=self.sets_up, value=self.count)
+            return invocation, msgspec.structs.replace(self, sets_up="")
         gap_ns = int(draw_float(self.gap_key, self.count) * 2 * self.mean_ns)
         if self.due_ns is None:
             return None, msgspec.structs.replace(self, due_ns=now_ns + gap_ns, count=1)
@@ -212,7 +216,9 @@ class Resets(msgspec.Struct, frozen=True):
         key = keys[draw_below(self.queue_key, self.count, len(keys))]
         to_end = draw_float(self.to_key, self.count) < self.to_end_fraction
         extra = {"group": name, "to": "end" if to_end else "begin"}
-        successor = msgspec.structs.replace(self, due_ns=now_ns + gap_ns, count=self.count + 1)
+        successor = msgspec.structs.replace(
+            self, due_ns=now_ns + gap_ns, count=self.count + 1, sets_up=key
+        )
         return Invocation(f="reset", key=key, extra=extra), successor
 
 

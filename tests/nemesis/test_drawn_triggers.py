@@ -55,6 +55,26 @@ def test_everything_is_drawn() -> None:
     assert any(each.until is not msgspec.UNSET for each in actions)
 
 
+def test_all_nodes_are_killed_again_while_they_come_up() -> None:
+    all_at_once = [
+        FaultAction(
+            id=1, at_ms=5000, duration_ms=1000, kind="restart-all", target="all", nodes=NODES,
+            settle=True,
+        ),
+        FaultAction(
+            id=2, at_ms=15_000, duration_ms=1000, kind="kill-all", target="all", nodes=NODES,
+            settle=True,
+        ),
+    ]  # fmt: skip
+    kinds: set[str] = set()
+    for seed in range(40):
+        for again in filter(of_another, draw_again(seed, all_at_once, NODES, ("Often",))):
+            assert (again.kind, again.target, again.nodes) == ("kill-all", "all", NODES)
+            assert again.when is not msgspec.UNSET and again.when.moment and not again.settle
+            kinds.add(again.when.kind)
+    assert kinds == {"disk", "message"}
+
+
 def of_another(action: FaultAction) -> bool:
     return action.when is not msgspec.UNSET and action.when.fault > 0
 

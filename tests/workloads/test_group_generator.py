@@ -113,6 +113,26 @@ def test_resets_come_seldom_and_from_those_who_send() -> None:
     assert not [a for _, a in play(load(), 4, 400) if a.invocation.f == "reset"]
 
 
+def test_who_resets_sets_up_something_of_his_own_next() -> None:
+    done = [one.invocation for _, one in play(load(reset_ms=2000), 4, 400)]
+    operator = [one for one in done if one.f in ("reset", "set-up")]
+    pairs = list(zip(operator[::2], operator[1::2], strict=False))
+    assert len(pairs) > 5
+    for reset, set_up in pairs:
+        assert (reset.f, set_up.f, set_up.key) == ("reset", "set-up", reset.key)
+    assert len({set_up.value for _, set_up in pairs}) == len(pairs)
+
+
+def test_timed_messages_have_one_of_the_times_and_a_level_of_their_own() -> None:
+    mix = send_mix(
+        KEYS, (), delayed=0.5, levels=2, seed=7, timed=0.5, timers_ms=(1500, 2500), first_timer=19
+    )
+    done = play(GroupLoad(mix, load().members, load().operator, 1), 1, 300)
+    extras = [one.invocation.extra or {} for _, one in done if one.invocation.f == "send"]
+    found = Counter((extra.get("delay"), extra.get("timer_ms")) for extra in extras)
+    assert found.keys() == {(None, None), (1, None), (2, None), (19, 1500), (20, 2500)}
+
+
 def test_members_stay_where_nothing_changes() -> None:
     done = play(load(change_ms=0), 4, 200)
     assert Counter(a.invocation.f for _, a in done if a.invocation.f != "send") == {"join": 4}

@@ -8,6 +8,8 @@ Sends and polls are those of the log workload's client. Besides:
     reset         the operator sets the group to the queue's begin or end (``to``) as mqadmin does,
                   for the whole topic, while members are online, or else the queue's offset alone;
                   a row for each queue
+    set-up        the operator makes a topic and a group that nobody uses, or sets them up anew:
+                  slaves copy them
     lag           how far the group is behind in a queue, or how many messages of a level still
                   wait. ok: not at all; fail with error "behind" otherwise
     final-offset  what the master says of the group's offset
@@ -42,6 +44,7 @@ from shalott.core.history import Recorder
 from shalott.core.op import Completion, Invocation, OpType
 
 BEHIND = "behind"
+OPERATORS = "shalott-operated"  # a topic and a group
 LEAVING_SHARE = 0.8  # of an operation's time: what is not done by then is left undone
 
 
@@ -118,6 +121,8 @@ class GroupClient:
                 return await self._go(invocation)
             case "reset":
                 return await self._reset(invocation)
+            case "set-up":
+                return await self._set_up(invocation)
             case "lag":
                 return await self._lag(invocation)
             case "final-offset":
@@ -185,6 +190,17 @@ class GroupClient:
         if queue.queue_id not in offsets:
             raise Indefinite("the broker does not say where the queue was set to")
         return Completion(type="ok", offset=offsets[queue.queue_id])
+
+    async def _set_up(self, invocation: Invocation) -> Completion:
+        """A topic and a group that nobody uses: with another number each time."""
+        _, master = await self._master(invocation.key)
+        number = 1 + (invocation.value or 0)
+        try:
+            await self._client.create_topic(master, OPERATORS, number)
+            await requests.set_group(self._client, master, OPERATORS, retries=number)
+        except RocketError as error:
+            raise _fate(error) from error
+        return Completion(type="ok")
 
     async def _reset_alone(
         self, queue: Queue, master: str, group: Group, *, to_end: bool

@@ -232,6 +232,13 @@ async def reset(
     return reset_offsets(answer)
 
 
+async def set_group(client: RocketClient, address: str, group: str, *, retries: int) -> None:
+    """Raises RocketError."""
+    body = msgspec.json.encode({"groupName": group, "retryMaxTimes": retries})
+    code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+    success(await client.ask(address, code, _Empty(), body=body))
+
+
 def reset_offsets(command: Command) -> dict[int, int]:
     """Offset by queue id, of a body as for Java (an object with objects as keys) or for C++."""
     found = {}

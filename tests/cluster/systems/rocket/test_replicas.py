@@ -18,6 +18,9 @@ from shalott.broker.rocket.config import StoreConfig
 from shalott.broker.rocket.node import log_digest
 from shalott.broker.rocket.node.management import respond
 from shalott.broker.rocket.node.node import RocketNode
+from shalott.broker.rocket.processor.tables import Tables
+from shalott.broker.rocket.processor.topics import SubscriptionGroup
+from shalott.broker.rocket.remoting.route_data import TopicConfig
 from shalott.checkers.checker import Result
 from shalott.checkers.runs.convergence import Convergence
 from shalott.cluster.sim.loop.loop import SimLoop
@@ -28,7 +31,7 @@ from shalott.core.history import History
 from shalott.core.memory_recording import MemoryRecorder
 from tests.world.clock.turns import passes
 from tests.world.disk.memory_disk import MemoryDisk
-from tests.world.rocket.stores import message, opened
+from tests.world.rocket.stores import env_of, message, opened
 
 pytestmark = pytest.mark.unit
 
@@ -42,6 +45,7 @@ class Brokers:
 
     loop: SimLoop
     stores: dict[str, MessageStore] = field(default_factory=dict)
+    tables: dict[str, Tables] = field(default_factory=dict)
     silent: dict[str, None] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
@@ -78,7 +82,8 @@ class Brokers:
         address, _, query = path.partition("?")
         pairs = dict(pair.split("=", 1) for pair in query.split("&") if pair)
         asked = Request("GET", tuple(address.strip("/").split("/")), pairs)
-        return await respond(cast("RocketNode", _Node(self.stores.get(node))), asked)
+        own = _Node(self.stores.get(node), self.tables.get(node))
+        return await respond(cast("RocketNode", own), asked)
 
 
 @dataclass
@@ -86,6 +91,7 @@ class _Node:
     """As much of a node as the digests' handlers look at."""
 
     store: MessageStore | None
+    tables: Tables | None = None
     phase: str = "running"
 
 
@@ -108,10 +114,36 @@ def in_world(tell: Tell) -> None:
 
 async def compared(brokers: Brokers) -> tuple[History, Result]:
     recorder = MemoryRecorder(lambda: brokers.loop.now_ns, lambda: brokers.loop.now_ns)
-    await record_logs(recorder, ("n1", "n2", "n3"), brokers.observe, brokers.get)
+    await record_logs(
+        recorder,
+        ("n1", "n2", "n3"),
+        brokers.observe,
+        brokers.get,
+        have_tables=bool(brokers.tables),
+    )
     recorder.close()
     history = recorder.history()
     return history, Convergence().check(history)
+
+
+@pytest.mark.parametrize("slaves_retries", [3, 4])
+def test_tables_are_compared_but_not_their_versions(slaves_retries: int) -> None:
+    async def tell(brokers: Brokers) -> None:
+        for node in ("n1", "n2"):
+            await brokers.add(node, count=3)
+            env = env_of(brokers.loop, MemoryDisk())
+            own = brokers.tables[node] = await Tables.open(env, own=[])
+            own.put_topic(TopicConfig(topic_name="t"))
+        slave = brokers.tables["n2"]
+        slave.put_topic(TopicConfig(topic_name="t"))  # its version counts on
+        brokers.tables["n1"].put_group(SubscriptionGroup(group_name="g", retry_max_times=3))
+        slave.put_group(SubscriptionGroup(group_name="g", retry_max_times=slaves_retries))
+        _, result = await compared(brokers)
+        assert result.valid is (slaves_retries == 3)
+        assert result.counts["replica-count"] == 6
+        assert all("g tables" in anomaly.summary for anomaly in result.anomalies)
+
+    in_world(tell)
 
 
 def test_equal_logs_have_converged() -> None:

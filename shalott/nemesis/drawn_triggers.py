@@ -12,7 +12,7 @@ for; what brings a fault to its end may be anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -69,8 +69,8 @@ def draw_again(
 ) -> tuple[FaultAction, ...]:
     """The actions, and kills of nodes that were killed, or of another one of ``nodes``, of the
     kinds that are there, while they come up again. Who hits one node at a time keeps to that."""
-    present = {action.kind for action in actions}
-    kinds, of_all = sorted(present & {*AGAIN}), sorted(present & {*ALL_AGAIN[:2]})
+    present = dict.fromkeys(action.kind for action in actions)
+    kinds, of_all = _there(AGAIN, present), _there(ALL_AGAIN[:2], present)
     more = []
     for action in actions:
         rng = Stream(seed, "again", action.id)
@@ -84,6 +84,10 @@ def draw_again(
                 again = _elsewhere(seed, action.id, again, nodes, messages)
             more.append((again, action.id))
     return together(actions, more)
+
+
+def _there(kinds: Sequence[str], present: Mapping[str, None]) -> list[str]:
+    return sorted(kind for kind in kinds if kind in present)
 
 
 def together(

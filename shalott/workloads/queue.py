@@ -21,7 +21,7 @@ from shalott.checkers.checker import Checker
 from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
 from shalott.checkers.queues.loss_windows import WINDOWS
 from shalott.clients.amqp.channel import guest_of
-from shalott.clients.amqp.queue_client import AmqpQueueClient
+from shalott.clients.amqp.queue_client import AmqpQueueClient, Habits
 from shalott.clients.amqp.transactional_client import TransactionalQueueClient
 from shalott.clients.queued_client import QueuedClient
 from shalott.cluster.systems.record import QUEUES, SYSTEMS, Queues, serving_nodes
@@ -170,11 +170,10 @@ def _amqp_clients(plan: Plan) -> MakeClient:
         TransactionalQueueClient if parameters.transactions else AmqpQueueClient,
         body_bytes=parameters.body_bytes,
         op_timeout_ms=plan.workload.op_timeout_ms,
-        ack_after_ms=parameters.ack_after_ms,
+        habits=Habits(parameters.ack_after_ms, parameters.behind),
         guarantees=client_guarantees(parameters),
         credentials=guest_of(plan),
         transactions=parameters.transactions,
-        behind=parameters.behind,
     )
 
 

@@ -12,7 +12,7 @@ from pamqp import commands
 from pamqp.base import Frame
 from pamqp.body import ContentBody
 
-from shalott.clients.amqp.queue_client import NOTHING, AmqpQueueClient
+from shalott.clients.amqp.queue_client import NOTHING, AmqpQueueClient, Habits
 from shalott.core.errors import Definite, Indefinite, Unreachable
 from shalott.core.message_body import decode_body, encode_body
 from shalott.core.op import Completion, Invocation
@@ -24,14 +24,15 @@ PUBLISH = (60, 40)
 GET = (60, 70)
 ENQUEUE = Invocation(f="enqueue", key="q", value=7)
 DEQUEUE = Invocation(f="dequeue", key="q")
+PLAIN = Habits()
 
 
 @asynccontextmanager
 async def client_of(
-    on_method: Script, timeout_ms: int = 5000, heartbeat_s: int = 0, **more: int
+    on_method: Script, timeout_ms: int = 5000, heartbeat_s: int = 0, habits: Habits = PLAIN
 ) -> AsyncIterator[tuple[AmqpQueueClient, FakeServer]]:
     async with fake_server(on_method, heartbeat_s) as server:
-        client = AmqpQueueClient("127.0.0.1", server.port, op_timeout_ms=timeout_ms, **more)
+        client = AmqpQueueClient("127.0.0.1", server.port, op_timeout_ms=timeout_ms, habits=habits)
         await client.open()
         try:
             yield client, server
@@ -134,7 +135,7 @@ def test_what_follows_an_enqueue_to_no_queue_answers_for_it_only_as_one_of_sever
             session.send(*answers)
 
     async def main() -> None:
-        async with client_of(script, 100, behind=1) as (client, server):
+        async with client_of(script, 100, habits=Habits(behind=1)) as (client, server):
             done = await client.invoke(ENQUEUE)
             assert done.type == "ok"
             keys = [
@@ -234,7 +235,7 @@ def test_a_message_is_acknowledged_after_the_work_unless_the_channel_ended(hangs
 
     async def main() -> Completion:
         async with fake_server(script, 0) as server:
-            client = AmqpQueueClient("127.0.0.1", server.port, ack_after_ms=50)
+            client = AmqpQueueClient("127.0.0.1", server.port, habits=Habits(ack_after_ms=50))
             await client.open()
             try:
                 return await client.invoke(DEQUEUE)

@@ -41,6 +41,7 @@ acknowledgements and publisher confirms say what each answer promises.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 from pamqp import commands
 
@@ -63,6 +64,14 @@ NO_QUEUE = ".to-nobody"  # ends the key of a publish that no queue gets
 NOTHING = b"-"
 
 
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What a client does beside its operations: ``ack_after_ms`` and ``behind``, see above."""
+
+    ack_after_ms: int = 0
+    behind: int = 0
+
+
 class AmqpQueueClient:
     """Serves enqueue and dequeue on one node."""
 
@@ -73,15 +82,14 @@ class AmqpQueueClient:
         *,
         body_bytes: int = 64,
         op_timeout_ms: int = 5000,
-        ack_after_ms: int = 0,
+        habits: Habits = Habits(),
         guarantees: ClientGuarantees = CAREFUL,
         credentials: Credentials = GUEST,
         transactions: bool = False,
-        behind: int = 0,
     ) -> None:
         self._body_bytes = body_bytes
-        self._behind = behind if guarantees.confirms and not transactions else 0
-        self._ack_after_ms = ack_after_ms
+        self._behind = habits.behind if guarantees.confirms and not transactions else 0
+        self._ack_after_ms = habits.ack_after_ms
         self.guarantees = guarantees
         self._missing: dict[str, None] = {}  # transient queues to be declared again
         self._channel = AmqpChannel(

@@ -8,7 +8,7 @@ Sends and polls are those of the log workload's client. Besides:
     reset         the operator sets the group to the queue's begin or end (``to``) as mqadmin does,
                   for the whole topic, while members are online, or else the queue's offset alone;
                   a row for each queue
-    set-up        the operator makes a topic and a group that nobody uses, or sets them up anew:
+    set-up        the operator makes a topic and a group that no client uses, or sets them up anew:
                   slaves copy them
     lag           how far the group is behind in a queue, or how many messages of a level still
                   wait. ok: not at all; fail with error "behind" otherwise
@@ -192,7 +192,7 @@ class GroupClient:
         return Completion(type="ok", offset=offsets[queue.queue_id])
 
     async def _set_up(self, invocation: Invocation) -> Completion:
-        """A topic and a group that nobody uses: with another number each time."""
+        """A topic and a group that no client uses: with another number each time."""
         _, master = await self._master(invocation.key)
         number = 1 + (invocation.value or 0)
         try:

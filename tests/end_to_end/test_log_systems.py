@@ -59,7 +59,7 @@ def test_kills_and_partitions_lose_nothing_under_safe(system: str, tmp_path: Pat
     assert "nothing was lost of" in done.output
     replicas = Convergence().check(history_of(tmp_path))
     assert replicas.valid is True
-    assert replicas.counts["synchronised-count"] == 6  # a log and its queues on three nodes
+    assert replicas.counts["synchronised-count"] == 9  # log, queues, tables on three nodes
 
 
 LAID_OUT = [
@@ -86,7 +86,7 @@ def test_services_on_nodes_of_their_own_lose_nothing_under_safe(
     history = history_of(tmp_path)
     replicas = Convergence().check(history)
     assert replicas.valid is True
-    assert replicas.counts["synchronised-count"] == 6  # a log and its queues on three brokers
+    assert replicas.counts["synchronised-count"] == 9  # log, queues, tables on three brokers
     hit = {
         (row["extra"]["target"], node)
         for row in rows_of(history, "kill")

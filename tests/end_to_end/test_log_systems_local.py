@@ -26,7 +26,7 @@ def test_without_faults_it_is_valid(system: str, tmp_path: Path) -> None:
     assert "nothing was lost of" in done.results.headline
     assert (done.directory.path / "endpoints.json").is_file()
     compared = done.counts("convergence")  # three logs, and the queues on each
-    assert (compared["replica-count"], compared["synchronised-count"]) == (6, 6)
+    assert (compared["replica-count"], compared["synchronised-count"]) == (9, 9)
 
 
 def services_of(endpoints: dict[str, dict[str, object]]) -> dict[str, list[str]]:

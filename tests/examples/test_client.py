@@ -33,6 +33,12 @@ def ask(
     served = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await answer_one(reader, writer)
+        finally:
+            served.set()
+
+    async def answer_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
         content = await reader.readexactly(int(fields["Content-Length"]))
@@ -44,12 +50,14 @@ def ask(
             length = f"Content-Length: {len(answer)}"
             writer.write(f"HTTP/1.1 {status} X\r\n{length}\r\n\r\n".encode() + answer)
         writer.close()
-        served.set()
 
     async def scenario() -> Completion:
         server = await asyncio.start_server(serve, HOST, 0)
         port = server.sockets[0].getsockname()[1]
-        client = RegisterClient(EtcdClient(HOST, port, timeout_ms=200, serializable=serializable))
+        # A server that answers has the time that a busy machine needs.
+        timeout_ms = 1000 if (status, body) == SILENT else 30_000
+        own = EtcdClient(HOST, port, timeout_ms=timeout_ms, serializable=serializable)
+        client = RegisterClient(own)
         async with server:
             await client.open()
             try:

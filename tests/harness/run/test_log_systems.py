@@ -268,7 +268,7 @@ def test_other_searches_keep_their_promise() -> None:
         assert plain.triggered > 0 and plain.scheduled > 0
         assert plain.interval_ms == DENSE
         own = {"promises": (), "more_faults": {}, "interval_ms": USUAL.interval_ms}
-        own |= {"outages": 0.0, "outage_ms": 0}
+        own |= {"outages": 0.0, "outage_ms": 0, "outage_parameters": {}}
         bare = plain.but(triggered=0.0, scheduled=0.0, **own)
         assert dataclasses.replace(bare, knobs={}) == USUAL
 

@@ -160,4 +160,7 @@ def p_of(some: Sequence[int], others: Sequence[int]) -> float:
 
 
 if __name__ == "__main__":
+    # New processes import what was started, and a probed one must begin without the broker.
+    del __file__
+    globals()["__spec__"] = None
     main()

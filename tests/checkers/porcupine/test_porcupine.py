@@ -105,6 +105,7 @@ def test_after_the_time_limit_it_is_unknown() -> None:
     assert verdict.elapsed_s < 3
 
 
+@pytest.mark.nightly("fills a checker's memory: more than a minute")
 def test_beyond_the_memory_limit_it_is_unknown() -> None:
     require_porcupine()
     verdict = check_with_porcupine(

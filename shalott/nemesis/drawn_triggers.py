@@ -31,7 +31,7 @@ WITHIN_MS = 5000
 # a start finds and builds on is tried by nothing else.
 AGAIN_SHARE = 0.4
 AGAIN = ("kill", "power")
-ALL_AGAIN = ("kill-all", "power-all", "restart-all")  # the same of all nodes at once
+ALL_AGAIN = ("kill-all", "power-all")  # the same of all nodes at once, also after a restart
 # Of these: another node is, which may be the master that it gets its data from.
 ELSEWHERE_SHARE = 0.4
 # They take hold of a node, or of its links, at once, so that it can be held until they have.
@@ -70,12 +70,12 @@ def draw_again(
     """The actions, and kills of nodes that were killed, or of another one of ``nodes``, of the
     kinds that are there, while they come up again. Who hits one node at a time keeps to that."""
     present = dict.fromkeys(action.kind for action in actions)
-    kinds, of_all = _there(AGAIN, present), _there(ALL_AGAIN[:2], present)
+    kinds, of_all = _there(AGAIN, present), _there(ALL_AGAIN, present)
     more = []
     for action in actions:
         rng = Stream(seed, "again", action.id)
         is_one = action.kind in AGAIN and (is_single(action.target) or action.target == THERE)
-        if action.kind in ALL_AGAIN and of_all and rng.random() < AGAIN_SHARE:
+        if action.kind in (*ALL_AGAIN, "restart-all") and of_all and rng.random() < AGAIN_SHARE:
             again = _again(seed, action, rng.choice(of_all), rng)
             more.append((_all_again(seed, action, again, messages), action.id))
         elif is_one and rng.random() < AGAIN_SHARE:

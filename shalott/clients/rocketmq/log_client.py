@@ -51,8 +51,8 @@ DISCARDED = Queue("TRANS_CHECK_MAX_TIME_TOPIC", "", 0)
 FILLER = b"filler"
 # Of a message, by their names in a send's extra. One that has a time of its own has a "delay" too,
 # for its judges: no level of the broker's.
-PROPERTIES = {"tag": "TAGS", "timer_ms": "TIMER_DELAY_MS"}
-LEVEL = {"tag": "TAGS", "delay": "DELAY"}
+BY_TIME = {"tag": "TAGS", "timer_ms": "TIMER_DELAY_MS"}
+BY_LEVEL = {"tag": "TAGS", "delay": "DELAY"}
 # What our brokers' remarks say of a message that is not SEND_OK
 # (broker/rocket/processor/puts.py).
 NOTHING_STORED = "nothing was stored"
@@ -145,7 +145,7 @@ class LogClient:
         """With the tag and the delay level that ``extra`` has. A delayed message gets its offset
         when it is due, so none is told."""
         extra, value = invocation.extra or {}, invocation.value or 0
-        names = PROPERTIES if "timer_ms" in extra else LEVEL
+        names = BY_TIME if "timer_ms" in extra else BY_LEVEL
         properties = {name: str(extra[key]) for key, name in names.items() if key in extra}
         queue, master = await self._master(topic, queue_id)
         body = encode_body(value, self._settings.body_bytes)

@@ -99,7 +99,7 @@ def confirm(
         mirror([1, -2, 3], lacks)(w)
         w.watch.summaries.clear()
         w.mirrors.replica("n1", 1, "master", lambda: messages(held))
-        w.mirrors.sent("n1", 1, 7, ["master", *sent_to])
+        w.mirrors.sent("n1", 1, 7, {"q@/": ["master", *sent_to]})
         if brought:
             w.mirrors.brought("n2", 1, "mirror", 7)
         w.mirrors.master_confirms("n1", 1, "master", 7, lambda: ["mirror"])

@@ -183,8 +183,7 @@ class Publisher:
                 self._context.services.runtime.send(process, message)
         if seq is not None:
             self._verdicts.sent(seq, sent, unsynchronised)
-            to = [str(process) for processes in sent.values() for process in processes]
-            self._context.services.env.witness("sent", content.id, to)
+            self._context.services.env.witness("sent", content.id, sent)
 
 
 def processes_of(row: QueueRow) -> list[Pid]:

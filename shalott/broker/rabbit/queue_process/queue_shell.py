@@ -217,13 +217,13 @@ class QueueShell:
         assert self._state.ring.gm is not None
         self._state.ring.gm.feed(gm.ConfirmedBroadcast(_told(self, instruction), message_id))
 
-    def mirrors_in_ring(self) -> list[str]:
+    def mirrors_in_ring(self) -> list[Pid]:
         ring = self._state.ring.gm
         view = None if ring is None else ring.member.ring.view
         alive = () if view is None else [member.pid for member in view.alive()]
         row = self.row()
         recorded = () if row is None else row.slave_pids
-        return [str(pid) for pid in recorded if pid in alive]
+        return [pid for pid in recorded if pid in alive]
 
     def ring_mark(self) -> int:
         ring = self._state.ring.gm
@@ -236,7 +236,7 @@ class QueueShell:
 
 def _told(shell: QueueShell, instruction: ins.Instruction) -> bytes:
     payload = ins.CODEC.encode(instruction)
-    shell.env.witness("ring.told", str(shell.pid), payload)
+    shell.env.witness("ring.told", shell.pid, payload)
     return payload
 
 

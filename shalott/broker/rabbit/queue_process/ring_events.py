@@ -39,8 +39,8 @@ async def take_all(state: QueueState, shell: QueueShell) -> None:
                             await shell.reading(mirror.drop_from_disk(instruction))
                         else:
                             mirror.apply(instruction)
-                        heard = str(origin), payload, mirror.depth_delta
-                        shell.env.witness("ring.heard", str(shell.pid), *heard)
+                        lacks = mirror.depth_delta
+                        shell.env.witness("ring.heard", shell.pid, origin, payload, lacks)
                     else:
                         await _hear(state, shell, instruction)
             case gm.Confirmed(token, ok):

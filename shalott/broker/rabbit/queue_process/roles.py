@@ -53,10 +53,9 @@ def _take_role(
     role.queue.index.on_durable(lambda mark: _tell_durable(state, shell))
     role.queue.on_failure(shell.storage_failed)
     shell.emit("role", **detail)
-    queue, pid = role.queue, str(shell.pid)
     is_master = isinstance(role, Master)
-    shell.env.witness("queue.role", state.key, pid, is_master, queue.directory)
-    shell.env.witness("replica", pid, queue.messages.outline)
+    shell.env.witness("queue.role", state.key, str(shell.pid), is_master, role.queue.directory)
+    shell.env.witness("replica", shell.pid, role.queue.messages.outline)
     if role.queue.index.durable_mark:
         _tell_durable(state, shell)
 

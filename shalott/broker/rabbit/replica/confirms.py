@@ -241,7 +241,7 @@ class MasterConfirms:
             return
         testify_confirm(self._shell, self._queue, message_id)
         shell = self._shell
-        shell.env.witness("master.confirms", str(shell.pid), message_id, shell.mirrors_in_ring)
+        shell.env.witness("master.confirms", shell.pid, message_id, shell.mirrors_in_ring)
         self.outbox.confirm(*owed)
         if self.outbox.is_full:
             self.flush()

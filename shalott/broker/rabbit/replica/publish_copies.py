@@ -82,7 +82,7 @@ class PublishCopies:
     def _confirm(self, message: Publish) -> None:
         assert message.seq is not None
         testify_confirm(self._shell, self._queue, message.content.id)
-        self._shell.env.witness("mirror.confirms", str(self._shell.pid), message.content.id)
+        self._shell.env.witness("mirror.confirms", self._shell.pid, message.content.id)
         self.outbox.confirm(message.channel, message.seq)
         if self.outbox.is_full:
             self.flush()
@@ -122,7 +122,7 @@ class PublishCopies:
     def match(self, channel: Pid, message_id: int, status: Status) -> None:
         """Bring the ring's copy together with the channel's."""
         sender = self._sender(channel)
-        self._shell.env.witness("ring.brought", str(self._shell.pid), message_id)
+        self._shell.env.witness("ring.brought", self._shell.pid, message_id)
         if not sender.waiting:
             sender.pending[message_id] = None
             self._statuses[message_id] = status

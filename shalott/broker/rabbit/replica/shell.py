@@ -51,7 +51,7 @@ class Shell(Protocol):
         """Whether every member has delivered what was broadcast up to ``mark``."""
         ...
 
-    def mirrors_in_ring(self) -> list[str]:
+    def mirrors_in_ring(self) -> list[Pid]:
         """Those in the queue's row that are alive in the ring, as this process sees both."""
         ...
 

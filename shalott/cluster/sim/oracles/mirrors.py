@@ -10,7 +10,7 @@ must have waited for that: unless the mirror is not synchronised, and counts for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shalott.cluster.sim.oracles.watch import Watch
@@ -18,6 +18,7 @@ from shalott.core.oracles import MIRRORS_AGREE
 
 Messages = list[tuple[int, bool, bool]]  # by age: which one, whether it is ready, and expires
 Outline = Callable[[], Messages | None]
+Process = Hashable  # as brokers name it
 
 EVERY = 4  # of a master's instructions: what it holds is kept of these
 KEPT = 1024  # instructions of a master
@@ -48,33 +49,35 @@ class _Mirror:
     """``at``: by master, the number of what was heard last; 0 if it can't be told.
     ``brought``: messages of which the ring has told."""
 
-    at: dict[str, int] = field(default_factory=dict)
+    at: dict[Process, int] = field(default_factory=dict)
     brought: dict[int, None] = field(default_factory=dict)
 
 
 class Mirrors:
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
-        self._outlines: dict[str, Outline] = {}  # by process
-        self._told: dict[str, _Told] = {}  # by process
-        self._mirrors: dict[str, _Mirror] = {}  # by process
-        self._lacks: dict[str, int | None] = {}  # by process, as it says
-        self._sent_to: dict[int, Sequence[str]] = {}  # by message
+        self._outlines: dict[Process, Outline] = {}  # by process
+        self._told: dict[Process, _Told] = {}  # by process
+        self._mirrors: dict[Process, _Mirror] = {}  # by process
+        self._lacks: dict[Process, int | None] = {}  # by process, as it says
+        self._sent_to: dict[int, list[Process]] = {}  # by message
 
-    def replica(self, node: str, life: int, pid: str, outline: Outline) -> None:
+    def replica(self, node: str, life: int, pid: Process, outline: Outline) -> None:
         self._outlines[pid] = outline
 
-    def sent(self, node: str, life: int, message_id: int, to: Sequence[str]) -> None:
-        """A channel sent a publish to these processes."""
-        self._sent_to[message_id] = to
+    def sent(
+        self, node: str, life: int, message_id: int, to: Mapping[str, Sequence[Process]]
+    ) -> None:
+        """A channel sent a publish to these processes, by queue."""
+        self._sent_to[message_id] = [process for own in to.values() for process in own]
 
-    def told(self, node: str, life: int, pid: str, payload: bytes) -> None:
+    def told(self, node: str, life: int, pid: Process, payload: bytes) -> None:
         """A process says something to its ring, when it has done it."""
         if outline := self._outlines.get(pid):
             self._told.setdefault(pid, _Told()).add(payload, outline)
 
     def heard(
-        self, node: str, life: int, pid: str, origin: str, payload: bytes, lacks: int | None
+        self, node: str, life: int, pid: Process, origin: Process, payload: bytes, lacks: int | None
     ) -> None:
         """A mirror has done what ``origin`` said, and says how many messages it lacks."""
         self._lacks[pid] = lacks
@@ -97,17 +100,22 @@ class Mirrors:
             summary = f"{pid} has done what {origin} said as number {number}, and {wrong}"
             self._watch.broken(MIRRORS_AGREE, node, summary, number=number)
 
-    def brought(self, node: str, life: int, pid: str, message_id: int) -> None:
+    def brought(self, node: str, life: int, pid: Process, message_id: int) -> None:
         self._mirrors.setdefault(pid, _Mirror()).brought[message_id] = None
 
-    def mirror_confirms(self, node: str, life: int, pid: str, message_id: int) -> None:
+    def mirror_confirms(self, node: str, life: int, pid: Process, message_id: int) -> None:
         self._watch.asked(MIRRORS_AGREE, node)
         if message_id not in self._mirrors.setdefault(pid, _Mirror()).brought:
             summary = f"{pid} confirms message {message_id}, of which the ring has not told it"
             self._watch.broken(MIRRORS_AGREE, node, summary, offset=message_id)
 
     def master_confirms(
-        self, node: str, life: int, pid: str, message_id: int, mirrors: Callable[[], list[str]]
+        self,
+        node: str,
+        life: int,
+        pid: Process,
+        message_id: int,
+        mirrors: Callable[[], list[Process]],
     ) -> None:
         """``mirrors``: of its queue, in its ring, as it sees it. What is consumed already is no
         matter: a mirror that came since never had it."""
@@ -123,7 +131,7 @@ class Mirrors:
                 summary = f"{pid} confirms message {message_id}, which {mirror} has not got"
                 self._watch.broken(MIRRORS_AGREE, node, summary, offset=message_id)
 
-    def _has(self, pid: str, message_id: int) -> bool:
+    def _has(self, pid: Process, message_id: int) -> bool:
         outline = self._outlines[pid]()
         return outline is None or any(one[0] == message_id for one in outline)
 

@@ -109,6 +109,14 @@ class Watchful(Protocol):
         ...
 
 
+@runtime_checkable
+class Lingering(Protocol):
+    """A client that may stay connected when an operation had no answer, and is asked no more."""
+
+    @property
+    def lingers(self) -> bool: ...
+
+
 class MakeClient(Protocol):
     """A client of the node that listens there; not open yet."""
 

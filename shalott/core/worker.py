@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from shalott.core.client import Client, Holding, Recording, Watchful, completion_of
+from shalott.core.client import Client, Holding, Lingering, Recording, Watchful, completion_of
 from shalott.core.errors import ClientError, Definite, Indefinite, ShalottError, Unreachable
 from shalott.core.history import Recorder
 from shalott.core.op import Completion, Invocation
@@ -50,6 +50,7 @@ class Worker:
         self._timeout_s = op_timeout_ms / 1000 * (1 + TIMEOUT_GRACE)
         self._client: Client | None = None
         self._holding: Holding | None = None  # the client, if it says what it holds
+        self._lingering: list[Client] = []
         self._failed_opens = 0
         self._rng = Stream(seed, "backoff", thread)
 
@@ -69,6 +70,9 @@ class Worker:
         self._record.complete(index, completion)
         if completion.type == "info":
             self.process += self._stride
+            if isinstance(client, Lingering) and client.lingers:
+                self._lingering.append(client)
+                self._client = self._holding = None
             await self.close()
         return completion
 
@@ -100,8 +104,15 @@ class Worker:
     async def close(self) -> None:
         """Let go of the client; a client that can't close is not waited for."""
         client, self._client, self._holding = self._client, None, None
-        if client is None:
-            return
+        if client is not None:
+            await self._part_with(client)
+
+    async def let_go(self) -> None:
+        """The same of clients that stayed when they had no answer."""
+        lingering, self._lingering = self._lingering, []
+        await asyncio.gather(*map(self._part_with, lingering))
+
+    async def _part_with(self, client: Client) -> None:
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await client.close()

@@ -106,5 +106,5 @@ WORKLOAD = WorkloadRecord(
     draw=draw_parameters,
     describe=describe,
     lower=("queues",),
-    calm={"body_bytes": SMALLEST_BYTES, "enqueue_fraction": 1.0, "behind": 0},
+    calm={"body_bytes": SMALLEST_BYTES, "enqueue_fraction": 1.0, "behind": 0, "patient": False},
 )

@@ -78,6 +78,9 @@ class QueueParameters(msgspec.Struct, frozen=True, kw_only=True):
         int,
         msgspec.Meta(ge=0, le=9, description="Publishes to no queue, right behind each enqueue."),
     ] = 0
+    patient: Annotated[
+        bool, msgspec.Meta(description="Who has no confirm in time stays connected.")
+    ] = False
     transactions: Annotated[bool, msgspec.Meta(description="Each operation is a transaction.")] = (
         False
     )
@@ -170,7 +173,7 @@ def _amqp_clients(plan: Plan) -> MakeClient:
         TransactionalQueueClient if parameters.transactions else AmqpQueueClient,
         body_bytes=parameters.body_bytes,
         op_timeout_ms=plan.workload.op_timeout_ms,
-        habits=Habits(parameters.ack_after_ms, parameters.behind),
+        habits=Habits(parameters.ack_after_ms, parameters.behind, parameters.patient),
         guarantees=client_guarantees(parameters),
         credentials=guest_of(plan),
         transactions=parameters.transactions,
@@ -220,6 +223,7 @@ def draw_parameters(draw: Draw) -> Values:
         "confirms": draw.knob("confirms", (True,)),
         "transactions": draw.knob("transactions", (False,)),
         "behind": draw.knob("behind", (0, 0, 2)),
+        "patient": draw.knob("patient", (False, True)),
     }
 
 
@@ -271,5 +275,6 @@ WORKLOAD = WorkloadRecord(
         "enqueue_fraction": 1.0,
         "transactions": False,
         "behind": 0,
+        "patient": False,
     },
 )

@@ -59,6 +59,10 @@ LATE_IMPORTS: Mapping[str, Mapping[str, str]] = {
     "cluster/systems/rabbit/mirrored.py": {
         "shalott.cluster.systems.rabbit.simulated_replicas": "236 ms",
     },
+    "cluster/systems/rocket/rocketmq.py": {
+        "shalott.cluster.sim.rest": "40 ms",
+        "shalott.cluster.systems.rocket.simulated_rest": "200 ms",
+    },
     "cluster/systems/rabbit/records.py": {
         "shalott.cluster.systems.rabbit.mirrored": "30 ms",
         "shalott.cluster.systems.rabbit.rabbitmq": "30 ms",

@@ -58,6 +58,11 @@ class Applier:
         index = self.applied_index
         return Snapshot(index, self._storage.term_at(index), self._machine.take_snapshot())
 
+    @property
+    def waiting(self) -> int:
+        """For what is not applied yet: proposers and readers."""
+        return sum(map(len, self._submitted.values())) + len(self._readers)
+
     # -- waiting -----------------------------------------------------------------------------------
 
     def await_commit(self, submitted: Submitted) -> None:

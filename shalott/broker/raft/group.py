@@ -108,6 +108,11 @@ class RaftGroup(Protocol):
     @property
     def applied_index(self) -> int: ...
 
+    @property
+    def waiting(self) -> int:
+        """Proposals and reads that have no answer yet."""
+        ...
+
     def submit(self, data: bytes) -> Submitted:
         """Append at once, to be replicated. Raises NotLeader or Busy."""
         ...

@@ -93,6 +93,10 @@ class RaftRunner:
     def applied_index(self) -> int:
         return self._driver.applier.applied_index
 
+    @property
+    def waiting(self) -> int:
+        return self._driver.applier.waiting + len(self._driver.reads)
+
     def matches(self) -> dict[str, int]:
         """A leader's: up to where each follower has the log durably."""
         return self._core.matches()

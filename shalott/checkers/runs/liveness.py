@@ -2,12 +2,13 @@
 
 After the heal every node runs, no link is cut and no disk is broken: what is still missing when the
 plan's time for settling is over will be missing for ever. The phase ``settle`` records whether the
-cluster settled (``settled``, ``reason``; cluster/systems/settling.py says what that means). Then
-every node that served clients, and has not left the cluster for good, must say of every queue that
-it is empty (see checkers/queues/total_queue.py). Either failing is the anomaly ``stuck``, and so is
-an operator's request that was refused, or not answered, while nothing but its own fault was in
-force. A run that was cut short before its drain ended, or whose history does not say whether it
-settled, is "unknown".
+cluster settled (``settled``, ``reason``; cluster/systems/settling.py says what that means); events
+of kind ``waits`` tell what nodes wait for then, where these can be looked into. At last every node
+that served clients, and has not left the cluster for good, must say of every queue that it is empty
+(see checkers/queues/total_queue.py). Each failing is the anomaly ``stuck``, and so is an operator's
+request that was refused, or not answered, while nothing but its own fault was in force. A run that
+was cut short before its drain ended, or whose history does not say whether it settled, is
+"unknown".
 
 A plan that does not demand this (its gate must_settle) is not invalid without it. But of a cluster
 that did not come to rest it is unknown what it will make of what it holds, so its run is "unknown".
@@ -26,6 +27,7 @@ from shalott.checkers.history.faults import (
     read_surroundings,
     stalled_ns,
 )
+from shalott.checkers.history.tenures import read_events
 from shalott.checkers.queues.total_queue import undrained_queues
 from shalott.core.history import History
 
@@ -42,7 +44,7 @@ class Liveness:
     def check(self, history: History) -> Result:
         around = read_surroundings(history)
         if not self.is_promised:
-            return self._unpromised(around)
+            return self._unpromised(around, _waiting(history))
         doubts = _doubts(around, history.complete)
         stuck: list[Anomaly] = []
         settle, drain = around.phase("settle"), around.phase("drain")
@@ -51,6 +53,7 @@ class Liveness:
                 doubts.append("It had not settled in time, but the harness stood still meanwhile.")
             else:
                 stuck.append(_unsettled(settle))
+        stuck += _waiting(history)
         stuck += [_refused(fault) for fault in around.injected if _is_stuck(fault, around)]
         undrained: dict[str, str] = {}
         if drain is not None and drain.end_ns is not None and history.complete:
@@ -67,16 +70,14 @@ class Liveness:
             notes=tuple(doubts),
         )
 
-    def _unpromised(self, around: Surroundings) -> Result:
+    def _unpromised(self, around: Surroundings, waiting: list[Anomaly]) -> Result:
         settle = around.phase("settle")
-        if settle is None or settle.settled is not False:
-            return Result(checker=self.name, valid=True, counts={"stuck-count": 0})
-        sentence = _unsettled(settle).summary
+        stuck = [_unsettled(settle), *waiting] if settle and settle.settled is False else waiting
         return Result(
             checker=self.name,
-            valid="unknown",
-            counts={"stuck-count": 1},
-            notes=(f"The healed cluster was drained as it was: {sentence}.",),
+            valid="unknown" if stuck else True,
+            counts={"stuck-count": len(stuck)},
+            notes=tuple(f"The healed cluster was drained as it was: {a.summary}." for a in stuck),
         )
 
 
@@ -105,6 +106,19 @@ def _unsettled(settle: Phase) -> Anomaly:
         operations=(settle.index,),
         detail={"reason": reason, "begin_ns": settle.begin_ns, "end_ns": settle.end_ns},
     )
+
+
+def _waiting(history: History) -> list[Anomaly]:
+    """What a look into the healed nodes found to wait for nothing that may still come."""
+    return [
+        Anomaly(
+            kind="stuck",
+            summary=f"{event.node}, at rest: {event.group and f'{event.group}: '}{what}",
+            detail={"node": event.node, "group": event.group, "events": [event.row], "for": what},
+        )
+        for event in read_events(history)
+        if event.kind == "waits" and (what := str(event.detail.get("for", "")))
+    ]
 
 
 def _is_stuck(fault: Fault, around: Surroundings) -> bool:

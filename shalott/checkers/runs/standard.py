@@ -92,7 +92,7 @@ RUN_WIDE: Final = (
         name="liveness",
         summary="whether the healed cluster came to rest and could be emptied",
         make=lambda plan: Liveness(plan.gates.must_settle),
-        reads=("operations", "faults", "phases"),
+        reads=("operations", "events", "faults", "phases"),
         promise="Once all is healed, the cluster settles and its queues can be emptied.",
         source="the plan's gate must_settle",
     ),

@@ -24,6 +24,9 @@ to a client again.
     info    no answer in time, connection or channel ended: the server may hold it as delivered,
             and will give it to a client again
 
+``patient``: a client without a confirm in time stays connected (``lingers``), as one that goes on
+to wait for it; the worker goes on with another.
+
 ``behind``: so many publishes follow each enqueue at once, to no queue. Their acks, which may come
 before its own, count for nothing.
 
@@ -66,10 +69,11 @@ NOTHING = b"-"
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """What a client does beside its operations: ``ack_after_ms`` and ``behind``, see above."""
+    """What a client does beside its operations, see above."""
 
     ack_after_ms: int = 0
     behind: int = 0
+    patient: bool = False
 
 
 class AmqpQueueClient:
@@ -90,6 +94,8 @@ class AmqpQueueClient:
         self._body_bytes = body_bytes
         self._behind = habits.behind if guarantees.confirms and not transactions else 0
         self._ack_after_ms = habits.ack_after_ms
+        self._patient = habits.patient
+        self._awaits_confirm = False
         self.guarantees = guarantees
         self._missing: dict[str, None] = {}  # transient queues to be declared again
         self._channel = AmqpChannel(
@@ -103,6 +109,10 @@ class AmqpQueueClient:
 
     async def open(self) -> None:
         await self._channel.open()
+
+    @property
+    def lingers(self) -> bool:
+        return self._patient and self._awaits_confirm and self._channel.is_open
 
     async def invoke(self, invocation: Invocation) -> Completion:
         async with self._channel.deadline() as deadline:
@@ -132,6 +142,7 @@ class AmqpQueueClient:
 
     async def _enqueue(self, connection: Connection, queue: str, value: int) -> Completion:
         self._publish(connection, queue, value)
+        self._awaits_confirm = True
         tag = self._channel.published
         for _ in range(self._behind):
             self._channel.published += 1
@@ -149,10 +160,12 @@ class AmqpQueueClient:
                     if refusal.reply_code == _NO_ROUTE:
                         self._misses(queue)
                 case commands.Basic.QosOk() | commands.Basic.Ack() if _answers(event, tag):
+                    self._awaits_confirm = False
                     if returned is not None:
                         raise Definite(returned)
                     return Completion(type="ok")
                 case commands.Basic.Nack() if _answers(event, tag):
+                    self._awaits_confirm = False
                     if returned is not None:
                         raise Definite(returned)
                     raise Indefinite("nack: no process of the queue lived to confirm it")

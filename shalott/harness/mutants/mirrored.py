@@ -152,8 +152,8 @@ MIRRORED: tuple[Mutant, ...] = (
         "rabbit.amqp.transactions",
         "Transactions.complete",
         "commit-answered-early",
-        "not self._committing or len(self._verdicts)",
-        "not self._committing",
+        "not self.is_committing or len(self._verdicts)",
+        "not self.is_committing",
         "a commit is answered before its publishes are confirmed",
     ),
     _of(

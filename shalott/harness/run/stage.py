@@ -143,6 +143,7 @@ class Stage:
                     looks = not self.workload.writes_until_drained
                     if looks and not self.plan.reread:
                         await self._look_at_replicas()
+                    await interpreter.let_go()
                 if self.plan.reread:
                     async with self._phase("reread") as found:
                         found.update(await self._reread())
@@ -415,7 +416,12 @@ class Interpreter:
                 group.create_task(_serve(worker, cell))
         return cell.generator
 
+    async def let_go(self) -> None:
+        """Clients that stayed when they had no answer have waited long enough."""
+        await asyncio.gather(*(worker.let_go() for worker in self._workers))
+
     async def close(self) -> None:
+        await self.let_go()
         await asyncio.gather(*(worker.close() for worker in self._workers))
 
 

@@ -69,6 +69,7 @@ SHORT = USUAL.but(
     body_bytes=(12, 64),
     batch=(1,),
     behind=(0,),
+    patient=(False,),
     op_timeout_ms=(2000,),
     time_limit_ms=(12_000,),
     settle_timeout_ms=(20_000,),

@@ -34,6 +34,10 @@ class HandGroup:
         return self.role == "leader"
 
     @property
+    def waiting(self) -> int:
+        return 0
+
+    @property
     def applied_index(self) -> int:
         return self.committed_index
 

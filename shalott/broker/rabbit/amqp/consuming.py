@@ -80,6 +80,10 @@ class Consumers:
             for tag, consumer in self._consumers.items()
         )
 
+    def places(self) -> list[tuple[str, Pid | None]]:
+        """By tag, the master that serves it; None: it looks for one."""
+        return [(tag, consumer.process) for tag, consumer in self._consumers.items()]
+
     @property
     def waiting(self) -> bool:
         """Whether some consumer has no master, so that RetryConsumers should come."""

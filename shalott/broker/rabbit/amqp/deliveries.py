@@ -68,6 +68,11 @@ class Deliveries:
     def __len__(self) -> int:
         return len(self._unsettled)
 
+    def processes(self) -> list[Pid]:
+        """Of the queues that hear how these are settled."""
+        given = (delivery.process for delivery in self._unsettled.values())
+        return list(dict.fromkeys(process for process in given if process is not None))
+
     @property
     def upcoming_tag(self) -> int:
         """Of the next delivery. A reply bears it too, and can't be settled."""

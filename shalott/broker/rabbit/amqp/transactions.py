@@ -32,7 +32,7 @@ class Transactions:
         self._publisher = publisher
         self._unsettled = unsettled
         self.selected = False
-        self._committing = False
+        self.is_committing = False
 
     async def select(self, method: commands.Tx.Select) -> None:
         if self._verdicts.confirming:
@@ -45,7 +45,7 @@ class Transactions:
 
     async def commit(self, method: commands.Tx.Commit) -> None:
         self._check_selected()
-        self._committing = True
+        self.is_committing = True
         await self._publisher.commit()
         self._unsettled.commit()
         if not self._verdicts.has_some:
@@ -59,14 +59,14 @@ class Transactions:
 
     def check_quiet(self) -> None:
         """Before each method but channel.close. Raises 504 while a commit has no answer."""
-        if self._committing:
+        if self.is_committing:
             raise AmqpError(CHANNEL_ERROR, "unexpected command while processing 'tx.commit'")
 
     async def complete(self) -> None:
         """Answer the commit, if there is one whose publishes are all decided."""
-        if not self._committing or len(self._verdicts):
+        if not self.is_committing or len(self._verdicts):
             return
-        self._committing = False
+        self.is_committing = False
         if self._verdicts.refused:
             raise AmqpError(
                 PRECONDITION_FAILED,

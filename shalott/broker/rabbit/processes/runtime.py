@@ -244,6 +244,10 @@ class Runtime:
         """A local process, for read-only looks by the management API."""
         return self._processes.get(pid)
 
+    def processes(self) -> dict[Pid, Actor]:
+        """All local ones, as they are now."""
+        return dict(self._processes)
+
     async def kill(self, pid: Pid) -> None:
         """End a local process at once; its ``stopping`` does not run. Returns when it is gone."""
         task = self._tasks.get(pid)

@@ -43,7 +43,7 @@ class Consumers:
         self._single_active = single_active
         self._active: tuple[Pid, str] | None = None
         self._consumers: dict[tuple[Pid, str], Consumer] = {}  # in turn: the next first
-        self._channels: dict[Pid, ChannelUse] = {}
+        self.channels: dict[Pid, ChannelUse] = {}
         self.had_any = False
         self.in_question: tuple[Pid, int] | None = None
 
@@ -96,7 +96,7 @@ class Consumers:
         self._elect()
         if self.in_question is not None and self.in_question[0] == channel:
             self.in_question = None
-        use = self._channels.pop(channel, None)
+        use = self.channels.pop(channel, None)
         return [] if use is None else [message for message, _ in use.deliveries.values()]
 
     def _elect(self) -> None:
@@ -107,7 +107,7 @@ class Consumers:
             )
 
     def _channel(self, channel: Pid) -> ChannelUse:
-        return self._channels.setdefault(channel, ChannelUse())
+        return self.channels.setdefault(channel, ChannelUse())
 
     # -- deliveries --------------------------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class Consumers:
 
     def _is_ready(self, consumer: Consumer) -> bool:
         request = consumer.request
-        use = self._channels.get(request.channel)
+        use = self.channels.get(request.channel)
         if use is not None and use.unwritten >= UNWRITTEN_MAX:
             return False
         if use is None or request.no_ack:
@@ -172,8 +172,8 @@ class Consumers:
         self._channel(channel).unwritten += 1
 
     def written(self, channel: Pid, count: int) -> None:
-        if channel in self._channels:
-            self._channels[channel].unwritten -= count
+        if channel in self.channels:
+            self.channels[channel].unwritten -= count
 
     def answered(self, channel: Pid, ack_id: int) -> None:
         if self.in_question == (channel, ack_id):
@@ -185,7 +185,7 @@ class Consumers:
 
     def messages_of(self, channel: Pid, ack_ids: tuple[int, ...]) -> list[int]:
         """Messages that these deliveries are of, before they are settled."""
-        use = self._channels.get(channel)
+        use = self.channels.get(channel)
         held = {} if use is None else use.deliveries
         return [held[ack_id][0] for ack_id in ack_ids if ack_id in held]
 
@@ -193,7 +193,7 @@ class Consumers:
         """Messages that these deliveries were of; unknown ids (of a former master, say) are
         ignored.
         """
-        use = self._channels.get(channel)
+        use = self.channels.get(channel)
         if use is None:
             return []
         messages = []

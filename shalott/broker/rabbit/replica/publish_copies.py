@@ -55,6 +55,11 @@ class PublishCopies:
         self._senders: dict[Pid, Sender] = {}
         self._marks = DurableMarks()
 
+    @property
+    def owed_count(self) -> int:
+        """Publishes that wait for their confirm."""
+        return sum(isinstance(status, Publish) for status in self._statuses.values())
+
     # -- from channels -----------------------------------------------------------------------------
 
     def publish(self, message: Publish) -> None:

@@ -49,6 +49,10 @@ class TableFiles:
         self._dirty[path] = None
         self._changed.set()
 
+    @property
+    def unwritten(self) -> tuple[str, ...]:
+        return tuple(self._dirty)
+
     async def run(self) -> None:
         """Write what changes until cancelled."""
         offsets_at = 0.0

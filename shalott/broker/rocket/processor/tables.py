@@ -53,10 +53,10 @@ class Tables:
         self.offsets_version = DataVersion()
         self._env = env
         self._epoch = epoch
-        self._files = TableFiles(env.disk)
-        self._touch = self._files.touch
-        self.delayed = DelayTables(env, epoch, self._files.touch)
-        self._files.contents = {
+        self.files = TableFiles(env.disk)
+        self._touch = self.files.touch
+        self.delayed = DelayTables(env, epoch, self.files.touch)
+        self.files.contents = {
             TOPICS: lambda: msgspec.json.encode(self.topic_table()),
             GROUPS: lambda: msgspec.json.encode(self.group_table()),
             OFFSETS: lambda: msgspec.json.encode(self.offset_table()),
@@ -73,7 +73,7 @@ class Tables:
         What can't be understood counts as absent: see above. Raises OSError.
         """
         tables = cls(env, epoch)
-        files, delayed = tables._files, tables.delayed
+        files, delayed = tables.files, tables.delayed
         topics = await files.read_json(TOPICS, TopicConfigs)
         groups = await files.read_json(GROUPS, GroupTable)
         offsets = await files.read_json(OFFSETS, OffsetTable)
@@ -211,11 +211,11 @@ class Tables:
 
     async def run(self) -> None:
         """Write what changes until cancelled."""
-        await self._files.run()
+        await self.files.run()
 
     async def save(self) -> None:
         """Write all that changed, at an orderly end."""
-        await self._files.save()
+        await self.files.save()
 
     def _next(self, version: DataVersion) -> DataVersion:
         return next_version(version, self._epoch(), self._env.clock.wall_ns() // 1_000_000)

@@ -8,7 +8,6 @@ Replicated logs are asked for, as in every world (cluster/systems/rocket/replica
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,11 +21,12 @@ from shalott.broker.rabbit.storage.memory import UNLIMITED
 from shalott.broker.rabbit.storage.snapshot import Held
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.machine import Machine, SimEventLog
+from shalott.cluster.sim.rest import record_waits, until
+from shalott.cluster.systems.rabbit.simulated_rest import waits
 
 log = logging.getLogger("shalott.cluster.systems")
 
 STEP_TIMEOUT_S = 5.0  # for what is still under way in the ring
-FIRST_POLL_S, LAST_POLL_S = 0.05, 1.0  # each look reads every message of every replica
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +114,11 @@ def in_step(replicas: list[Replica]) -> bool:
 
 
 async def record_replicas(machines: Mapping[str, Machine]) -> None:
-    """Write down what they hold, as soon as they are in step, or after a while as it is."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + STEP_TIMEOUT_S
-    poll_s = FIRST_POLL_S
-    while True:
-        replicas = [replica for machine in machines.values() for replica in look(machine)]
-        if in_step(replicas) or loop.time() > deadline:
-            break
-        await asyncio.sleep(poll_s)
-        poll_s = min(2 * poll_s, LAST_POLL_S)
+    """Write down what they hold, as soon as they are in step, or after a while as it is; and what
+    is not at rest."""
+    await until(lambda: in_step(_all(machines)), STEP_TIMEOUT_S)
+    await record_waits(machines, waits)
+    replicas = _all(machines)
     for replica in replicas:
         machine = machines[replica.node]
         log = SimEventLog(machine, 0, None)
@@ -134,3 +129,7 @@ async def record_replicas(machines: Mapping[str, Machine]) -> None:
             "unit": replica.unit,
         }
         log.emit(replica.queue, "replica", role=replica.role, epoch=replica.epoch, detail=detail)
+
+
+def _all(machines: Mapping[str, Machine]) -> list[Replica]:
+    return [replica for machine in machines.values() for replica in look(machine)]

@@ -50,6 +50,7 @@ from shalott.core.errors import (
 from shalott.core.plan import SystemPlan
 
 if TYPE_CHECKING:
+    from shalott.cluster.sim.machine import Machine
     from shalott.core.history import Recorder
 
 
@@ -234,6 +235,12 @@ class RocketmqSystem:
 
         nodes = members_of(cluster, self)
         await replicas.record_logs(record, nodes, ask, get, have_tables=True)
+
+    async def inspect(self, machines: Mapping[str, Machine]) -> None:
+        from shalott.cluster.sim.rest import record_waits
+        from shalott.cluster.systems.rocket.simulated_rest import waits
+
+        await record_waits(machines, waits)
 
     def _observer(self, cluster: Cluster) -> Observe:
         async def observe(node: str) -> Observation:

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from shalott.core.errors import StoreError
+from shalott.harness.mutants.by_hand import BY_HAND
 from shalott.harness.mutants.catalogue import WRITTEN
 from shalott.harness.mutants.outcomes import (
     CONTROL,
@@ -55,7 +56,10 @@ def load_document(directory: Path) -> dict[str, Outcome]:
 
 
 def write_document(directory: Path, outcomes: Mapping[str, Outcome]) -> None:
-    """Both files, an outcome a line. Raises StoreError."""
+    """Both files, an outcome a line. Those of mutants that are no more, or were found to change
+    nothing, are left out. Raises StoreError."""
+    count = {each.name: None for each in WRITTEN if not each.equivalent}
+    outcomes = {n: o for n, o in outcomes.items() if o.operator != BY_HAND or n in count}
     ordered = [outcomes[name] for name in sorted(outcomes)]
     try:
         (directory / DATA).parent.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ from shalott.harness.cli.options import StoreField, with_options
 from shalott.harness.cli.search import pools
 from shalott.harness.mutants.by_hand import BY_HAND
 from shalott.harness.mutants.catalogue import drawn, find_mutants
-from shalott.harness.mutants.document import DOCUMENT, load_document, write_document
+from shalott.harness.mutants.document import DOCUMENT, load_document, that_count, write_document
 from shalott.harness.mutants.measuring import Measurement, measure, measure_control
 from shalott.harness.mutants.mutant import Mutant
 from shalott.harness.mutants.outcomes import (
@@ -73,7 +73,8 @@ def mutants(asked: MutantsOptions) -> None:
     console = Console(soft_wrap=True)
     outcomes = Outcomes(asked.store)
     if asked.document:
-        write_document(asked.out, {**load_document(asked.out), **outcomes.by_name})
+        measured = {**load_document(asked.out), **outcomes.by_name}
+        write_document(asked.out, that_count(measured))
         console.print(Text(f"{asked.out / DOCUMENT} is written."))
         return
     kind = "" if asked.operator == "all" else asked.operator

@@ -55,11 +55,14 @@ def load_document(directory: Path) -> dict[str, Outcome]:
     return {each.name: each for each in outcomes}
 
 
-def write_document(directory: Path, outcomes: Mapping[str, Outcome]) -> None:
-    """Both files, an outcome a line. Those of mutants that are no more, or were found to change
-    nothing, are left out. Raises StoreError."""
+def that_count(outcomes: Mapping[str, Outcome]) -> dict[str, Outcome]:
+    """Without those of mutants that are no more, or were found to change nothing."""
     count = {each.name: None for each in WRITTEN if not each.equivalent}
-    outcomes = {n: o for n, o in outcomes.items() if o.operator != BY_HAND or n in count}
+    return {n: o for n, o in outcomes.items() if o.operator != BY_HAND or n in count}
+
+
+def write_document(directory: Path, outcomes: Mapping[str, Outcome]) -> None:
+    """Both files, an outcome a line. Raises StoreError."""
     ordered = [outcomes[name] for name in sorted(outcomes)]
     try:
         (directory / DATA).parent.mkdir(parents=True, exist_ok=True)

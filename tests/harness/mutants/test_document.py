@@ -8,11 +8,13 @@ import msgspec
 import pytest
 
 from shalott.core.errors import StoreError
+from shalott.harness.mutants.catalogue import WRITTEN
 from shalott.harness.mutants.document import (
     DATA,
     DOCUMENT,
     load_document,
     render,
+    that_count,
     write_document,
 )
 from shalott.harness.mutants.outcomes import Outcome, curve, score, survivors
@@ -48,6 +50,18 @@ def test_the_score_counts_those_that_prove_something_as_far_as_they_were_searche
     assert [each.cpu_s for each in curve(of)] == [1, 2, 5, 10, 30, 60]
     assert survivors(of) == [LEFT, UNMET]
     assert str(score([], 30)) == "none measured"
+
+
+def test_what_is_no_more_or_changes_nothing_does_not_count() -> None:
+    sound, equal = (
+        next(each for each in WRITTEN if bool(each.equivalent) is wanted)
+        for wanted in (False, True)
+    )
+    measured = {
+        each.name: msgspec.structs.replace(LEFT, name=each.name, equivalent="")
+        for each in (sound, equal)
+    }
+    assert [*that_count({**measured, **ALL})] == [sound.name, CONTROL.name]
 
 
 def test_the_document_says_who_found_what_and_what_is_missing() -> None:

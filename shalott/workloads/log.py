@@ -33,8 +33,10 @@ from shalott.clients.library_choice import (
 )
 from shalott.clients.rocketmq.consumption import MemberSettings
 from shalott.clients.rocketmq.log_client import LogClient, LogSettings
+from shalott.clients.rocketmq.transactions import Book, Transactions
 from shalott.cluster.systems.record import promises_of, readers_of
-from shalott.core.client import Client
+from shalott.core.client import OWN, Client
+from shalott.core.errors import UsageError
 from shalott.core.generator import Generator, Limit, Phases, Stagger, TimeLimit
 from shalott.core.log_generator import Settle, log_mix, read_all
 from shalott.core.message_body import SMALLEST_BYTES
@@ -69,6 +71,10 @@ class LogParameters(JavaParameters, frozen=True, kw_only=True):
             ge=1, le=32, description="Every other message ends a batch of so many (own client)."
         ),
     ] = 1
+    transactional: Annotated[
+        float,
+        msgspec.Meta(ge=0, le=1, description="Share of sends that are transactions (own client)."),
+    ] = 0.0
 
 
 def parameters_of(plan: Plan) -> LogParameters:
@@ -93,7 +99,7 @@ def reading_generator(plan: Plan, nodes: Sequence[str] | None = None) -> Generat
     keys = queue_keys(parameters_of(plan).queues)
     asked = nodes_hosting(plan, "broker") if nodes is None else nodes
     reading = TimeLimit(read_all(asked, keys), READING_LIMIT_MS * 1_000_000)
-    if not parameters_of(plan).java_transactions:
+    if not parameters_of(plan).java_transactions and not parameters_of(plan).transactional:
         return reading
     return Phases((TimeLimit(Settle(keys[0]), SETTLING_LIMIT_MS * 1_000_000), reading))
 
@@ -125,9 +131,11 @@ def _workload(plan: Plan, name: str, final_generator: Generator) -> Workload:
         members=MemberSettings(route_poll_ms=ROUTE_POLL_MS),
     )
 
+    book = Book()
+
     def make_client(ports: Mapping[str, tuple[str, int]]) -> Client:
         host, port = ports["nameserver"]
-        return clients.sender(f"{host}:{port}", make_log_client(plan, ports))
+        return clients.sender(f"{host}:{port}", make_log_client(plan, ports, book))
 
     return Workload(
         name=name,
@@ -148,13 +156,23 @@ def port_at(plan: Plan, node: str, port: str) -> str:
     return servers[nodes_hosting(plan, "broker").index(node) % len(servers)]
 
 
-def make_log_client(plan: Plan, ports: Mapping[str, tuple[str, int]]) -> LogClient:
+def make_log_client(
+    plan: Plan, ports: Mapping[str, tuple[str, int]], book: Book | None = None
+) -> LogClient:
     parameters = parameters_of(plan)
-    return log_client(plan, ports, parameters.body_bytes, batch=parameters.batch)
+    settings = LogSettings(
+        body_bytes=parameters.body_bytes,
+        batch=parameters.batch,
+        transactions=Transactions(
+            parameters.transactional, stream_key(plan.seed, "log", "transactions")
+        ),
+        book=book or Book(),
+    )
+    return log_client(plan, ports, settings)
 
 
 def log_client(
-    plan: Plan, ports: Mapping[str, tuple[str, int]], body_bytes: int, *, batch: int = 1
+    plan: Plan, ports: Mapping[str, tuple[str, int]], settings: LogSettings
 ) -> LogClient:
     """The same, of any workload that sends to topics."""
     host, port = ports["nameserver"]
@@ -165,13 +183,12 @@ def log_client(
         port,
         dial=dial,
         broker=f"{broker_host}:{broker_port}" if readers.at_slaves else None,
-        settings=LogSettings(
-            body_bytes=body_bytes,
+        settings=replace(
+            settings,
             op_timeout_ms=plan.workload.op_timeout_ms,
             route_poll_ms=ROUTE_POLL_MS,
             poll_wait_ms=readers.wait_ms,
             tell_where=readers.tell_where,
-            batch=batch,
         ),
     )
 
@@ -204,10 +221,19 @@ def draw_parameters(draw: Draw) -> Values:
     }
 
 
+def draw_log(draw: Draw) -> Values:
+    return {
+        **draw_parameters(draw),
+        "transactional": draw.knob("transactional", (0.0, 0.3, 0.3)),
+    }
+
+
 def check(plan: Plan) -> None:
     """Raises UsageError."""
     parameters = parameters_of(plan)
     check_client(parameters.client, parameters, plan)
+    if parameters.transactional and (parameters.client, plan.workload.name) != (OWN, "log"):
+        raise UsageError("--transactional: of --client own in the workload log")
 
 
 def describe(plan: Plan) -> str:
@@ -224,7 +250,7 @@ LOG = WorkloadRecord(
     build=log_workload,
     checkers=log_checkers,
     check=check,
-    draw=draw_parameters,
+    draw=draw_log,
     describe=describe,
     lower=("queues",),
     calm={"body_bytes": SMALLEST_BYTES, "enqueue_fraction": 1.0},

@@ -90,6 +90,11 @@ _LOG_KINDS: dict[str, tuple[str, str]] = {
         "1 transaction was committed twice",
         "{n} transactions were committed twice",
     ),
+    "decided-twice": (
+        "1 transaction was decided again after it had been",
+        "{n} transactions were decided again after they had been",
+    ),
+    "undecided": ("1 transaction stays undecided", "{n} transactions stay undecided"),
     "unexpected": _KINDS["unexpected"],
     "corrupted": _KINDS["corrupted"],
     "phantom": (

@@ -68,6 +68,7 @@ SHORT = USUAL.but(
     queues=(1,),
     body_bytes=(12, 64),
     batch=(1,),
+    transactional=(0.0,),
     behind=(0,),
     op_timeout_ms=(2000,),
     time_limit_ms=(12_000,),

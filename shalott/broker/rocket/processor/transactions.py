@@ -41,9 +41,6 @@ from shalott.broker.rocket.remoting.server import Caller
 PREPARED, COMMIT, ROLLBACK = 0x4, 0x8, 0xC
 TRAN_MSG, PRODUCER_GROUP = "TRAN_MSG", "PGROUP"
 IMMUNITY = "CHECK_IMMUNITY_TIME_IN_SECONDS"
-TIMEOUT_MS = 6000  # transactionTimeOut
-CHECK_INTERVAL_MS = 30_000  # transactionCheckInterval
-CHECKS_MAX = 15  # transactionCheckMax
 GROUP = "CID_RMQ_SYS_TRANS"
 DECIDED = "d"  # the tag of a note
 QUEUE, BATCH, BATCH_BYTES = 0, 32, 256 << 10
@@ -139,7 +136,7 @@ class Transactions:
             if queue_offset in self._known.decided:
                 self._known.waiting.pop(queue_offset, None)
             elif waiting.ask_at_ms <= now_ms:
-                waiting.ask_at_ms = now_ms + CHECK_INTERVAL_MS
+                waiting.ask_at_ms = now_ms + self.broker.config.transaction_check_interval_ms
                 await self._ask(queue_offset, waiting)
         self._note_offsets()
 
@@ -148,7 +145,7 @@ class Transactions:
         if stored is None:
             self._known.waiting.pop(queue_offset, None)  # its file is gone
             return
-        if waiting.asked >= CHECKS_MAX:
+        if waiting.asked >= self.broker.config.transaction_check_max:
             await self._lay_aside(queue_offset, stored)
             return
         broker = self.broker
@@ -210,7 +207,7 @@ class Transactions:
             known.halves_end = stored.queue_offset + 1
             if stored.queue_offset not in known.decided:
                 age_ms = max(0, wall_ms - stored.store_ms)
-                ask_at_ms = now_ms + max(0, _immunity_ms(stored) - age_ms)
+                ask_at_ms = now_ms + max(0, self._immunity_ms(stored) - age_ms)
                 known.waiting[stored.queue_offset] = Waiting(stored.physical_offset, ask_at_ms)
 
     async def _new(self, topic: str, offset: int) -> AsyncIterator[Stored]:
@@ -230,6 +227,11 @@ class Transactions:
         stored = None if data is None else read_stored(data)
         return stored if stored is not None and stored.message.topic == HALF_TOPIC else None
 
+    def _immunity_ms(self, stored: Stored) -> int:
+        asked = properties_of(stored.message.properties).get(IMMUNITY, "")
+        timeout_ms = self.broker.config.transaction_timeout_ms
+        return int(asked) * 1000 if asked.isdecimal() else timeout_ms
+
     def _note_offsets(self) -> None:
         """A note counts until its half message is worked off, so notes are not passed while any
         waits that may be older."""
@@ -241,11 +243,6 @@ class Transactions:
             del self._known.decided[queue_offset]
         if not self._known.decided and tables.offset(GROUP, OP_TOPIC, QUEUE) != self._known.ops_end:
             tables.put_offset(GROUP, OP_TOPIC, QUEUE, self._known.ops_end)
-
-
-def _immunity_ms(stored: Stored) -> int:
-    asked = properties_of(stored.message.properties).get(IMMUNITY, "")
-    return int(asked) * 1000 if asked.isdecimal() else TIMEOUT_MS
 
 
 def _question(broker: Broker, stored: Stored) -> Command:

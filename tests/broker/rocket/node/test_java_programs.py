@@ -1,4 +1,4 @@
-"""Programs of the original's Java client at our broker: transactions, requests and replies."""
+"""Programs of the original's Java client at our broker: transactions, requests, pops."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ async def make(both: Both, topic: str) -> None:
 
 def said_by(program: str, both: Both, home: Path) -> list[str]:
     classes = ["-cp", f"{original.jars()}/*", f"-Duser.home={home}"]  # its logs go there
-    command = ["java", *classes, str(HERE / program), both.name_server]
+    command = ["java", *classes, str(HERE / program), both.name_server, both.brokers[OURS]]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    words = ("SEND_OK", "asked", "answered", "failed")
+    words = ("SEND_OK", "asked", "answered", "popped", "failed")
     return [line for line in done.stdout.splitlines() if line.startswith(words)]
 
 
@@ -73,3 +73,9 @@ def test_javas_producer_commits_rolls_back_and_is_asked(both: Both, tmp_path: Pa
 def test_javas_producer_is_answered_what_it_asks(both: Both, tmp_path: Path) -> None:
     asyncio.run(make(both, "rq"))
     assert said_by("Requests.java", both, tmp_path) == ["answered to one", "answered to two"]
+
+
+def test_javas_consumer_pops_and_is_given_again_what_it_put_off(both: Both, tmp_path: Path) -> None:
+    asyncio.run(make(both, "pp"))
+    said = said_by("Pops.java", both, tmp_path)
+    assert sorted(said) == ["popped later 0 true", "popped later 1 true", "popped once 0 true"]

@@ -12,6 +12,8 @@ sent twice. A key is one queue, "topic/queue".
                     does not say; no answer
             of a transaction (transactions.py): ok when the message is stored and is to be
             committed, be that said or not; fail when it is to be rolled back; info else
+    pop     ok      what a group was given, and what it acknowledged of it; "empty" if nothing
+            fail    as of polls: what was given and not told comes again
     settle  ok      the topic's master has decided every transaction that it knows of
             fail    not yet, or it did not say
     poll    ok      messages, from where this client stands in the queue, or where it was told
@@ -31,6 +33,7 @@ from dataclasses import dataclass, field
 
 from shalott.broker.rocket.remoting.command import Command, ResponseCode
 from shalott.broker.rocket.remoting.route_data import TopicRoute
+from shalott.clients.rocketmq.pops import Popper
 from shalott.clients.rocketmq.rocket_client import (
     TRANSACTION,
     Dial,
@@ -159,6 +162,8 @@ class LogClient:
             return await self._poll(invocation, topic, int(queue), deadline_s)
         if invocation.f == "settle":
             return await self._settle(topic)
+        if invocation.f == "pop":
+            return await self._pop(topic, invocation, deadline_s)
         raise Definite(f"a log client knows no {invocation.f}")
 
     # -- send --------------------------------------------------------------------------------------
@@ -284,6 +289,23 @@ class LogClient:
             return Completion(type="fail", error=words, extra={"undecided": left} if told else None)
         extra = {"transactions": stored, "discarded": discarded, **told}
         return Completion(type="ok", extra=extra)
+
+    # -- pop ---------------------------------------------------------------------------------------
+
+    async def _pop(self, topic: str, invocation: Invocation, deadline_s: float) -> Completion:
+        """Of any queue of the topic, at its master (pops.py)."""
+        queue, master = await self._master(topic, 0)
+        popper = Popper(self._client, self._settings.transactions.key)
+        calm = bool((invocation.extra or {}).get("calm"))
+        try:
+            told = await popper.pop(
+                master, queue.broker_name, topic, calm=calm, deadline_s=deadline_s
+            )
+        except RocketError as error:
+            self._routes.pop(topic, None)
+            raise Definite(str(error)) from error
+        extra = {**(invocation.extra or {}), **told}
+        return Completion(type="ok", error=None if told["popped"] else EMPTY, extra=extra)
 
     # -- poll --------------------------------------------------------------------------------------
 

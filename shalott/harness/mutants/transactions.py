@@ -1,11 +1,11 @@
-"""Mutants by hand of what RocketMQ's brokers keep of half messages, in each of their systems."""
+"""Mutants by hand of RocketMQ's transactions and popped messages, in each of its systems."""
 
 from __future__ import annotations
 
 from shalott.harness.mutants.by_hand import ByHand
 from shalott.harness.mutants.mutant import Mutant
 
-MODULE = "rocket.processor.transactions"
+MODULE, FLIGHTS = "rocket.processor.transactions", "rocket.processor.flights"
 _master_slave, _dledger, _controller = (
     ByHand(name) for name in ("master-slave", "dledger", "controller")
 )
@@ -94,5 +94,74 @@ TRANSACTIONS: tuple[Mutant, ...] = (
         "result is None or result.status is not PutStatus.PUT_OK",
         "result is None",
         "a rollback or commit that could not be noted is not asked for again",
+    ),
+    _master_slave(
+        FLIGHTS,
+        "Flights._write",
+        "popped-before-stored",
+        "result.status is not PutStatus.PUT_OK or result.stage is None",
+        "result.stage is None",
+        "a pop is answered, and an acknowledgement taken, before it is stored for good",
+    ),
+    _dledger(
+        FLIGHTS,
+        "Flights._apply",
+        "group-set-back",
+        """
+        if (tables.offset(group, topic, queue_id) or 0) < ck.next:
+            tables.put_offset(group, topic, queue_id, ck.next)
+        """,
+        "",
+        "how far a group came by popping is forgotten",
+    ),
+    _controller(
+        FLIGHTS,
+        "Flights._load",
+        "flights-of-before-passed",
+        "self._known.end = self.broker.tables.offset(GROUP, self._topic, QUEUE) or 0",
+        """
+        self._known.end = self.broker.store.reader.queue_range(self._topic, QUEUE)[1]
+        """,
+        "a new master knows nothing of what its predecessor has given",
+    ),
+    _dledger(
+        FLIGHTS,
+        "Flights._revive_due",
+        "flights-worked-off",
+        """
+        done = min(
+            (one.record for each in self._known.flights.values() for one in each.values()),
+            default=self._known.end,
+        )
+        """,
+        "done = self._known.end",
+        "check points count as worked off while their messages are out",
+    ),
+    _controller(
+        FLIGHTS,
+        "Flights._revive",
+        "copy-not-looked-at",
+        """
+        if (await put(self.broker, copies)).status is not PutStatus.PUT_OK:
+            return
+        """,
+        "await put(self.broker, copies)",
+        "what is due counts as given back, be it stored or not",
+    ),
+    _controller(
+        FLIGHTS,
+        "Flights._of_pop",
+        "busy-acknowledged",
+        "flight.pop_ms == pop_ms and not flight.is_busy",
+        "flight.pop_ms == pop_ms",
+        "a message is acknowledged while it is being given back",
+    ),
+    _master_slave(
+        FLIGHTS,
+        "Flights._apply",
+        "acks-not-heeded",
+        "del flights[offset]",
+        "pass",
+        "acknowledgements are stored and not heeded, so what is done with comes again",
     ),
 )

@@ -69,6 +69,7 @@ SHORT = USUAL.but(
     body_bytes=(12, 64),
     batch=(1,),
     transactional=(0.0,),
+    popping=(0.0,),
     behind=(0,),
     op_timeout_ms=(2000,),
     time_limit_ms=(12_000,),

@@ -119,11 +119,12 @@ class Flights:
         return pop_ms if await self._write(CHECK_POINT, ck) else None
 
     async def ack(self, place: Place, pop_ms: int, offsets: Sequence[int]) -> list[int]:
-        """Which of them are acknowledged now: those that this pop still has."""
+        """Which of them are acknowledged now: those that this pop still has. Raises BadRequest if
+        that may be stored, or not."""
         await self._load()
         own = self._of_pop(place, pop_ms, offsets)
-        if not own or not await self._while_busy(own, ACKS, self._acks(place, pop_ms, list(own))):
-            return []
+        if own and not await self._while_busy(own, ACKS, self._acks(place, pop_ms, list(own))):
+            raise BadRequest("the acknowledgement may be stored, or not")
         return list(own)
 
     async def change(self, place: Place, pop_ms: int, offset: int, invisible_ms: int) -> int | None:
@@ -159,7 +160,7 @@ class Flights:
             self.broker.tables.put_offset(GROUP, self._topic, QUEUE, done)
 
     async def _revive(self, place: Place, pop_ms: int, offsets: list[int]) -> None:
-        own = self._of_pop(place, pop_ms, offsets)
+        own = self._of_pop(place, pop_ms, offsets)  # some may be acknowledged meanwhile
         for flight in own.values():
             flight.is_busy = True
         try:
@@ -172,7 +173,8 @@ class Flights:
                 ensure_topic(self.broker, copies[0].topic, queues=1)
                 if (await put(self.broker, copies)).status is not PutStatus.PUT_OK:
                     return
-            await self._write(ACKS, self._acks(place, pop_ms, list(own)))
+            if own:
+                await self._write(ACKS, self._acks(place, pop_ms, list(own)))
         finally:
             for flight in own.values():
                 flight.is_busy = False

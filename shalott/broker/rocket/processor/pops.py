@@ -12,7 +12,6 @@ import base64
 import binascii
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import msgspec
 
@@ -239,19 +238,23 @@ async def _more_came(broker: Broker, header: PullHeader, caller: Caller, until_s
     left_s = until_s - asyncio.get_running_loop().time()
     if left_s <= 0 or caller.is_closed:
         return False
-    tables = broker.tables
-    waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(caller.closed.wait())]
-    for group, topic, queue_id in _places(broker, header):
-        offset = tables.offset(group, topic, queue_id) or 0
-        arrived = broker.store.reader.arrived(topic, queue_id, offset)
-        waiting.append(asyncio.ensure_future(arrived))
+    tables, reader = broker.tables, broker.store.reader
+    closed = asyncio.ensure_future(caller.closed.wait())
+    arrivals = [
+        asyncio.ensure_future(
+            reader.arrived(topic, queue_id, tables.offset(group, topic, queue_id) or 0)
+        )
+        for group, topic, queue_id in _places(broker, header)
+    ]
     try:
-        done, _ = await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(
+            (closed, *arrivals), timeout=left_s, return_when=asyncio.FIRST_COMPLETED
+        )
     finally:
-        for each in waiting:
+        for each in (closed, *arrivals):
             each.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-    if not done or waiting[0] in done:
+        await asyncio.gather(closed, *arrivals, return_exceptions=True)
+    if not done or closed in done:
         return False
     await asyncio.sleep(WAKE_S)
     return await broker.replica.readable()

@@ -193,7 +193,7 @@ def test_what_could_not_be_stored_is_neither_given_nor_acknowledged() -> None:
         world.replica.stores, world.replica.outcome = True, PutStatus.PUT_OK
         [(_, handle)] = handles(await pop(world))
         world.replica.stores, world.replica.outcome = False, PutStatus.SERVICE_NOT_AVAILABLE
-        assert await ack(world, handle) == ResponseCode.NO_MESSAGE
+        assert await ack(world, handle) == ResponseCode.SYSTEM_ERROR
         world.replica.stores, world.replica.outcome = True, PutStatus.PUT_OK
         assert await ack(world, handle) == ResponseCode.SUCCESS
 

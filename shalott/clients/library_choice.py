@@ -19,12 +19,11 @@ from shalott.clients.java.build import java_client
 from shalott.clients.java.client import JavaLogClient, Settings
 from shalott.clients.java.machine import JavaMachine
 from shalott.clients.java.member import JavaMember
-from shalott.clients.java.sends import Transactions
 from shalott.clients.rocketmq.consumption import MemberSettings, Membership
 from shalott.clients.rocketmq.group_client import GroupMember, MakeMember
 from shalott.clients.rocketmq.member import Member
 from shalott.clients.rocketmq.rocket_client import Dial
-from shalott.cluster.systems.record import readers_of
+from shalott.clients.rocketmq.transactions import Transactions
 from shalott.core.client import OWN, Client, refuse_in_simulation
 from shalott.core.errors import UsageError
 from shalott.core.plan import Plan
@@ -93,9 +92,6 @@ def check_client(name: str, parameters: JavaParameters, plan: Plan) -> None:
 def _check_transactions(name: str, plan: Plan) -> None:
     if name not in JAVAS:
         raise UsageError(f"--java-transactions: of --client {' or '.join(JAVAS)}, not of {name}")
-    if not readers_of(plan).transactions:
-        system = plan.system.name
-        raise UsageError(f"--java-transactions: brokers of {system} don't take transactions")
     if plan.workload.name not in TRANSACTED:
         name = plan.workload.name
         raise UsageError(f"--java-transactions: the workload {name} does not judge transactions")

@@ -20,6 +20,8 @@ from shalott.core.rng import draw_below, draw_float, draw_u64, stream_key
 BACK_MAX = 64  # so many messages a jump goes back at most
 NO_OFFSET = "there is no offset"  # so begins the error of a poll that the broker sent elsewhere
 JUMP_FRACTION = 0.1  # of the polls
+POP = "pop"
+POP_PAUSE_NS, POP_QUIET_NS = 1_000_000_000, 12_000_000_000  # after one that found nothing
 SETTLE = "settle"
 SETTLE_PAUSE_NS = 1_000_000_000
 
@@ -36,6 +38,8 @@ class LogMix(msgspec.Struct, frozen=True):
     value_base: int
     count: int = 0
     sent: int = 0
+    pop_fraction: float = 0.0  # of the polls
+    pop_key: int = 0
 
     def next(self, context: Context) -> tuple[Answer, Generator]:
         count = self.count
@@ -43,6 +47,8 @@ class LogMix(msgspec.Struct, frozen=True):
         is_send = draw_float(self.mix_key, count) < self.send_fraction
         if is_send:
             invocation = Invocation(f="send", key=key, value=self.value_base + self.sent)
+        elif self.pop_fraction and draw_float(self.pop_key, count) < self.pop_fraction:
+            invocation = Invocation(f=POP, key=key)
         else:
             invocation = Invocation(f="poll", key=key, value=self._jump())
         successor = msgspec.structs.replace(self, count=count + 1, sent=self.sent + is_send)
@@ -58,7 +64,9 @@ class LogMix(msgspec.Struct, frozen=True):
         return self
 
 
-def log_mix(keys: Sequence[str], send_fraction: float, seed: int) -> LogMix:
+def log_mix(
+    keys: Sequence[str], send_fraction: float, seed: int, pop_fraction: float = 0.0
+) -> LogMix:
     return LogMix(
         keys=tuple(keys),
         send_fraction=send_fraction,
@@ -66,6 +74,8 @@ def log_mix(keys: Sequence[str], send_fraction: float, seed: int) -> LogMix:
         mix_key=stream_key(seed, "log", "mix"),
         queue_key=stream_key(seed, "log", "key"),
         jump_key=stream_key(seed, "log", "jump"),
+        pop_fraction=pop_fraction,
+        pop_key=stream_key(seed, "log", "pop"),
         value_base=(draw_u64(stream_key(seed, "log", "run"), 0) >> 44) << COUNTER_BITS,
     )
 
@@ -92,6 +102,34 @@ class Settle(msgspec.Struct, frozen=True):
             return self
         begin_ns = event.now_ns + SETTLE_PAUSE_NS
         return Settle(self.key, begin_ns, is_over=event.kind == "ok")
+
+
+class PopAll(msgspec.Struct, frozen=True):
+    """Pop, and acknowledge all that comes, until nothing came for longer than a message is out."""
+
+    key: str
+    begin_ns: int = 0
+    quiet_ns: int = 0  # since when nothing comes; 0: not known
+    is_asked: bool = False
+    is_over: bool = False
+
+    def next(self, context: Context) -> tuple[Answer, Generator]:
+        if self.is_over:
+            return None, self
+        if self.is_asked:
+            return Pending(), self
+        at_ns = max(context.now_ns, self.begin_ns)
+        asked = msgspec.structs.replace(self, is_asked=True)
+        return Scheduled(at_ns, Invocation(f=POP, key=self.key, extra={"calm": True})), asked
+
+    def update(self, event: Completed) -> Generator:
+        if event.invocation.f != POP or not (event.invocation.extra or {}).get("calm"):
+            return self
+        is_empty = event.kind == "ok" and event.error == EMPTY
+        quiet_ns = (self.quiet_ns or event.now_ns) if is_empty else 0
+        pause_ns = 0 if event.kind == "ok" and not is_empty else POP_PAUSE_NS
+        is_over = is_empty and event.now_ns - quiet_ns >= POP_QUIET_NS
+        return PopAll(self.key, event.now_ns + pause_ns, quiet_ns, is_over=is_over)
 
 
 class ReadAll(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from shalott.checkers.runs.convergence import Convergence
 from shalott.clients.library_choice import LibraryClients, library_clients
 from shalott.clients.rocketmq.consumption import Listener, MemberSettings
 from shalott.clients.rocketmq.group_client import GroupClient, GroupMeans
+from shalott.clients.rocketmq.log_client import LogSettings
 from shalott.core.client import Client
 from shalott.core.generator import Generator, Phases, Stagger, TimeLimit
 from shalott.core.log_generator import read_all
@@ -132,7 +133,7 @@ def make_group_client(
     plan: Plan, means: GroupMeans, clients: LibraryClients, ports: Mapping[str, tuple[str, int]]
 ) -> GroupClient:
     host, port = ports["nameserver"]
-    log = log_client(plan, ports, parameters_of(plan).body_bytes)
+    log = log_client(plan, ports, LogSettings(body_bytes=parameters_of(plan).body_bytes))
     timeout_ms = plan.workload.op_timeout_ms
     sender = clients.sender(f"{host}:{port}", log)
     return GroupClient(f"{host}:{port}", sender, means, dial=dial, op_timeout_ms=timeout_ms)

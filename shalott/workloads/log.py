@@ -22,6 +22,7 @@ import msgspec
 
 from shalott.checkers.checker import Checker
 from shalott.checkers.logs.log_order import FreshReads
+from shalott.checkers.logs.pops import Pops
 from shalott.checkers.logs.replicated_log import ReplicatedLog
 from shalott.checkers.mastership.elections import Elections
 from shalott.checkers.runs.convergence import Convergence
@@ -33,10 +34,12 @@ from shalott.clients.library_choice import (
 )
 from shalott.clients.rocketmq.consumption import MemberSettings
 from shalott.clients.rocketmq.log_client import LogClient, LogSettings
+from shalott.clients.rocketmq.transactions import Book, Transactions
 from shalott.cluster.systems.record import promises_of, readers_of
-from shalott.core.client import Client
+from shalott.core.client import OWN, Client
+from shalott.core.errors import UsageError
 from shalott.core.generator import Generator, Limit, Phases, Stagger, TimeLimit
-from shalott.core.log_generator import Settle, log_mix, read_all
+from shalott.core.log_generator import PopAll, Settle, log_mix, read_all
 from shalott.core.message_body import SMALLEST_BYTES
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import Plan, nodes_hosting
@@ -69,6 +72,14 @@ class LogParameters(JavaParameters, frozen=True, kw_only=True):
             ge=1, le=32, description="Every other message ends a batch of so many (own client)."
         ),
     ] = 1
+    transactional: Annotated[
+        float,
+        msgspec.Meta(ge=0, le=1, description="Share of sends that are transactions (own client)."),
+    ] = 0.0
+    popping: Annotated[
+        float,
+        msgspec.Meta(ge=0, le=1, description="Share of polls that are a group's pops (own)."),
+    ] = 0.0
 
 
 def parameters_of(plan: Plan) -> LogParameters:
@@ -82,20 +93,26 @@ def queue_keys(count: int) -> tuple[str, ...]:
 
 def load_generator(plan: Plan) -> Generator:
     keys = queue_keys(parameters_of(plan).queues)
-    mix = log_mix(keys, parameters_of(plan).enqueue_fraction, plan.seed)
+    parameters = parameters_of(plan)
+    mix = log_mix(keys, parameters.enqueue_fraction, plan.seed, parameters.popping)
     paced = Stagger(mix, 1e9 / plan.workload.rate_hz, stream_key(plan.seed, "log", "stagger"))
     return TimeLimit(paced, plan.time_limit_ms * 1_000_000)
 
 
 def reading_generator(plan: Plan, nodes: Sequence[str] | None = None) -> Generator:
     """Until every queue was read to its end at every node, at most a minute; before that, until
-    transactions are decided, if there are any. ``nodes``: all that have a broker, if not given."""
+    transactions are decided and a group has popped everything, if there are any. ``nodes``: all
+    that have a broker, if not given."""
     keys = queue_keys(parameters_of(plan).queues)
     asked = nodes_hosting(plan, "broker") if nodes is None else nodes
     reading = TimeLimit(read_all(asked, keys), READING_LIMIT_MS * 1_000_000)
-    if not parameters_of(plan).java_transactions:
-        return reading
-    return Phases((TimeLimit(Settle(keys[0]), SETTLING_LIMIT_MS * 1_000_000), reading))
+    parameters, first = parameters_of(plan), list[Generator]()
+    if parameters.java_transactions or parameters.transactional:
+        first.append(Settle(keys[0]))
+    if parameters.popping:
+        first.append(PopAll(keys[0]))
+    limited = [TimeLimit(each, SETTLING_LIMIT_MS * 1_000_000) for each in first]
+    return Phases((*limited, reading)) if limited else reading
 
 
 def last_words(plan: Plan) -> Generator:
@@ -125,9 +142,11 @@ def _workload(plan: Plan, name: str, final_generator: Generator) -> Workload:
         members=MemberSettings(route_poll_ms=ROUTE_POLL_MS),
     )
 
+    book = Book()
+
     def make_client(ports: Mapping[str, tuple[str, int]]) -> Client:
         host, port = ports["nameserver"]
-        return clients.sender(f"{host}:{port}", make_log_client(plan, ports))
+        return clients.sender(f"{host}:{port}", make_log_client(plan, ports, book))
 
     return Workload(
         name=name,
@@ -148,13 +167,23 @@ def port_at(plan: Plan, node: str, port: str) -> str:
     return servers[nodes_hosting(plan, "broker").index(node) % len(servers)]
 
 
-def make_log_client(plan: Plan, ports: Mapping[str, tuple[str, int]]) -> LogClient:
+def make_log_client(
+    plan: Plan, ports: Mapping[str, tuple[str, int]], book: Book | None = None
+) -> LogClient:
     parameters = parameters_of(plan)
-    return log_client(plan, ports, parameters.body_bytes, batch=parameters.batch)
+    settings = LogSettings(
+        body_bytes=parameters.body_bytes,
+        batch=parameters.batch,
+        transactions=Transactions(
+            parameters.transactional, stream_key(plan.seed, "log", "transactions")
+        ),
+        book=book or Book(),
+    )
+    return log_client(plan, ports, settings)
 
 
 def log_client(
-    plan: Plan, ports: Mapping[str, tuple[str, int]], body_bytes: int, *, batch: int = 1
+    plan: Plan, ports: Mapping[str, tuple[str, int]], settings: LogSettings
 ) -> LogClient:
     """The same, of any workload that sends to topics."""
     host, port = ports["nameserver"]
@@ -165,13 +194,12 @@ def log_client(
         port,
         dial=dial,
         broker=f"{broker_host}:{broker_port}" if readers.at_slaves else None,
-        settings=LogSettings(
-            body_bytes=body_bytes,
+        settings=replace(
+            settings,
             op_timeout_ms=plan.workload.op_timeout_ms,
             route_poll_ms=ROUTE_POLL_MS,
             poll_wait_ms=readers.wait_ms,
             tell_where=readers.tell_where,
-            batch=batch,
         ),
     )
 
@@ -186,7 +214,8 @@ def log_checkers(plan: Plan) -> Sequence[Checker]:
     """A replicated log's messages, and who was its master."""
     reads = (FreshReads(),) if promises_of(plan).fresh_reads else ()
     equal = () if plan.gates.must_converge else (Convergence(),)  # with the gate it is there
-    return (ReplicatedLog(), *elections_checkers(plan), *equal, *reads)
+    pops = (Pops(),) if parameters_of(plan).popping else ()
+    return (ReplicatedLog(), *pops, *elections_checkers(plan), *equal, *reads)
 
 
 def elections_checkers(plan: Plan) -> Sequence[Checker]:
@@ -204,10 +233,22 @@ def draw_parameters(draw: Draw) -> Values:
     }
 
 
+def draw_log(draw: Draw) -> Values:
+    return {
+        **draw_parameters(draw),
+        "transactional": draw.knob("transactional", (0.0, 0.3, 0.3)),
+        "popping": draw.knob("popping", (0.0, 0.4)),
+    }
+
+
 def check(plan: Plan) -> None:
     """Raises UsageError."""
     parameters = parameters_of(plan)
     check_client(parameters.client, parameters, plan)
+    if (parameters.client, plan.workload.name) != (OWN, "log"):
+        for flag in ("transactional", "popping"):
+            if getattr(parameters, flag):
+                raise UsageError(f"--{flag}: of --client own in the workload log")
 
 
 def describe(plan: Plan) -> str:
@@ -224,7 +265,7 @@ LOG = WorkloadRecord(
     build=log_workload,
     checkers=log_checkers,
     check=check,
-    draw=draw_parameters,
+    draw=draw_log,
     describe=describe,
     lower=("queues",),
     calm={"body_bytes": SMALLEST_BYTES, "enqueue_fraction": 1.0},

@@ -26,6 +26,7 @@ from shalott.checkers.partitions.final_reads import FinalReads, PolledToTheEnd
 from shalott.checkers.partitions.group_reads import GroupReads
 from shalott.checkers.partitions.kafka import Kafka
 from shalott.checkers.partitions.lost_sends import LostSends
+from shalott.clients.rocketmq.log_client import LogSettings
 from shalott.clients.rocketmq.queue_partitions import QueuePartitions
 from shalott.cluster.systems.record import PARTITIONS, SYSTEMS, Partitions, serving_nodes
 from shalott.core.client import Client
@@ -156,7 +157,7 @@ def topic_workload(plan: Plan) -> Workload:
     keys = queue_keys(parameters_of(plan).keys)
 
     def make_client(ports: Mapping[str, tuple[str, int]]) -> Client:
-        client = log_client(plan, ports, BODY_BYTES)
+        client = log_client(plan, ports, LogSettings(body_bytes=BODY_BYTES))
         return PartitionClient(QueuePartitions(client, keys))
 
     workload = Workload(

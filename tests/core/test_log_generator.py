@@ -9,7 +9,10 @@ import pytest
 from shalott.core.generator import Completed, Context, Generator, Pending, Scheduled
 from shalott.core.log_generator import (
     BACK_MAX,
+    POP_PAUSE_NS,
+    POP_QUIET_NS,
     SETTLE_PAUSE_NS,
+    PopAll,
     Settle,
     log_mix,
     read_all,
@@ -157,3 +160,38 @@ def test_who_waits_for_transactions_looks_at_no_other_operation() -> None:
     _, generator = Settle(KEYS[0]).next(Context(0, 0, "n1"))
     late = Completed(1, 3, "n2", Invocation(f="send", key=KEYS[0], value=1), "ok", None)
     assert generator.update(late) == generator
+
+
+def test_a_group_pops_until_nothing_came_for_long() -> None:
+    generator: Generator = PopAll(KEYS[0])
+    now_ns, empties = 5, 0
+    answers = iter([("fail", None), ("ok", "empty"), ("ok", None)])
+    while True:
+        answer, generator = generator.next(Context(now_ns, 0, "n1"))
+        if answer is None:
+            break
+        assert isinstance(answer, Scheduled)
+        asked = answer.invocation
+        assert (asked.f, asked.extra) == ("pop", {"calm": True})
+        assert isinstance(generator.next(Context(now_ns, 1, "n2"))[0], Pending)
+        kind, error = next(answers, ("ok", "empty"))
+        empties = empties + 1 if error else 0
+        now_ns = answer.at_ns + 7
+        generator = generator.update(Completed(now_ns, 0, "n1", asked, kind, error))
+    assert empties == 1 + POP_QUIET_NS // POP_PAUSE_NS  # after what came, not before
+
+
+def test_a_share_of_polls_are_pops_and_nothing_else_changes() -> None:
+    def drawn(share: float) -> list[Invocation]:
+        generator: Generator = log_mix(KEYS, 0.5, 3, share)
+        found = []
+        for number in range(400):
+            answer, generator = generator.next(Context(number, 0, "n1"))
+            assert isinstance(answer, Scheduled)
+            found.append(answer.invocation)
+        return found
+
+    plain, popping = drawn(0.0), drawn(0.5)
+    changed = [(one, two) for one, two in zip(plain, popping, strict=True) if one != two]
+    assert {one.f for one, _ in changed} == {"poll"} and {two.f for _, two in changed} == {"pop"}
+    assert 70 < len(changed) < 130

@@ -107,6 +107,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     sync_controller_metadata_period_ms: Positive = 10_000
     election_priority: int = 0x7FFFFFFF
     slave_read_enable: bool = False  # slaveReadEnable: slaves answer pulls
+    transaction_timeout_ms: Positive = 6000  # transactionTimeOut
+    transaction_check_interval_ms: Positive = 30_000
+    transaction_check_max: Positive = 15
     slave_sync_interval_ms: Positive = 10_000  # topics, offsets of a slave from its master
 
 

@@ -11,8 +11,11 @@ words are those of jepsen/src/jepsen/tests/kafka.clj; a key is one queue, "topic
 A send's ``extra`` may have {"sent": n}: a library that retries by itself sent it n times, and each
 time it may have been stored. {"transaction": "commit"} is a send that brokers decide later: it is
 ok without an offset, and has to be there once they have said that nothing waits to be decided
-(``settle``; clients/java/sends.py). Offsets of fillers, the others of a batch,
-stand in a poll's {"others": [n, ...]}.
+(``settle``; clients/rocketmq/transactions.py). Our own client's settle tells more: {"again": [...]}
+are the values of which more than one commit was sent, {"twice": [...]} those of which a decision
+was accepted after another, and one that fails has {"undecided": n}.
+
+Offsets of fillers, the others of a batch, stand in a poll's {"others": [n, ...]}.
 """
 
 from __future__ import annotations
@@ -77,6 +80,23 @@ class Records:
     is_sound: Bools
 
 
+class Settling(msgspec.Struct, frozen=True, kw_only=True):
+    """What the last question whether transactions are decided was told. ``row``: its position in
+    the operations. Without ``again`` it is not known of what several commits were sent."""
+
+    row: int = NOWHERE
+    ok: bool = False
+    discarded: int = 0  # transactions that brokers gave up asking about
+    again: tuple[int, ...] | None = None
+    twice: tuple[int, ...] = ()
+    undecided: int = 0
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether brokers said that no transaction waits, and that none was put aside."""
+        return self.ok and not self.discarded
+
+
 @dataclass(frozen=True, slots=True)
 class LogHistory:
     """``malformed`` counts rows that are no poll or send as described above: the harness's own
@@ -88,11 +108,8 @@ class LogHistory:
     polls: Polls
     records: Records
     malformed: int
-    undecided: int = 0  # committed transactions whose decision was not seen
-
-
-class _Settled(msgspec.Struct):
-    discarded: int = 0  # transactions that brokers gave up asking about
+    undecided: int  # committed transactions whose decision was not seen
+    settling: Settling
 
 
 class _Send(msgspec.Struct):
@@ -116,20 +133,22 @@ def read_log(history: History) -> LogHistory:
         table = table.filter(pa.array(is_client))
     offsets = pc.fill_null(table["offset"], NOWHERE).to_numpy()
     sends, unplaced = _sends(ops, offsets, table["extra"])
-    undecided = 0 if _is_settled(ops, table["extra"]) else _made_indefinite(sends)
+    settling = _settling(ops, table["extra"])
+    undecided = 0 if settling.is_decided else _made_indefinite(sends)
     polls, records, unreadable = _polls(ops, table["extra"])
-    return LogHistory(ops, sends, polls, records, unplaced + unreadable, undecided)
+    return LogHistory(ops, sends, polls, records, unplaced + unreadable, undecided, settling)
 
 
-def _is_settled(ops: Operations, extra: pa.ChunkedArray) -> bool:
-    """Whether brokers said, at the end, that no transaction waits, and that none was put aside."""
-    rows = np.flatnonzero(ops.f.equal("settle") & ops.type.equal("ok"))
-    decoder = msgspec.json.Decoder(_Settled)
+def _settling(ops: Operations, extra: pa.ChunkedArray) -> Settling:
+    rows = np.flatnonzero(ops.f.equal("settle"))
+    if not len(rows):
+        return Settling()
+    row = int(rows[-1])
     try:
-        said = [decoder.decode(extra[at].as_py() or "{}") for at in rows.tolist()]
+        said = msgspec.json.decode(extra[row].as_py() or "{}", type=Settling)
     except msgspec.MsgspecError:
-        return False
-    return bool(said) and not any(one.discarded for one in said)
+        return Settling(row=row)
+    return msgspec.structs.replace(said, row=row, ok=bool(ops.type.equal("ok")[row]))
 
 
 def _made_indefinite(sends: Sends) -> int:

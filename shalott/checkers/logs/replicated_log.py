@@ -5,7 +5,8 @@ inconsistent-offsets, shared-offset, phantom, unexpected, too-early, corrupted (
 poll-skip, nonmonotonic-poll, nonmonotonic-send, reordered (log_order.py). Each makes the run
 invalid, but lost-on-node after a heal from which the cluster had not settled; stored-twice: a
 message that lies at no more places than its client sent it to, as a library that retries does; and
-committed-twice: a transaction's, which upstream's manual allows.
+committed-twice: a transaction's, which upstream's manual allows, as brokers ask again. Of
+transactions it finds two things more: decided-twice, undecided.
 
 ``unseen`` messages, and a final read that is not whole, make a run "unknown": who did not read to
 the end of every queue at every node can't say that nothing was lost.
@@ -44,7 +45,7 @@ from shalott.core.history import History
 KINDS = (
     *("lost-write", "lost-on-node", "vanished", "unseen"),
     *("duplicate", "stored-twice", "committed-twice", "inconsistent-offsets", "shared-offset"),
-    *("phantom", "unexpected", "too-early", "corrupted"),
+    *("phantom", "unexpected", "too-early", "corrupted", "decided-twice", "undecided"),
     *("poll-skip", "nonmonotonic-poll", "nonmonotonic-send", "reordered"),
 )
 NOTES_MAX = 8
@@ -70,6 +71,7 @@ class ReplicatedLog:
             *(_missing(log, found, final, around, answers, loss) if answers else ()),
             *_misplaced(log, placements(log)),
             *_unfounded(log, sent),
+            *_of_transactions(log, final),
             *_breaches(log, [*poll_breaches(log), *send_breaches(log)]),
         ]
         counts = {f"{kind}-count": 0 for kind in KINDS}
@@ -277,6 +279,21 @@ def _unfounded(log: LogHistory, sent: Ints) -> list[Anomaly]:
         rows = _with_sends(log, sent, records)
         anomalies.append(_anomaly(log, kind, places, story, rows, np.unique(table.value[records])))
     return anomalies
+
+
+def _of_transactions(log: LogHistory, final: FinalReads) -> list[Anomaly]:
+    """What our own client was told of its ends (records.py)."""
+    found, told, sends = [], log.settling, log.sends
+    if told.twice:
+        rows = sends.row[np.isin(sends.value, told.twice)]
+        story = f"brokers accepted a decision of {told.twice[0]} after another had been accepted"
+        values = np.array(told.twice, dtype=np.int64)
+        found.append(_anomaly(log, "decided-twice", len(told.twice), story, rows, values))
+    if told.undecided and final.settled:
+        story = "long after the heal, with producers there, a broker had not decided it"
+        rows, values = np.array([told.row]), sends.value[:0]
+        found.append(_anomaly(log, "undecided", told.undecided, story, rows, values))
+    return found
 
 
 def _with_sends(log: LogHistory, sent: Ints, records: Ints) -> Ints:

@@ -8,7 +8,8 @@ message that no client read is ``unseen``. A message that was read, and is gone 
 was never acknowledged, has ``vanished``: a reader acted on what the log then took back.
 
 ``duplicate``: one message at several offsets; ``stored-twice`` where its client had sent it so
-often, which is the client's doing; ``committed-twice`` where it is a transaction's.
+often, which is the client's doing; ``committed-twice`` where it is a transaction's, of
+which several commits were sent.
 ``inconsistent-offsets``: several messages at one offset, as senders and readers were told;
 ``shared-offset`` where two senders were. ``phantom``: a message that was read although its send had
 certainly failed (G1a). ``unexpected``: no client sent it; ``too-early``: read before it was sent;
@@ -143,14 +144,18 @@ def kinds_of_copies(log: LogHistory, told: Placements, groups: list[Ints]) -> li
     """Of groups of places that hold one message: duplicate, stored-twice if its client had sent it
     so often, or committed-twice."""
     order = np.argsort(log.sends.value, kind="stable")
-    values = log.sends.value[order]
+    values, again = log.sends.value[order], log.settling.again
     found = []
     for places in groups:
         at = int(np.searchsorted(values, told.value[places[0]]))
         is_known = at < len(values) and values[at] == told.value[places[0]]
         if is_known and log.sends.attempts[order[at]] >= len(places):
             found.append("stored-twice")
-        elif is_known and log.sends.is_transaction[order[at]]:
+        elif (
+            is_known
+            and log.sends.is_transaction[order[at]]
+            and (again is None or values[at] in again)
+        ):
             found.append("committed-twice")
         else:
             found.append("duplicate")

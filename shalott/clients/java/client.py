@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from shalott.clients.cpp.process import LibraryLine
 from shalott.clients.cpp.tap import RemotingTap
 from shalott.clients.java.machine import JavaInstance, JavaMachine
-from shalott.clients.java.sends import Attempts, Transactions, fate_of_send, fate_of_transaction
+from shalott.clients.java.sends import Attempts, fate_of_send, fate_of_transaction
 from shalott.clients.rocketmq.log_client import EMPTY
 from shalott.clients.rocketmq.rocket_client import Dial
+from shalott.clients.rocketmq.transactions import Transactions
 from shalott.core.client import Client, ClientRows, Recording
 from shalott.core.errors import Definite, Unreachable
 from shalott.core.history import Recorder

@@ -13,10 +13,7 @@ have been stored. So:
 ``attempts`` in a send's ``extra``: how often it went out, where it was not once. ``sent``: how many
 of these may have been stored: a message found at no more places than that is the client's doing.
 
-Transactions. A message of one is stored where no consumer reads ("half"); the producer then says
-commit or rollback, without an answer, or says nothing, and is asked by the broker later. What its
-sender decided is in the message itself, so that any producer of the group knows it when it is
-asked, as an application would know by its database.
+Transactions (clients/rocketmq/transactions.py) are ended without an answer:
 
     ok      commit, and the library says SEND_OK, as a broker had said. From then on the message is
             the brokers': it must come to consumers, sooner or later. Its offset is not known
@@ -33,7 +30,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import msgspec
 
@@ -43,10 +39,10 @@ from shalott.clients.cpp.tap import Cut
 from shalott.clients.rocketmq.log_client import fate_of_send as fate_of_one
 from shalott.clients.rocketmq.log_client import log_offset_of
 from shalott.clients.rocketmq.rocket_client import STORED_CODES, Refused
+from shalott.clients.rocketmq.transactions import Decision
 from shalott.core.errors import Definite, Indefinite
 from shalott.core.message_body import decode_body
 from shalott.core.op import Completion, Invocation
-from shalott.core.rng import draw_float
 
 SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2)
 PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
@@ -182,36 +178,6 @@ def _places(attempts: Sequence[Attempt]) -> str:
 
 
 ROLLED_BACK = "rolled back"
-_ROLLBACKS, _LATER = 0.25, 0.5  # shares of transactions
-
-
-class Decision(msgspec.Struct, frozen=True):
-    """``told``: at once, or when a broker asks."""
-
-    decision: Literal["commit", "rollback"]
-    told: Literal["now", "later"]
-
-    @property
-    def commits(self) -> bool:
-        return self.decision == "commit"
-
-
-@dataclass(frozen=True, slots=True)
-class Transactions:
-    """``share`` of all sends; ``key`` of the random stream that says which, by message."""
-
-    share: float = 0.0
-    key: int = 0
-
-    def of(self, value: int) -> Decision | None:
-        """None: it is sent as any other."""
-        drawn = [draw_float(self.key, 3 * value + place) for place in range(3)]
-        if drawn[0] >= self.share:
-            return None
-        return Decision(
-            decision="rollback" if drawn[1] < _ROLLBACKS else "commit",
-            told="later" if drawn[2] < _LATER else "now",
-        )
 
 
 def fate_of_transaction(

@@ -10,6 +10,10 @@ sent twice. A key is one queue, "topic/queue".
                     reason that comes before the storing
             info    stored, and no more than that (flush or slave timeout, no slave); an answer that
                     does not say; no answer
+            of a transaction (transactions.py): ok when the message is stored and is to be
+            committed, be that said or not; fail when it is to be rolled back; info else
+    pop     ok      what a group was given, and what it acknowledged of it; "empty" if nothing
+            fail    as of polls: what was given and not told comes again
     settle  ok      the topic's master has decided every transaction that it knows of
             fail    not yet, or it did not say
     poll    ok      messages, from where this client stands in the queue, or where it was told
@@ -24,11 +28,14 @@ that would replace the client, and with it where it stands.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from shalott.broker.rocket.remoting.command import ResponseCode
+from shalott.broker.rocket.remoting.command import Command, ResponseCode
 from shalott.broker.rocket.remoting.route_data import TopicRoute
+from shalott.clients.rocketmq.pops import Popper
 from shalott.clients.rocketmq.rocket_client import (
+    TRANSACTION,
     Dial,
     NotSent,
     Pulled,
@@ -36,6 +43,15 @@ from shalott.clients.rocketmq.rocket_client import (
     Refused,
     RocketClient,
     RocketError,
+    Sent,
+)
+from shalott.clients.rocketmq.transactions import (
+    PRODUCER_GROUP,
+    PRODUCERS,
+    Book,
+    Decision,
+    Producer,
+    Transactions,
 )
 from shalott.core.errors import Definite, Indefinite, Unreachable
 from shalott.core.message_body import decode_body, encode_body
@@ -49,6 +65,7 @@ HALF = Queue("RMQ_SYS_TRANS_HALF_TOPIC", "", 0)
 HALF_READERS = "CID_RMQ_SYS_TRANS"
 DISCARDED = Queue("TRANS_CHECK_MAX_TIME_TOPIC", "", 0)
 FILLER = b"filler"
+ROLLED_BACK = "rolled back"
 # Of a message, by their names in a send's extra. One that has a time of its own has a "delay" too,
 # for its judges: no level of the broker's.
 BY_TIME = {"tag": "TAGS", "timer_ms": "TIMER_DELAY_MS"}
@@ -77,7 +94,8 @@ class _CachedRoute:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
     """``tell_where`` has a send's row say where in the broker's log its message is. With ``batch``
-    every other message ends a batch of so many, whose others are fillers."""
+    every other message ends a batch of so many, whose others are fillers. ``transactions``: which
+    sends are some; the clients of a run share a ``book``."""
 
     body_bytes: int = 64
     op_timeout_ms: int = 5000
@@ -85,6 +103,8 @@ class LogSettings:
     poll_wait_ms: int = POLL_WAIT_MS
     tell_where: bool = False
     batch: int = 1
+    transactions: Transactions = Transactions()
+    book: Book = field(default_factory=Book)
 
 
 USUAL = LogSettings()
@@ -107,7 +127,14 @@ class LogClient:
         self._broker = broker
         self._settings = settings
         timeout_ms = settings.op_timeout_ms / 3
-        self._client = RocketClient([f"{host}:{port}"], dial=dial, timeout_ms=timeout_ms)
+        self._client = RocketClient(
+            [f"{host}:{port}"], dial=dial, timeout_ms=timeout_ms, on_push=self._pushed
+        )
+        self._producer: Producer | None = None
+        if settings.transactions.share > 0:
+            self._producer = Producer(
+                self._client, settings.transactions, settings.book, f"{PRODUCERS}@{host}:{port}"
+            )
         self._routes: dict[str, _CachedRoute] = {}
         self._stands: dict[str, int] = {}  # key -> offset of the next poll
 
@@ -135,6 +162,8 @@ class LogClient:
             return await self._poll(invocation, topic, int(queue), deadline_s)
         if invocation.f == "settle":
             return await self._settle(topic)
+        if invocation.f == "pop":
+            return await self._pop(topic, invocation, deadline_s)
         raise Definite(f"a log client knows no {invocation.f}")
 
     # -- send --------------------------------------------------------------------------------------
@@ -148,28 +177,45 @@ class LogClient:
         names = BY_TIME if "timer_ms" in extra else BY_LEVEL
         properties = {name: str(extra[key]) for key, name in names.items() if key in extra}
         queue, master = await self._master(topic, queue_id)
-        body = encode_body(value, self._settings.body_bytes)
+        decision = self._settings.transactions.of(value)
+        if decision is not None:
+            return await self._transact(queue, master, value, decision, deadline_s)
+        sent = await self._stored(queue, master, value, properties, deadline_s)
+        told = {**extra, **self._place(sent, master)}
+        return Completion(
+            type="ok", offset=None if "delay" in extra else sent.queue_offset, extra=told
+        )
+
+    async def _stored(
+        self,
+        queue: Queue,
+        master: str,
+        value: int,
+        properties: Mapping[str, str],
+        deadline_s: float,
+    ) -> Sent:
+        """Raises Definite, Indefinite."""
+        fillers = self._settings.batch - 1 if value % 2 and TRANSACTION not in properties else 0
         try:
             sent = await self._client.send(
                 master,
                 queue,
-                body,
+                encode_body(value, self._settings.body_bytes),
                 unique_key=f"{value:032X}",
                 properties=properties,
-                before=[FILLER] * (self._settings.batch - 1) if value % 2 else (),
+                before=[FILLER] * fillers,
                 timeout_ms=_left_ms(deadline_s),
             )
         except RocketError as error:
-            self._routes.pop(topic, None)
+            self._routes.pop(queue.topic, None)
             raise fate_of_send(error) from error
         if sent.code != ResponseCode.SUCCESS:
             raise Indefinite(f"{sent.code.name} at queue offset {sent.queue_offset}")
-        told = {**extra, "broker": master}
-        if self._settings.tell_where:
-            told |= log_offset_of(sent.message_id)
-        return Completion(
-            type="ok", offset=None if "delay" in extra else sent.queue_offset, extra=told
-        )
+        return sent
+
+    def _place(self, sent: Sent, master: str) -> dict[str, object]:
+        where = log_offset_of(sent.message_id) if self._settings.tell_where else {}
+        return {"broker": master, **where}
 
     async def _master(self, topic: str, queue_id: int) -> tuple[Queue, str]:
         """Whom to ask. Raises Definite: nothing was sent to a broker yet."""
@@ -195,11 +241,40 @@ class LogClient:
 
     # -- transactions ------------------------------------------------------------------------------
 
+    async def _transact(
+        self, queue: Queue, master: str, value: int, decision: Decision, deadline_s: float
+    ) -> Completion:
+        extra: dict[str, object] = {"transaction": decision.decision, "told": decision.told}
+        producer = self._producer
+        assert producer is not None
+        await producer.beat(master)
+        properties = {TRANSACTION: "true", PRODUCER_GROUP: PRODUCERS}
+        try:
+            sent = await self._stored(queue, master, value, properties, deadline_s)
+        except (Definite, Indefinite) as error:
+            if not decision.commits:
+                return Completion(type="fail", error=ROLLED_BACK, extra=extra)
+            if isinstance(error, Indefinite):
+                error.extra = extra
+            raise
+        if decision.told == "now":
+            await producer.end(master, value, sent, decision, _left_ms(deadline_s))
+        if not decision.commits:
+            return Completion(type="fail", error=ROLLED_BACK, extra=extra)
+        return Completion(type="ok", extra={**extra, **self._place(sent, master)})
+
+    def _pushed(self, address: str, command: Command) -> None:
+        if self._producer is not None:
+            self._producer.pushed(address, command)
+
     async def _settle(self, topic: str) -> Completion:
         """A broker reads what waits to be decided as a consumer of its own: it stands at the end
         when nothing is left, for what it asked about and was not told it puts there anew
         (TransactionalMessageServiceImpl.check). What it asked about too often, it puts aside."""
         _, master = await self._master(topic, 0)
+        producer = self._producer
+        if producer is not None:
+            await producer.beat(master)
         try:
             stored = await self._client.max_offset(master, HALF)
             decided = await self._client.consumer_offset(master, HALF, HALF_READERS)
@@ -207,9 +282,30 @@ class LogClient:
         except RocketError as error:
             self._routes.pop(topic, None)
             raise Definite(str(error)) from error
+        told = {} if producer is None else producer.book.told()
         if stored and decided != stored:
-            raise Definite(f"{stored - (decided or 0)} messages of transactions are undecided")
-        return Completion(type="ok", extra={"transactions": stored, "discarded": discarded})
+            left = stored - (decided or 0)
+            words = f"{left} messages of transactions are undecided"
+            return Completion(type="fail", error=words, extra={"undecided": left} if told else None)
+        extra = {"transactions": stored, "discarded": discarded, **told}
+        return Completion(type="ok", extra=extra)
+
+    # -- pop ---------------------------------------------------------------------------------------
+
+    async def _pop(self, topic: str, invocation: Invocation, deadline_s: float) -> Completion:
+        """Of any queue of the topic, at its master (pops.py)."""
+        queue, master = await self._master(topic, 0)
+        popper = Popper(self._client, self._settings.transactions.key)
+        calm = bool((invocation.extra or {}).get("calm"))
+        try:
+            told = await popper.pop(
+                master, queue.broker_name, topic, calm=calm, deadline_s=deadline_s
+            )
+        except RocketError as error:
+            self._routes.pop(topic, None)
+            raise Definite(str(error)) from error
+        extra = {**(invocation.extra or {}), **told}
+        return Completion(type="ok", error=None if told["popped"] else EMPTY, extra=extra)
 
     # -- poll --------------------------------------------------------------------------------------
 

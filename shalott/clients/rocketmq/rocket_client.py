@@ -11,6 +11,7 @@ Order of calls and headers are the Java client's (client/impl/MQClientAPIImpl.ja
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -53,6 +54,7 @@ from shalott.clients.rocketmq.stored_messages import (
 )
 
 UNIQUE_KEY = "UNIQ_KEY"
+TRANSACTION, PREPARED = "TRAN_MSG", 0x4  # of a half message: the property, and its flag
 DEFAULT_QUEUES = 4  # of a topic that a send creates
 # A pull that waits is answered this much later at most: an original looks every 5 s only at who
 # waits (PullRequestHoldService), and its answer takes its time.
@@ -223,6 +225,7 @@ class RocketClient:
             topic=queue.topic,
             default_topic_queue_nums=DEFAULT_QUEUES,
             queue_id=queue.queue_id,
+            sys_flag=PREPARED if TRANSACTION in (properties or {}) else 0,
             born_timestamp=born_ms,
             properties=encode_properties({UNIQUE_KEY: unique_key, **(properties or {})}),
             broker_name=queue.broker_name,
@@ -352,6 +355,21 @@ class RocketClient:
             raise NotSent(str(error)) from error
         except Unanswered as error:
             raise Unknown(str(error)) from error
+
+    def tell(
+        self,
+        address: str,
+        code: RequestCode,
+        header: msgspec.Struct,
+        answered: Callable[[Command | Unanswered], None],
+    ) -> None:
+        """Ask over the connection that is there, and wait for nothing; nothing if there is none."""
+        request = Command(code=code, ext=to_ext(header), language=Language.PYTHON)
+        with contextlib.suppress(Unreachable):
+            self._remoting.try_ask(address, request, self._timeout_ms, answered)
+
+    def is_connected(self, address: str) -> bool:
+        return self._remoting.is_connected(address)
 
 
 def success(answer: Command) -> Command:

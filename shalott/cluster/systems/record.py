@@ -92,12 +92,11 @@ class LogReaders:
     the master that their route names. ``wait_ms``: how long a poll may wait for its first message;
     0 where brokers look after those that wait only now and then. ``tell_where``: a send's row says
     which broker acknowledged the message and where in its log it lies: of brokers that log no
-    acknowledgements. ``transactions``: its brokers take messages that are committed later."""
+    acknowledgements."""
 
     at_slaves: bool = True
     wait_ms: int = 100
     tell_where: bool = False
-    transactions: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

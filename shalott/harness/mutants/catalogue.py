@@ -27,6 +27,7 @@ from shalott.harness.mutants.mutant import (
     source_path,
 )
 from shalott.harness.mutants.operators import OPERATORS, OperatorChange
+from shalott.harness.mutants.transactions import TRANSACTIONS
 
 # Modules and packages below shalott.broker.
 CORE: Mapping[str, tuple[str, ...]] = {
@@ -40,7 +41,7 @@ CORE: Mapping[str, tuple[str, ...]] = {
 }
 WRITTEN: tuple[Mutant, ...] = (
     *(*MIRRORED, *MIRRORED_FEATURES, *MASTER_SLAVE),
-    *(*DLEDGER, *CONTROLLER, *CONTROLLER_FEATURES),
+    *(*DLEDGER, *CONTROLLER, *CONTROLLER_FEATURES, *TRANSACTIONS),
 )
 KINDS = (BY_HAND, *OPERATORS)
 

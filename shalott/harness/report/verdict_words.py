@@ -90,6 +90,20 @@ _LOG_KINDS: dict[str, tuple[str, str]] = {
         "1 transaction was committed twice",
         "{n} transactions were committed twice",
     ),
+    "decided-twice": (
+        "1 transaction was decided again after it had been",
+        "{n} transactions were decided again after they had been",
+    ),
+    "acked-again": (
+        "1 popped message came again after it was acknowledged",
+        "{n} popped messages came again after they were acknowledged",
+    ),
+    "pop-lost": ("1 message was never popped", "{n} messages were never popped"),
+    "early": (
+        "1 popped message came again before its time",
+        "{n} popped messages came again before their time",
+    ),
+    "undecided": ("1 transaction stays undecided", "{n} transactions stay undecided"),
     "unexpected": _KINDS["unexpected"],
     "corrupted": _KINDS["corrupted"],
     "phantom": (

@@ -368,6 +368,27 @@ def test_a_transaction_may_be_committed_twice(kind: str, decision: str) -> None:
     assert result.counts["duplicate-count"] == 0
 
 
+def test_a_transaction_of_which_one_commit_was_sent_may_not_be_there_twice() -> None:
+    for again, kind in (([104], "committed-twice"), ([], "duplicate")):
+        extra = {"again": again, "twice": []}
+        told = transaction(good()).row("settle", 64, process=10, extra=extra)
+        assert kinds(check(final(told, [*WHOLE, (4, 104), (5, 104)]))) == [kind]
+
+
+def test_a_decision_that_is_accepted_after_another_is_found() -> None:
+    extra = {"again": [104], "twice": [104]}
+    told = transaction(good()).row("settle", 64, process=10, extra=extra)
+    result = check(final(told, [*WHOLE, (4, 104)]))
+    assert kinds(result) == ["decided-twice"] and result.valid is False
+    assert result.anomalies[0].detail["values"] == [104]
+
+
+def test_what_brokers_leave_open_for_good_is_found() -> None:
+    told = transaction(good()).row("settle", 64, kind="fail", process=10, extra={"undecided": 1})
+    result = check(final(told, WHOLE))
+    assert kinds(result) == ["undecided"] and result.valid is False
+
+
 def test_what_is_no_transaction_may_not_be_there_twice_beside_one() -> None:
     told = settled(transaction(good()))
     result = check(final(told, [*WHOLE, (4, 104), (5, 103)]))

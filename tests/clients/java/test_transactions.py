@@ -9,10 +9,9 @@ import pytest
 from shalott.broker.rocket.remoting.command import ResponseCode
 from shalott.clients.java.sends import (
     Attempt,
-    Decision,
-    Transactions,
     fate_of_transaction,
 )
+from shalott.clients.rocketmq.transactions import Decision, Transactions
 from shalott.core.errors import Indefinite
 from shalott.core.op import Invocation
 from shalott.core.rng import stream_key

@@ -16,6 +16,7 @@ from shalott.broker.rocket.config import BrokerConfig
 from shalott.broker.rocket.processor.acked import AckedEvents
 from shalott.broker.rocket.processor.clients import Groups, QueueLocks
 from shalott.broker.rocket.processor.half_messages import HalfMessages
+from shalott.broker.rocket.processor.popped import Known
 from shalott.broker.rocket.processor.stored_messages import stored_host
 from shalott.broker.rocket.processor.tables import Tables
 from shalott.broker.rocket.processor.topics import TIMER_TOPIC
@@ -44,6 +45,8 @@ class Broker:
     started_ms: int = 0  # wall clock
     ha_address: str = ""  # where slaves connect, as they know it
     halves: HalfMessages = field(default_factory=HalfMessages)
+    popped: Known = field(default_factory=Known)
+    request_modes: dict[tuple[str, str], str] = field(default_factory=dict)  # by topic and group
     cold_limits: dict[str, int] = field(default_factory=dict)  # by group; nothing goes by them
     pushes: Tasks = field(default_factory=Tasks)  # under way
 

@@ -112,6 +112,14 @@ class Groups(Generic[Connection]):
         """By group."""
         return {name: list(members) for name, members in self._producers.items()}
 
+    def producer(self, client_id: str) -> Connection | None:
+        """The newest connection of a client that produces."""
+        for members in self._producers.values():
+            for member in reversed(members):
+                if member.client_id == client_id:
+                    return member.connection
+        return None
+
     def members(self, group: str) -> list[Member[Connection]]:
         """Of a consumer group."""
         known = self._consumers.get(group)

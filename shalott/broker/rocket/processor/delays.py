@@ -19,6 +19,7 @@ from shalott.broker.rocket.commitlog.codec import Stored
 from shalott.broker.rocket.commitlog.due_times import LEVELS_S, SCHEDULE_TOPIC
 from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.broker.rocket.processor.broker import Broker
+from shalott.broker.rocket.processor.flights import Flights
 from shalott.broker.rocket.processor.puts import ensure_topic, put
 from shalott.broker.rocket.processor.stored_messages import (
     DELAY,
@@ -109,14 +110,15 @@ class Arrivals:
 
 
 async def deliver_delayed(broker: Broker) -> None:
-    """Deliver what is due, and ask for transactions, while this broker is the master, until
-    cancelled."""
+    """Deliver what is due, ask for transactions, revive what was popped, while this broker is the
+    master, until cancelled."""
     arrivals = [Arrivals(1000 * delay_s) for delay_s in LEVELS_S]
-    timers, transactions = Timers(broker), Transactions(broker)
+    timers, transactions, flights = Timers(broker), Transactions(broker), Flights(broker)
     while True:
         if not broker.is_master:
             timers.forget()
             transactions.forget()
+            flights.forget()
             for each in arrivals:
                 each.forget()
         has_delays = broker.is_master and _has_delays(broker)
@@ -129,6 +131,8 @@ async def deliver_delayed(broker: Broker) -> None:
             idle &= await timers.deliver()
         if broker.is_master and transactions.is_used():
             await transactions.check()
+        if broker.is_master and flights.is_used():
+            await flights.revive()
         await asyncio.sleep(TICK_S if idle and (has_delays or has_timers) else AGAIN_S)
 
 

@@ -87,7 +87,7 @@ async def pull(broker: Broker, request: Command, caller: Caller) -> Command:
     if broker.replica.role == "slave" and not broker.config.slave_read_enable:
         remark = "[REJECTREQUEST]system busy, start flow control for a while"
         return response(ResponseCode.SYSTEM_BUSY, remark)
-    refusal = _refusal(broker, header)
+    refusal = refusal_of(broker, header)
     if refusal is not None:
         return refusal
     if header.sys_flag & PULL_COMMIT_OFFSET and broker.replica.role != "slave":
@@ -112,7 +112,7 @@ def not_readable() -> Command:
     return response(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
 
 
-def _refusal(broker: Broker, header: PullHeader) -> Command | None:
+def refusal_of(broker: Broker, header: PullHeader) -> Command | None:
     if not broker.tables.group(header.group).consume_enable:
         remark = f"subscription group no permission, {header.group}"
         return response(ResponseCode.NO_PERMISSION, remark)
@@ -194,10 +194,7 @@ def _answer(broker: Broker, header: PullHeader, got: Got) -> Command:
         code, remark = ResponseCode.PULL_NOT_FOUND, got.status.value
     elif got.status is GetStatus.FOUND:
         code, remark = ResponseCode.SUCCESS, ""
-        if header.expression_type == SQL92:
-            messages = _selected(parse(_expression(broker, header)), messages)
-        else:
-            messages = wanted_by(header.subscription, messages)
+        messages = wanted_by(broker, header, messages)
         if not messages:
             code, remark = ResponseCode.PULL_RETRY_IMMEDIATELY, "no message that is wanted"
     elif got.status is GetStatus.RETRY or not (
@@ -227,9 +224,11 @@ def _answer(broker: Broker, header: PullHeader, got: Got) -> Command:
     return response(code, remark, ext, body)
 
 
-def wanted_by(subscription: str, messages: tuple[bytes, ...]) -> tuple[bytes, ...]:
+def wanted_by(broker: Broker, header: PullHeader, messages: tuple[bytes, ...]) -> tuple[bytes, ...]:
     """Those with one of the tags of "a || b"; all of them for "*". Clients look again."""
-    tags = [tag.strip() for tag in subscription.split("||") if tag.strip()]
+    if header.expression_type == SQL92:
+        return _selected(parse(_expression(broker, header)), messages)
+    tags = [tag.strip() for tag in header.subscription.split("||") if tag.strip()]
     if not tags or "*" in tags:
         return messages
     return tuple(message for message in messages if property_of(read_stored(message), TAGS) in tags)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 
 from shalott.broker.base.errors import DiskFull, MessageIllegal
-from shalott.broker.rocket.commitlog.api import Message, PutStage
+from shalott.broker.rocket.commitlog.api import GetStatus, Message, PutStage
+from shalott.broker.rocket.commitlog.codec import Stored
 from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus
 from shalott.broker.rocket.processor.broker import Broker
+from shalott.broker.rocket.processor.stored_messages import read_stored
 from shalott.broker.rocket.remoting.command import Command, ResponseCode, response
 from shalott.broker.rocket.remoting.route_data import TopicConfig
+
+BATCH, BATCH_BYTES = 32, 256 << 10
 
 
 def not_master(broker: Broker) -> Command:
@@ -54,6 +58,22 @@ def ensure_topic(broker: Broker, name: str, *, queues: int) -> TopicConfig:
         broker.tables.put_topic(known)
         broker.topics_changed()
     return known
+
+
+async def stored_from(
+    broker: Broker, topic: str, queue_id: int, offset: int
+) -> AsyncIterator[Stored]:
+    """What a queue of a broker's own has from ``offset`` on, as far as it can be read."""
+    reader = broker.store.reader
+    first, end = reader.queue_range(topic, queue_id)
+    offset = max(first, offset)
+    while offset < end:
+        got = await reader.get(topic, queue_id, offset, max_messages=BATCH, max_bytes=BATCH_BYTES)
+        if got.status is not GetStatus.FOUND or not got.messages:
+            return
+        for data in got.messages:
+            yield read_stored(data)
+        offset = got.next_offset
 
 
 # -- answers ---------------------------------------------------------------------------------------

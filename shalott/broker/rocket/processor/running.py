@@ -13,7 +13,8 @@ from shalott.broker.rocket.processor.topics import RETRY_PREFIX
 from shalott.broker.rocket.remoting.command import Command, ResponseCode, response
 from shalott.broker.rocket.remoting.server import Caller
 
-PULL = "PULL"
+PULL, POP = "PULL", "POP"
+ANY_QUEUE = -1
 AVERAGE, BY_CIRCLE = "AVG", "AVG_BY_CIRCLE"
 STRATEGIES = (AVERAGE, BY_CIRCLE)
 
@@ -49,13 +50,16 @@ async def query_assignment(broker: Broker, request: Command, caller: Caller) -> 
             queues = []
     if not queues:
         return response(ResponseCode.SUCCESS, body=b"{}")  # the client keeps what it has
-    if wanted.message_model == "CLUSTERING":
+    mode = broker.request_modes.get((wanted.topic, wanted.consumer_group), PULL)
+    if mode == POP:
+        queues = [ANY_QUEUE]  # of whichever the broker finds something in
+    elif wanted.message_model == "CLUSTERING":
         queues = allocated(queues, clients, wanted.client_id, wanted.strategy_name)
     own = broker.config.broker_name
     told = [
         {
             "messageQueue": {"brokerName": own, "queueId": queue_id, "topic": wanted.topic},
-            "mode": PULL,
+            "mode": mode,
         }
         for queue_id in queues
     ]
@@ -76,14 +80,14 @@ def allocated(queues: list[int], clients: list[str], client: str, strategy: str)
 
 
 async def set_request_mode(broker: Broker, request: Command, caller: Caller) -> Command:
-    """Only what is so already is taken: messages are not popped here."""
+    """How a group has the messages of a topic: its clients are told with their queues."""
     wanted = decode_json(request.body, RequestMode)
     if wanted.topic.startswith(RETRY_PREFIX):
         remark = "retry topic is not allowed to set mode"
         return response(ResponseCode.NO_PERMISSION, remark)
-    if wanted.mode != PULL:
-        remark = f"the mode {wanted.mode} is not supported: consumers pull here"
-        return response(ResponseCode.SYSTEM_ERROR, remark)
+    if wanted.mode not in (PULL, POP):
+        return response(ResponseCode.SYSTEM_ERROR, f"there is no mode {wanted.mode}")
+    broker.request_modes[wanted.topic, wanted.consumer_group] = wanted.mode
     return response(ResponseCode.SUCCESS)
 
 

@@ -27,8 +27,10 @@ from shalott.broker.rocket.processor.puts import (
     send_answer,
 )
 from shalott.broker.rocket.processor.stored_messages import (
+    CLUSTER,
     DELAY,
     ORIGIN_MESSAGE_ID,
+    REPLY_TO_CLIENT,
     RETRY_TOPIC,
     UNIQ_KEY,
     WAIT,
@@ -85,7 +87,7 @@ async def send(broker: Broker, request: Command, caller: Caller) -> Command:
     queue_id = header.queue_id
     if queue_id < 0 or is_dead:  # the queue was one of the retry topic's
         queue_id = broker.env.choose_index(topic.write_queue_nums)
-    messages = _messages(broker, header, request.body, topic.topic_name, queue_id, caller)
+    messages = messages_of(broker, header, request.body, topic.topic_name, queue_id, caller)
     # A batch is of one queue, and a delay would spread it over several.
     if not header.batch and is_half(messages[0]):
         group = Fields(request.ext).text("a" if "a" in request.ext else "producerGroup", "")
@@ -152,16 +154,21 @@ def send_topic(broker: Broker, header: SendHeader) -> TopicConfig | None:
     return ensure_topic(broker, name, queues=max(1, queues))
 
 
-def _messages(
+def messages_of(
     broker: Broker, header: SendHeader, body: bytes, topic: str, queue_id: int, caller: Caller
 ) -> list[Message]:
+    """As they are stored under a topic. A request has the cluster in it, for who answers it."""
     if header.batch:
         try:
             items = decode_batch(body)
         except ValueError as error:
             raise BadRequest(str(error)) from None
     else:
-        items = [BatchItem(body, header.properties, header.flag)]
+        properties = header.properties
+        if REPLY_TO_CLIENT in properties:
+            cluster = {CLUSTER: broker.config.cluster_name}
+            properties = properties_text(properties_of(properties) | cluster)
+        items = [BatchItem(body, properties, header.flag)]
     born_host, store_host = stored_host(caller.address), broker.host
     return [
         Message(

@@ -127,6 +127,11 @@ NOT_FOR_CLIENTS = (
 )
 
 
+def revive_topic(config: BrokerConfig) -> str:
+    """What is popped and acknowledged (flights.py)."""
+    return f"{SYSTEM_PREFIX}REVIVE_LOG_{config.cluster_name}"
+
+
 def system_topics(config: BrokerConfig) -> list[TopicConfig]:
     """Of a broker of this cluster and group."""
     cluster, group = config.cluster_name, config.broker_name
@@ -140,7 +145,7 @@ def system_topics(config: BrokerConfig) -> list[TopicConfig]:
         _topic(HALF_TOPIC, 1, both),
         _topic(OP_TOPIC, 1, both),
         _topic(TIMER_TOPIC, 1, both),
-        _topic(f"{SYSTEM_PREFIX}REVIVE_LOG_{cluster}", REVIVE_QUEUES, both),
+        _topic(revive_topic(config), REVIVE_QUEUES, both),
         _topic(f"{SYSTEM_PREFIX}SYNC_BROKER_MEMBER_{group}", 1, PERM_INHERIT),
         _topic(f"{cluster}_REPLY_TOPIC", 1, both),
         _topic(cluster, CLUSTER_QUEUES, both | PERM_INHERIT),

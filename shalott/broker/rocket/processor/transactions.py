@@ -14,16 +14,21 @@ what is noted is never decided again, where upstream's would commit once more.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from shalott.broker.rocket.commitlog.api import GetStatus, Message
+from shalott.broker.rocket.commitlog.api import Message
 from shalott.broker.rocket.commitlog.codec import Encoder, Stored
 from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus
 from shalott.broker.rocket.processor.broker import Broker
 from shalott.broker.rocket.processor.fields import BadRequest, Fields
 from shalott.broker.rocket.processor.half_messages import HalfMessages, Waiting
-from shalott.broker.rocket.processor.puts import ensure_topic, not_master, put, remark_of
+from shalott.broker.rocket.processor.puts import (
+    ensure_topic,
+    not_master,
+    put,
+    remark_of,
+    stored_from,
+)
 from shalott.broker.rocket.processor.stored_messages import (
     REAL_QID,
     REAL_TOPIC,
@@ -41,12 +46,9 @@ from shalott.broker.rocket.remoting.server import Caller
 PREPARED, COMMIT, ROLLBACK = 0x4, 0x8, 0xC
 TRAN_MSG, PRODUCER_GROUP = "TRAN_MSG", "PGROUP"
 IMMUNITY = "CHECK_IMMUNITY_TIME_IN_SECONDS"
-TIMEOUT_MS = 6000  # transactionTimeOut
-CHECK_INTERVAL_MS = 30_000  # transactionCheckInterval
-CHECKS_MAX = 15  # transactionCheckMax
 GROUP = "CID_RMQ_SYS_TRANS"
 DECIDED = "d"  # the tag of a note
-QUEUE, BATCH, BATCH_BYTES = 0, 32, 256 << 10
+QUEUE = 0
 MESSAGE_BYTES_MAX = 8 << 20
 
 
@@ -139,7 +141,7 @@ class Transactions:
             if queue_offset in self._known.decided:
                 self._known.waiting.pop(queue_offset, None)
             elif waiting.ask_at_ms <= now_ms:
-                waiting.ask_at_ms = now_ms + CHECK_INTERVAL_MS
+                waiting.ask_at_ms = now_ms + self.broker.config.transaction_check_interval_ms
                 await self._ask(queue_offset, waiting)
         self._note_offsets()
 
@@ -148,7 +150,7 @@ class Transactions:
         if stored is None:
             self._known.waiting.pop(queue_offset, None)  # its file is gone
             return
-        if waiting.asked >= CHECKS_MAX:
+        if waiting.asked >= self.broker.config.transaction_check_max:
             await self._lay_aside(queue_offset, stored)
             return
         broker = self.broker
@@ -200,35 +202,28 @@ class Transactions:
             await self._look(known)
 
     async def _look(self, known: HalfMessages) -> None:
-        async for stored in self._new(OP_TOPIC, known.ops_end):
+        async for stored in stored_from(self.broker, OP_TOPIC, QUEUE, known.ops_end):
             known.ops_end = stored.queue_offset + 1
             for number in stored.message.body.split(b","):
                 if number.strip().isdigit():
                     known.decided[int(number)] = None
         now_ms, wall_ms = self.broker.now_ms(), self.broker.wall_ms()
-        async for stored in self._new(HALF_TOPIC, known.halves_end):
+        async for stored in stored_from(self.broker, HALF_TOPIC, QUEUE, known.halves_end):
             known.halves_end = stored.queue_offset + 1
             if stored.queue_offset not in known.decided:
                 age_ms = max(0, wall_ms - stored.store_ms)
-                ask_at_ms = now_ms + max(0, _immunity_ms(stored) - age_ms)
+                ask_at_ms = now_ms + max(0, self._immunity_ms(stored) - age_ms)
                 known.waiting[stored.queue_offset] = Waiting(stored.physical_offset, ask_at_ms)
-
-    async def _new(self, topic: str, offset: int) -> AsyncIterator[Stored]:
-        reader = self.broker.store.reader
-        first, end = reader.queue_range(topic, QUEUE)
-        offset = max(first, offset)
-        while offset < end:
-            got = await reader.get(topic, QUEUE, offset, max_messages=BATCH, max_bytes=BATCH_BYTES)
-            if got.status is not GetStatus.FOUND or not got.messages:
-                return
-            for data in got.messages:
-                yield read_stored(data)
-            offset = got.next_offset
 
     async def _half_at(self, offset: int) -> Stored | None:
         data = await self.broker.store.reader.message_at(offset)
         stored = None if data is None else read_stored(data)
         return stored if stored is not None and stored.message.topic == HALF_TOPIC else None
+
+    def _immunity_ms(self, stored: Stored) -> int:
+        asked = properties_of(stored.message.properties).get(IMMUNITY, "")
+        timeout_ms = self.broker.config.transaction_timeout_ms
+        return int(asked) * 1000 if asked.isdecimal() else timeout_ms
 
     def _note_offsets(self) -> None:
         """A note counts until its half message is worked off, so notes are not passed while any
@@ -241,11 +236,6 @@ class Transactions:
             del self._known.decided[queue_offset]
         if not self._known.decided and tables.offset(GROUP, OP_TOPIC, QUEUE) != self._known.ops_end:
             tables.put_offset(GROUP, OP_TOPIC, QUEUE, self._known.ops_end)
-
-
-def _immunity_ms(stored: Stored) -> int:
-    asked = properties_of(stored.message.properties).get(IMMUNITY, "")
-    return int(asked) * 1000 if asked.isdecimal() else TIMEOUT_MS
 
 
 def _question(broker: Broker, stored: Stored) -> Command:

@@ -112,7 +112,7 @@ def promises(plan: Plan) -> LogPromises:
 def readers(plan: Plan) -> LogReaders:
     """By default slaves refuse readers, and who waits for a message is looked after every 5 s."""
     at_slaves = bool(plan.system.policy.get("slaveReadEnable", False))
-    return LogReaders(at_slaves=at_slaves, wait_ms=0, tell_where=True, transactions=True)
+    return LogReaders(at_slaves=at_slaves, wait_ms=0, tell_where=True)
 
 
 def wanted(knobs: Parameters) -> tuple[str, ...]:

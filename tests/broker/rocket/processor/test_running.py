@@ -50,13 +50,21 @@ def test_the_broker_shares_queues_out() -> None:
     in_world(body)
 
 
-def test_a_mode_that_is_not_there_is_refused() -> None:
+def test_a_group_that_pops_has_every_queue_together() -> None:
     async def body(world: World) -> None:
-        wanted = {"topic": "t", "consumerGroup": "g", "mode": "PULL"}
-        code = RequestCode.SET_MESSAGE_REQUEST_MODE
+        await world.send(b"m")
+        code, ask = RequestCode.SET_MESSAGE_REQUEST_MODE, RequestCode.QUERY_ASSIGNMENT
+        wanted = {"topic": "t", "consumerGroup": "g", "mode": "POP"}
+        refused = await world.ask(code, body=msgspec.json.encode(wanted | {"mode": "X"}))
+        assert refused.code == ResponseCode.SYSTEM_ERROR
         assert (await world.ask(code, body=msgspec.json.encode(wanted))).code == 0
-        answer = await world.ask(code, body=msgspec.json.encode(wanted | {"mode": "POP"}))
-        assert answer.code == ResponseCode.SYSTEM_ERROR and "pull" in answer.remark
+        consumer = {"groupName": "g", "subscriptionDataSet": [{"topic": "t"}]}
+        beat = {"clientID": "c1", "consumerDataSet": [consumer]}
+        await world.ask(RequestCode.HEART_BEAT, body=msgspec.json.encode(beat))
+        asks = {"topic": "t", "consumerGroup": "g", "clientId": "c1"}
+        answer = await world.ask(ask, body=msgspec.json.encode(asks))
+        [told] = msgspec.json.decode(answer.body)["messageQueueAssignments"]
+        assert (told["mode"], told["messageQueue"]["queueId"]) == ("POP", -1)
 
     in_world(body)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pamqp import decode
 
 from shalott.broker.base.env import Env
+from shalott.broker.rabbit.amqp.counts import DEAD, Counts
 from shalott.broker.rabbit.amqp.exchanges import Router
 from shalott.broker.rabbit.amqp.properties import (
     Field,
@@ -53,10 +54,11 @@ class Died(Message, frozen=True):
 class DeadLetters(Process):
     """Spawn it before the node's queues are recovered; ``of`` is for their masters."""
 
-    def __init__(self, env: Env, metadata: Metadata, queues: Queues) -> None:
+    def __init__(self, env: Env, metadata: Metadata, queues: Queues, counts: Counts) -> None:
         super().__init__()
         self._env = env
         self._queues = queues
+        self._counts = counts
         self._router = Router(metadata)
         self._cycles: dict[tuple[str, str], None] = {}  # (vhost, queue) that were told to the log
 
@@ -76,6 +78,7 @@ class DeadLetters(Process):
             return
         if self._router.exchange(message.vhost, message.exchange) is None:
             return  # as the original does: the queue may name an exchange that is yet to come
+        self._counts.add(DEAD + message.reason, len(message.contents))
         for content in message.contents:
             letter = self._letter(message, content)
             for row in self._targets(message, letter):

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pamqp import commands, decode
 
 from shalott.broker.base.tls import Certificate, login_name
+from shalott.broker.rabbit.amqp.counts import AUTHENTICATED, REFUSED
 from shalott.broker.rabbit.amqp.errors import (
     ACCESS_REFUSED,
     COMMAND_INVALID,
@@ -69,6 +70,15 @@ class Login:
 
     def authenticate(self, start_ok: commands.Connection.StartOk) -> str:
         """The user's name. Raises AmqpError."""
+        try:
+            user = self._known(start_ok)
+        except LoginRefused:
+            self._services.counts.add(REFUSED)
+            raise
+        self._services.counts.add(AUTHENTICATED)
+        return user
+
+    def _known(self, start_ok: commands.Connection.StartOk) -> str:
         mechanism = start_ok.mechanism
         if mechanism not in self.mechanisms.split():
             raise AmqpError(COMMAND_INVALID, f"unknown authentication mechanism '{mechanism}'")

@@ -18,20 +18,18 @@ from pamqp import decode
 from shalott.broker.base.env import Env
 from shalott.broker.rabbit.amqp.counts import DEAD, Counts
 from shalott.broker.rabbit.amqp.exchanges import Router
-from shalott.broker.rabbit.amqp.properties import (
-    Field,
-    join_array,
-    join_properties,
-    join_table,
-    long_string,
-    read_properties,
-    split_array,
-    split_properties,
-    split_table,
-)
+from shalott.broker.rabbit.amqp.properties import join_properties, read_properties, split_properties
 from shalott.broker.rabbit.amqp.publishing import processes_of
 from shalott.broker.rabbit.amqp.queue_protocol import Content, Publish
 from shalott.broker.rabbit.amqp.services import Queues
+from shalott.broker.rabbit.amqp.tables import (
+    Field,
+    join_array,
+    join_table,
+    long_string,
+    split_array,
+    split_table,
+)
 from shalott.broker.rabbit.metadata.api import Metadata
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.processes.messages import Message

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 
-from pamqp import commands, decode
+from pamqp import commands
 
 from shalott.broker.base.tls import Certificate, login_name
 from shalott.broker.rabbit.amqp.counts import AUTHENTICATED, REFUSED
@@ -23,6 +23,7 @@ from shalott.broker.rabbit.amqp.errors import (
 )
 from shalott.broker.rabbit.amqp.limits import CountChannels, CountConnections, count_clients
 from shalott.broker.rabbit.amqp.services import Services
+from shalott.broker.rabbit.amqp.tables import read_table
 from shalott.broker.rabbit.metadata import vhosts
 from shalott.broker.rabbit.metadata.parameters import vhost_limits
 from shalott.broker.rabbit.metadata.permissions import find
@@ -153,8 +154,8 @@ def _credentials(start_ok: commands.Connection.StartOk) -> tuple[str, str | None
         parts = response.decode(errors="replace").split("\0")
         return (parts[1], parts[2]) if len(parts) == 3 else ("", None)
     try:
-        _, table = decode.field_table(len(response).to_bytes(4, "big") + response)
-    except (ValueError, RecursionError) as error:
+        table = read_table(len(response).to_bytes(4, "big") + response)
+    except ValueError as error:
         raise AmqpError(SYNTAX_ERROR, f"the AMQPLAIN response is no table: {error}") from error
     user, password = table.get("LOGIN"), table.get("PASSWORD")
     named = isinstance(user, str) and isinstance(password, str)

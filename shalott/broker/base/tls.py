@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from shalott.broker.base.errors import ConfigError
 
 Certificate = dict[str, tuple[tuple[object, ...], ...]]  # as ssl.SSLSocket.getpeercert tells it
+_VERSION, _UTC_TIME = 0xA0, 0x17  # tags
 LoginFrom = Literal["distinguished_name", "common_name", "subject_alternative_name"]
 # Of attributes in a name (RFC 4514, section 3), by what OpenSSL calls them in full.
 _SHORT: Mapping[str, str] = {
@@ -84,6 +86,40 @@ def session_of(
         told["peer_cert_issuer"] = login_name(issuer, "distinguished_name")
         told["peer_cert_validity"] = " - ".join(valid)
     return told
+
+
+def expiry_of(path: str) -> str:
+    """When the first certificate of a PEM file expires: ``YYYY-MM-DD HH:MM:SS`` in UTC; "" without
+    a file. It is in the certificate's validity, before which come a version in some, a serial
+    number, an algorithm and an issuer (RFC 5280, section 4.1).
+    """
+    if not path:
+        return ""
+    pem = Path(path).read_text()
+    end = "-----END CERTIFICATE-----"
+    der = ssl.PEM_cert_to_DER_cert(pem[pem.index("-----BEGIN") : pem.index(end) + len(end)])
+    certificate = _elements(_elements(der)[0][1])
+    fields = _elements(certificate[0][1])
+    validity = fields[4 if fields[0][0] == _VERSION else 3][1]
+    kind, not_after = _elements(validity)[1]
+    text = not_after.decode()
+    if kind == _UTC_TIME:
+        text = f"{20 if text < '5' else 19}{text}"
+    day, time = text[:8], text[8:14]
+    return f"{day[:4]}-{day[4:6]}-{day[6:]} {time[:2]}:{time[2:4]}:{time[4:]}"
+
+
+def _elements(der: bytes) -> list[tuple[int, bytes]]:
+    """Tags and contents of a sequence's elements (X.690, section 8)."""
+    found, at = [], 0
+    while at < len(der):
+        tag, size, at = der[at], der[at + 1], at + 2
+        if size > 127:
+            count = size & 127
+            size, at = int.from_bytes(der[at : at + count], "big"), at + count
+        found.append((tag, der[at : at + size]))
+        at += size
+    return found
 
 
 def login_name(certificate: Certificate, source: LoginFrom) -> str | None:

@@ -14,6 +14,7 @@ from shalott.broker.base.errors import BrokerError, MetadataUnavailable
 from shalott.broker.rabbit.amqp.alarms import Alarms
 from shalott.broker.rabbit.amqp.channel import Channel
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
+from shalott.broker.rabbit.amqp.counts import Counts
 from shalott.broker.rabbit.amqp.exchanges import Router
 from shalott.broker.rabbit.amqp.queue_protocol import MESSAGES as QUEUE_MESSAGES
 from shalott.broker.rabbit.amqp.queue_protocol import (
@@ -198,6 +199,7 @@ class FakeNode:
         self.opened: list[ChannelInfo] = []  # channels of each of them
         self.closed: list[tuple[Pid, str]] = []
         self.rates = Rates()
+        self.counts = Counts()
         self.runtime.spawn(
             ClientsAgent(
                 partial(clients_of_node, self),
@@ -221,10 +223,6 @@ class FakeNode:
 
     def connections(self) -> Sequence[ConnectionInfo]:
         return self.clients
-
-    @property
-    def opened_connections(self) -> int:
-        return len(self.clients) + len(self.closed)
 
     async def take_clients(self, takes: bool) -> None:
         self.takes_clients = takes

@@ -1,4 +1,4 @@
-"""Argument tables: reduced to plain values, validated at declare, compared at redeclare.
+"""Argument tables: validated at declare, compared at redeclare.
 
 The rules are RabbitMQ's (rabbit/rabbit_amqqueue.erl, check_declare_arguments): an argument that a
 broker knows must have a sensible value, one that it doesn't know is kept and ignored.
@@ -6,40 +6,13 @@ broker knows must have a sensible value, one that it doesn't know is kept and ig
 
 from __future__ import annotations
 
-import datetime
-import decimal
 from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
-from shalott.broker.rabbit.amqp.errors import PRECONDITION_FAILED, SYNTAX_ERROR, AmqpError
+from shalott.broker.rabbit.amqp.errors import PRECONDITION_FAILED, AmqpError
 
-_MAX_NESTING = 32  # of tables and arrays in each other
 MAX_EXPIRY_MS = 315_360_000_000  # ten years
 MAX_PRIORITY = 255  # an octet (rabbit_common/include/rabbit.hrl)
-
-
-def plain_table(table: Mapping[str, object] | None) -> dict[str, object]:
-    """A field table without types that only AMQP has, so that rows and comparisons are simple.
-
-    Raises AmqpError(502) on one that is nested absurdly deep.
-    """
-    return {key: _plain(value, 1) for key, value in (table or {}).items()}
-
-
-def _plain(value: object, depth: int) -> object:
-    if depth > _MAX_NESTING:
-        raise AmqpError(SYNTAX_ERROR, f"a table is nested over {_MAX_NESTING} levels deep")
-    if isinstance(value, dict):
-        return {key: _plain(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item, depth + 1) for item in value]
-    if isinstance(value, datetime.datetime):
-        return int(value.timestamp())
-    if isinstance(value, decimal.Decimal):
-        return str(value)
-    if isinstance(value, bytearray):
-        return bytes(value)
-    return value
 
 
 def _is_integer(value: object) -> TypeGuard[int]:

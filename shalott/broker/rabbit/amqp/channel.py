@@ -20,6 +20,7 @@ from typing import Any
 from pamqp import commands
 
 from shalott.broker.base.errors import BrokerError
+from shalott.broker.rabbit.amqp import counts
 from shalott.broker.rabbit.amqp.consuming import RETRY_MS, CancelDone, Consumers
 from shalott.broker.rabbit.amqp.deliveries import Unsettled, check_timeout
 from shalott.broker.rabbit.amqp.direct_reply import DirectReplies
@@ -116,6 +117,7 @@ class Channel(Process):
         self._permissions = Permissions(services.metadata, session.vhost, session.user)
         self._watched: dict[Pid, int] = {}  # process -> monitor
         self.backlog = Backlog()
+        self._counts = counts.Counts(services.counts)
         self._retrying_confirms = False
         self._retrying_consumers = False
         self.has_started = False
@@ -129,6 +131,7 @@ class Channel(Process):
             pid=self.pid,
             number=self._port.number,
             watch=self._watch,
+            counts=self._counts,
         )
         self.replies = DirectReplies(context)
         self.verdicts = Verdicts(context)
@@ -158,6 +161,7 @@ class Channel(Process):
             channel_prefetch=self.unsettled.prefetch,
             unacknowledged=len(self.unsettled),
             unconfirmed=len(self.verdicts),
+            counts=self._counts.message_stats(),
             consumers=self.consumers.infos(),
         )
 
@@ -166,6 +170,14 @@ class Channel(Process):
         self.deliver(CommandArrived(command))
 
     # -- the process -------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        self._services.counts.add(counts.CHANNELS_OPENED)
+        try:
+            await super().run()
+        finally:
+            self._services.counts.add(counts.CHANNELS_CLOSED)
+            self._services.counts.add(counts.PUBLISHERS, -self._counts.of(counts.PUBLISHERS))
 
     async def handle(self, message: Message) -> None:
         command = message.command if isinstance(message, CommandArrived) else None

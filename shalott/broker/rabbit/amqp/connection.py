@@ -23,7 +23,6 @@ from pamqp import commands
 from shalott.broker.base.env import Clock
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rabbit.amqp.alarms import Throttle
-from shalott.broker.rabbit.amqp.arguments import plain_table
 from shalott.broker.rabbit.amqp.channel import Channel
 from shalott.broker.rabbit.amqp.channel_table import ChannelTable, blame
 from shalott.broker.rabbit.amqp.client_socket import CLOSE_TIMEOUT_MS, ClientSocket, is_end
@@ -186,7 +185,7 @@ class Connection(Process):
             host=socket.local_host,
             port=socket.local_port,
             mechanism="" if agreed is None else agreed.mechanism,
-            client_properties={} if agreed is None else plain_table(agreed.client_properties),
+            client_properties={} if agreed is None else agreed.client_properties,
             channel_max=0 if agreed is None else agreed.channel_max,
             frame_max=socket.frame_max,
             timeout_s=0 if agreed is None else agreed.heartbeat_s,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pamqp import commands
 
 from shalott.broker.base.errors import ProcessError
-from shalott.broker.rabbit.amqp.arguments import check_consumer_arguments, plain_table
+from shalott.broker.rabbit.amqp.arguments import check_consumer_arguments
 from shalott.broker.rabbit.amqp.deliveries import Unsettled
 from shalott.broker.rabbit.amqp.direct_reply import REPLY_TO, DirectReplies
 from shalott.broker.rabbit.amqp.errors import (
@@ -114,7 +114,7 @@ class Consumers:
         if existing is not None and not existing.cancelling:
             text = f"attempt to reuse consumer tag '{method.consumer_tag}'"
             raise AmqpError(NOT_ALLOWED, text)
-        arguments = plain_table(method.arguments)
+        arguments: dict[str, object] = {**(method.arguments or {})}
         check_consumer_arguments(
             f"queue '{name}' in vhost '{self._context.session.vhost}'", arguments
         )

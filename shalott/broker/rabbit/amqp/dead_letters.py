@@ -16,21 +16,20 @@ from dataclasses import dataclass
 from pamqp import decode
 
 from shalott.broker.base.env import Env
+from shalott.broker.rabbit.amqp.counts import DEAD, Counts
 from shalott.broker.rabbit.amqp.exchanges import Router
-from shalott.broker.rabbit.amqp.properties import (
-    Field,
-    join_array,
-    join_properties,
-    join_table,
-    long_string,
-    read_properties,
-    split_array,
-    split_properties,
-    split_table,
-)
+from shalott.broker.rabbit.amqp.properties import join_properties, read_properties, split_properties
 from shalott.broker.rabbit.amqp.publishing import processes_of
 from shalott.broker.rabbit.amqp.queue_protocol import Content, Publish
 from shalott.broker.rabbit.amqp.services import Queues
+from shalott.broker.rabbit.amqp.tables import (
+    Field,
+    join_array,
+    join_table,
+    long_string,
+    split_array,
+    split_table,
+)
 from shalott.broker.rabbit.metadata.api import Metadata
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.processes.messages import Message
@@ -53,10 +52,11 @@ class Died(Message, frozen=True):
 class DeadLetters(Process):
     """Spawn it before the node's queues are recovered; ``of`` is for their masters."""
 
-    def __init__(self, env: Env, metadata: Metadata, queues: Queues) -> None:
+    def __init__(self, env: Env, metadata: Metadata, queues: Queues, counts: Counts) -> None:
         super().__init__()
         self._env = env
         self._queues = queues
+        self._counts = counts
         self._router = Router(metadata)
         self._cycles: dict[tuple[str, str], None] = {}  # (vhost, queue) that were told to the log
 
@@ -76,6 +76,7 @@ class DeadLetters(Process):
             return
         if self._router.exchange(message.vhost, message.exchange) is None:
             return  # as the original does: the queue may name an exchange that is yet to come
+        self._counts.add(DEAD + message.reason, len(message.contents))
         for content in message.contents:
             letter = self._letter(message, content)
             for row in self._targets(message, letter):

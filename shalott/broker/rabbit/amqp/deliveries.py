@@ -21,7 +21,6 @@ from shalott.broker.rabbit.amqp.errors import NOT_IMPLEMENTED, PRECONDITION_FAIL
 from shalott.broker.rabbit.amqp.queue_methods import QueueAccess, unexpected_answer
 from shalott.broker.rabbit.amqp.queue_protocol import (
     ChannelLimit,
-    Content,
     Deliver,
     Get,
     Got,
@@ -188,13 +187,14 @@ class Unsettled:
         request = Get(self._context.pid, method.no_ack)
         row, answer = await self._access.ask(name, request)
         if isinstance(answer, GotEmpty):
+            self._context.counts.add("get_empty")
             await self._context.port.send(commands.Basic.GetEmpty())
             return
         if not isinstance(answer, Got):
             raise unexpected_answer(row, answer)
         content = answer.content
         tag = self.deliveries.next_tag()
-        self._testify(row.pid, content, answer.redelivered)
+        self._given_away("get_no_ack" if method.no_ack else "get", row.pid, answer)
         if not method.no_ack:
             assert row.pid is not None
             self._context.watch(row.pid)
@@ -255,6 +255,8 @@ class Unsettled:
         self.deliveries.roll_back()
 
     def _tell_queues(self, deliveries: list[Delivery], outcome: str) -> None:
+        if outcome == "ack":
+            self._context.counts.add("ack", len(deliveries))
         self.deliveries.commit(deliveries)
         for process, ack_ids in by_process(deliveries).items():
             settle = Settle(self._context.pid, ack_ids, outcome)
@@ -269,15 +271,19 @@ class Unsettled:
                 tag, _given(self._context, message.process, message.ack_id, counted=True)
             )
         content = message.content
-        self._testify(message.process, content, message.redelivered)
+        self._given_away("deliver_no_ack" if no_ack else "deliver", message.process, message)
         payload = encode_deliver(
             message.tag, tag, message.redelivered, content.exchange, content.routing_key
         )
         await self._context.port.send_content(payload, content.properties, content.body)
 
-    def _testify(self, process: Pid | None, content: Content, redelivered: bool) -> None:
+    def _given_away(self, how: str, process: Pid | None, given: Got | Deliver) -> None:
         """A client is about to have it."""
-        self._context.services.env.witness("delivered", str(process), content.id, redelivered)
+        self._context.counts.add(how)
+        if given.redelivered:
+            self._context.counts.add("redeliver")
+        told = str(process), given.content.id, given.redelivered
+        self._context.services.env.witness("delivered", *told)
 
     def requeue(self, message: Deliver) -> None:
         settle = Settle(self._context.pid, (message.ack_id,), "requeue")

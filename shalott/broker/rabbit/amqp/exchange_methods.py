@@ -11,7 +11,6 @@ from shalott.broker.rabbit.amqp.arguments import (
     check_exchange_arguments,
     check_same,
     check_same_arguments,
-    plain_table,
 )
 from shalott.broker.rabbit.amqp.errors import (
     ACCESS_REFUSED,
@@ -89,7 +88,7 @@ class ExchangeMethods:
     async def _declare(self, method: commands.Exchange.Declare) -> None:
         name = method.exchange
         refuse_default(name)
-        arguments = plain_table(method.arguments)
+        arguments: dict[str, object] = {**(method.arguments or {})}
         if method.exchange_type not in EXCHANGE_TYPES:
             raise AmqpError(COMMAND_INVALID, f"unknown exchange type '{method.exchange_type}'")
         check_exchange_arguments(f"exchange '{name}' in vhost '{self._vhost}'", arguments)
@@ -112,7 +111,7 @@ class ExchangeMethods:
         _check_same_exchange(row, current)
 
     def _binding(self, method: commands.Exchange.Bind | commands.Exchange.Unbind) -> BindingRow:
-        arguments = plain_table(method.arguments)
+        arguments: dict[str, object] = {**(method.arguments or {})}
         check_binding_arguments(arguments)
         refuse_default(method.source)
         refuse_default(method.destination)

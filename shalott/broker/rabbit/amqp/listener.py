@@ -14,6 +14,7 @@ from shalott.broker.base.errors import cannot_listen
 from shalott.broker.base.listener import listen
 from shalott.broker.rabbit.amqp.channel import Channel
 from shalott.broker.rabbit.amqp.connection import Connection, ConnectionInfo
+from shalott.broker.rabbit.amqp.counts import OPENED, Counts
 from shalott.broker.rabbit.amqp.errors import CONNECTION_FORCED, AmqpError
 from shalott.broker.rabbit.amqp.exchanges import Router
 from shalott.broker.rabbit.amqp.limits import NAME as CLIENT_COUNTS
@@ -41,12 +42,16 @@ class Listener:
         self._connections: dict[Pid, Connection] = {}
         self._empty = asyncio.Event()
         self._empty.set()
-        self.accepted = 0  # connections since the node started
 
     @property
     def port(self) -> int:
         """The port in use."""
         return self._port
+
+    @property
+    def counts(self) -> Counts:
+        """Of the broker, since it started."""
+        return self._services.counts
 
     @property
     def listening(self) -> bool:
@@ -142,7 +147,7 @@ class Listener:
         pid = self._services.runtime.spawn(connection)
         self._connections[pid] = connection
         self._empty.clear()
-        self.accepted += 1
+        self.counts.add(OPENED)
 
     def _ended(self, pid: Pid) -> None:
         self._connections.pop(pid, None)

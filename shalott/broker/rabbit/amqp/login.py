@@ -10,9 +10,10 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 
-from pamqp import commands, decode
+from pamqp import commands
 
 from shalott.broker.base.tls import Certificate, login_name
+from shalott.broker.rabbit.amqp.counts import AUTHENTICATED, REFUSED
 from shalott.broker.rabbit.amqp.errors import (
     ACCESS_REFUSED,
     COMMAND_INVALID,
@@ -22,6 +23,7 @@ from shalott.broker.rabbit.amqp.errors import (
 )
 from shalott.broker.rabbit.amqp.limits import CountChannels, CountConnections, count_clients
 from shalott.broker.rabbit.amqp.services import Services
+from shalott.broker.rabbit.amqp.tables import read_table
 from shalott.broker.rabbit.metadata import vhosts
 from shalott.broker.rabbit.metadata.parameters import vhost_limits
 from shalott.broker.rabbit.metadata.permissions import find
@@ -69,6 +71,15 @@ class Login:
 
     def authenticate(self, start_ok: commands.Connection.StartOk) -> str:
         """The user's name. Raises AmqpError."""
+        try:
+            user = self._known(start_ok)
+        except LoginRefused:
+            self._services.counts.add(REFUSED)
+            raise
+        self._services.counts.add(AUTHENTICATED)
+        return user
+
+    def _known(self, start_ok: commands.Connection.StartOk) -> str:
         mechanism = start_ok.mechanism
         if mechanism not in self.mechanisms.split():
             raise AmqpError(COMMAND_INVALID, f"unknown authentication mechanism '{mechanism}'")
@@ -143,8 +154,8 @@ def _credentials(start_ok: commands.Connection.StartOk) -> tuple[str, str | None
         parts = response.decode(errors="replace").split("\0")
         return (parts[1], parts[2]) if len(parts) == 3 else ("", None)
     try:
-        _, table = decode.field_table(len(response).to_bytes(4, "big") + response)
-    except (ValueError, RecursionError) as error:
+        table = read_table(len(response).to_bytes(4, "big") + response)
+    except ValueError as error:
         raise AmqpError(SYNTAX_ERROR, f"the AMQPLAIN response is no table: {error}") from error
     user, password = table.get("LOGIN"), table.get("PASSWORD")
     named = isinstance(user, str) and isinstance(password, str)

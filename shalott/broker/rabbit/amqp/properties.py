@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TypeVar
 
 import msgspec
 from pamqp import commands, decode
 
-from shalott.broker.rabbit.amqp.arguments import MAX_EXPIRY_MS, plain_table
+from shalott.broker.rabbit.amqp.arguments import MAX_EXPIRY_MS
 from shalott.broker.rabbit.amqp.errors import PRECONDITION_FAILED, SYNTAX_ERROR, AmqpError
+from shalott.broker.rabbit.amqp.tables import (
+    KIND_NAMES,
+    join_table,
+    read_table,
+    split_array,
+    split_table,
+)
 
 _FIELDS: tuple[tuple[int, str, str], ...] = tuple(
     (flag, name, commands.Basic.Properties.amqp_type(name))
@@ -55,7 +62,7 @@ def read_properties(data: bytes) -> Properties:
         persistent=values.get("delivery_mode") == 2,
         priority=_typed(values, "priority", int) or 0,
         expiration_ms=expiration_ms,
-        headers=plain_table(_typed(values, "headers", dict)),
+        headers=_typed(values, "headers", dict) or {},
         user_id=_typed(values, "user_id", str),
         reply_to=_typed(values, "reply_to", str),
         also=tuple(key for keys in selected.values() for key in keys),
@@ -72,7 +79,7 @@ def _selected(headers: object) -> dict[bytes, list[str]]:
         if value is None:
             continue
         if value[:1] != b"A":
-            kind = _KIND_NAMES[value[0]]
+            kind = KIND_NAMES[value[0]]
             text = f'invalid message: {{unacceptable_type_in_header,"{name.decode()}",{kind}}}'
             raise AmqpError(PRECONDITION_FAILED, text)
         keys = [each[5:] for each in split_array(value[1:]) if each[:1] == b"S"]
@@ -138,12 +145,12 @@ def _size(data: bytes, offset: int, kind: str) -> int:
 def _decode_list(data: bytes) -> dict[str, object]:
     values: dict[str, object] = {}
     for name, encoded in split_properties(data).items():
-        kind = _KINDS[name]
-        if kind != "shortstr" or name in _READ:
-            values[name] = decode.by_type(encoded, kind)[1]
-        if kind == "table":
-            fields = split_table(encoded)  # stricter than the decoder about where values end
+        if name == "headers":
+            values[name] = read_table(encoded)
+            fields = split_table(encoded)
             values[_SELECTED] = tuple(each for each in fields if each[0] in (b"CC", _BCC))
+        elif name in _READ:
+            values[name] = decode.by_type(encoded, _KINDS[name])[1]
     return values
 
 
@@ -168,101 +175,3 @@ def _fault_of(expiration: str) -> str | None:
     if milliseconds < 0:
         return f"{{value_negative,{milliseconds}}}"
     return f"{{value_too_large,{milliseconds}}}" if milliseconds > MAX_EXPIRY_MS else None
-
-
-# -- field tables ----------------------------------------------------------------------------------
-
-# Field tables and arrays in their encoded form: taken apart and put together without decoding a
-# value.
-#
-# AMQP has more types than Python: a client's 16-bit integer that was decoded and encoded again
-# would be another type at the consumer. A broker that adds a header therefore leaves the others as
-# bytes.
-#
-# A *value* is its type octet and what follows it; a table and an array are their four octets of
-# length and what follows them.
-
-_LENGTH = struct.Struct(">I")
-_VARIABLE = b"SxAF"  # their length is in the four octets that follow
-_FIXED: Mapping[int, int] = {
-    ord(kind): size
-    for kinds, size in (("tbB", 1), ("su", 2), ("Iif", 4), ("D", 5), ("lLdT", 8), ("V\x00", 0))
-    for kind in kinds
-}
-
-# As RabbitMQ calls them (rabbit_binary_parser.erl).
-_KIND_NAMES: Mapping[int, str] = {
-    ord(kind): name
-    for kind, name in (
-        ("S", "longstr"), ("x", "binary"), ("A", "array"), ("F", "table"), ("t", "bool"),
-        ("b", "byte"), ("B", "unsignedbyte"), ("s", "short"), ("u", "unsignedshort"),
-        ("I", "signedint"), ("i", "unsignedint"), ("l", "long"), ("L", "long"), ("f", "float"),
-        ("d", "double"), ("D", "decimal"), ("T", "timestamp"), ("V", "void"), ("\0", "void"),
-    )
-}  # fmt: skip
-
-Field = tuple[bytes, bytes]  # name, value
-
-
-def split_table(data: bytes) -> list[Field]:
-    """Raises ValueError if ``data`` is not one table exactly."""
-    _check_length(data)
-    fields = []
-    offset = _LENGTH.size
-    while offset < len(data):
-        name_end = offset + 1 + data[offset]
-        value_end = name_end + _value_size(data, name_end)
-        fields.append((data[offset + 1 : name_end], data[name_end:value_end]))
-        offset = value_end
-    return fields
-
-
-def join_table(fields: Iterable[Field]) -> bytes:
-    body = b"".join(bytes((len(name),)) + name + value for name, value in fields)
-    return _LENGTH.pack(len(body)) + body
-
-
-def split_array(data: bytes) -> list[bytes]:
-    """Its values. Raises ValueError if ``data`` is not one array exactly."""
-    _check_length(data)
-    values = []
-    offset = _LENGTH.size
-    while offset < len(data):
-        end = offset + _value_size(data, offset)
-        values.append(data[offset:end])
-        offset = end
-    return values
-
-
-def join_array(values: Iterable[bytes]) -> bytes:
-    body = b"".join(values)
-    return _LENGTH.pack(len(body)) + body
-
-
-def long_string(text: str | bytes) -> bytes:
-    """As a value."""
-    data = text.encode() if isinstance(text, str) else text
-    return b"S" + _LENGTH.pack(len(data)) + data
-
-
-def _check_length(data: bytes) -> None:
-    if len(data) < _LENGTH.size or _LENGTH.unpack_from(data)[0] != len(data) - _LENGTH.size:
-        raise ValueError("a table's length is not its own")
-
-
-def _value_size(data: bytes, offset: int) -> int:
-    """Of the value that begins at ``offset``, its type octet included."""
-    if offset >= len(data):
-        raise ValueError("a table ends within a field")
-    kind = data[offset]
-    if kind in _VARIABLE:
-        if offset + 1 + _LENGTH.size > len(data):
-            raise ValueError("a table ends within a length")
-        size = _LENGTH.size + int(_LENGTH.unpack_from(data, offset + 1)[0])
-    elif kind in _FIXED:
-        size = _FIXED[kind]
-    else:
-        raise ValueError(f"unknown field type {kind:#04x}")
-    if offset + 1 + size > len(data):
-        raise ValueError("a value runs past the end of its table")
-    return 1 + size

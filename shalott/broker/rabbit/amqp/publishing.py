@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from pamqp import commands
 
+from shalott.broker.rabbit.amqp import counts
 from shalott.broker.rabbit.amqp.direct_reply import REPLY_TO, DirectReplies, is_reply_queue
 from shalott.broker.rabbit.amqp.errors import (
     ACCESS_REFUSED,
@@ -155,6 +156,7 @@ class Publisher:
         vhost, lookup = self._context.session.vhost, self._context.services.queues.lookup
         found = (lookup(vhost, name) for name in routed.queues)
         rows = [row for row in found if row is not None]
+        self._count(routed, len(rows))
         if not rows and routed.method.mandatory:
             await self._return(routed.content)
         seq = None
@@ -162,6 +164,18 @@ class Publisher:
             self._seq += 1
             seq = self._seq
         self._send_to_queues(rows, seq, routed.content)
+
+    def _count(self, routed: Routed, queues: int) -> None:
+        counted = self._context.counts
+        if not counted.of("publish"):
+            counted.add(counts.PUBLISHERS)
+        counted.add("publish")
+        if self._verdicts.confirming:
+            counted.add(counts.EXPECTED)
+        if queues:
+            counted.add(counts.ROUTED, queues)
+        else:
+            counted.add("return_unroutable" if routed.method.mandatory else "drop_unroutable")
 
     async def _return(self, content: Content) -> None:
         payload = encode_return(NO_ROUTE, NAMES[NO_ROUTE], content.exchange, content.routing_key)

@@ -14,7 +14,6 @@ from shalott.broker.rabbit.amqp.arguments import (
     check_queue_arguments,
     check_same,
     check_same_queue_arguments,
-    plain_table,
 )
 from shalott.broker.rabbit.amqp.direct_reply import DirectReplies, is_reply_queue
 from shalott.broker.rabbit.amqp.errors import (
@@ -104,7 +103,7 @@ class QueueMethods:
 
     async def _declare(self, method: commands.Queue.Declare) -> QueueRow:
         name = method.queue or self._new_name()
-        arguments = plain_table(method.arguments)
+        arguments: dict[str, object] = {**(method.arguments or {})}
         check_queue_arguments(f"queue '{name}' in vhost '{self._vhost}'", arguments)
         owner = self._context.session.connection if method.exclusive else None
         row = self._context.services.queues.lookup(self._vhost, name)
@@ -145,7 +144,7 @@ class QueueMethods:
         self, method: commands.Queue.Bind | commands.Queue.Unbind, queue: str, *, durable: bool
     ) -> BindingRow:
         refuse_default(method.exchange)
-        arguments = plain_table(method.arguments)
+        arguments: dict[str, object] = {**(method.arguments or {})}
         check_binding_arguments(arguments)
         routing_key = method.routing_key
         if not method.queue and not routing_key:

@@ -11,6 +11,7 @@ import msgspec
 
 from shalott.broker.base.env import Env
 from shalott.broker.rabbit.amqp.alarms import Alarms
+from shalott.broker.rabbit.amqp.counts import Counts
 from shalott.broker.rabbit.amqp.errors import AmqpError
 from shalott.broker.rabbit.amqp.exchanges import Router
 from shalott.broker.rabbit.amqp.wire import Command, Method
@@ -36,6 +37,7 @@ class Services:
     queues: Queues
     may_confirm: Callable[[], bool]
     alarms: Alarms = field(default_factory=Alarms)
+    counts: Counts = field(default_factory=Counts)
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class Context:
     pid: Pid  # the channel's
     number: int
     watch: Callable[[Pid], None]  # have a Down when that process ends; once is enough
+    counts: Counts
 
 
 class CommandArrived(Message, frozen=True):
@@ -133,6 +136,7 @@ class ChannelInfo(msgspec.Struct, frozen=True, kw_only=True):
     channel_prefetch: int
     unacknowledged: int
     unconfirmed: int
+    counts: Mapping[str, int] = {}
     consumers: tuple[ConsumerInfo, ...]
 
 

@@ -110,6 +110,8 @@ class Verdicts:
             return not self._unconfirmed.in_question
         if not self._context.services.may_confirm():
             return False
+        if self.confirming:
+            self._context.counts.add("confirm", self._unconfirmed.decided)
         for ack in self._unconfirmed.take_acks():
             if self.confirming:
                 await self._send_ack(ack)

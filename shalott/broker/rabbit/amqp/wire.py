@@ -24,6 +24,7 @@ from shalott.broker.rabbit.amqp.errors import (
     UNEXPECTED_FRAME,
     AmqpError,
 )
+from shalott.broker.rabbit.amqp.tables import read_table
 
 METHOD = 1
 HEADER = 2
@@ -155,6 +156,7 @@ def decode_method(payload: bytes) -> Method:
 
 def _decode_fields(method: Method, data: bytes) -> None:
     bit_offset = -1  # -1: not within a run of bits
+    value: object
     for field, kind in _FIELDS[type(method)]:
         if kind == "bit":
             if bit_offset == 8:
@@ -165,7 +167,11 @@ def _decode_fields(method: Method, data: bytes) -> None:
             continue
         if bit_offset >= 0:
             data, bit_offset = data[1:], -1
-        used, value = decode.by_type(data, kind)
+        if kind == "table":
+            used = 4 + int.from_bytes(data[:4], "big")
+            value = read_table(data[:used])
+        else:
+            used, value = decode.by_type(data, kind)
         if used > len(data):
             raise ValueError(f"{field} runs past the end of the frame")
         setattr(method, field, value)

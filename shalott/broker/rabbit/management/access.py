@@ -39,7 +39,9 @@ NEEDS: Mapping[str, tuple[str, str]] = {
     "operator-policies": ("management", ADMINISTRATOR),
     "nodes": ("monitoring", ADMINISTRATOR),
     "cluster-name": ("management", ADMINISTRATOR),
-    "rebalance": (ADMINISTRATOR, ADMINISTRATOR),
+    "reset": (ADMINISTRATOR, ADMINISTRATOR),
+    "auth": ("monitoring", "monitoring"),
+    "feature-flags": ("monitoring", ADMINISTRATOR),
     "shalott": ("monitoring", ADMINISTRATOR),
 }
 OTHERS = ("management", "management")

@@ -37,6 +37,7 @@ from shalott.broker.rabbit.management import (
     policies,
     queues,
     topology,
+    upkeep,
     users,
     vhosts,
     views,
@@ -58,6 +59,7 @@ ROUTES: tuple[Route, ...] = (
     *vhosts.ROUTES,
     *clients.ROUTES,
     *health.ROUTES,
+    *upkeep.ROUTES,
     *views.ROUTES,
 )
 
@@ -68,6 +70,9 @@ async def respond(backend: ManagementBackend, request: Request) -> Response:
     if page is not None:
         return page
     try:
+        if any(request.segments == route.pattern for route in upkeep.OPEN_ROUTES):
+            handler, parameters = find(upkeep.OPEN_ROUTES, request.method, request.segments)
+            return await handler(backend, request, parameters)
         user = access.authenticate(backend, request)
         access.check(backend, user, request)
         answer = await handle(backend, dataclasses.replace(request, user=user.name))

@@ -11,6 +11,7 @@ from shalott.broker.base.http_api import ApiError, Request, RouteOf, not_found, 
 from shalott.broker.rabbit.amqp.alarms import Alarms
 from shalott.broker.rabbit.amqp.channel import Channel
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
+from shalott.broker.rabbit.amqp.counts import Counts as ClientCounts
 from shalott.broker.rabbit.amqp.services import ChannelInfo, Port, Queues, Session
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata import vhosts
@@ -88,8 +89,8 @@ class ManagementBackend(Protocol):
         ...
 
     @property
-    def opened_connections(self) -> int:
-        """How many AMQP clients there were since the broker started."""
+    def counts(self) -> ClientCounts:
+        """What AMQP clients did since the broker started."""
         ...
 
     def channels(self) -> Sequence[tuple[ConnectionInfo, Sequence[ChannelInfo]]]:
@@ -168,7 +169,7 @@ TOOL = "rmq-cli"  # who a tool of the node's own is that knows the cookie
 
 WINDOW_NS = 5_000_000_000
 APART_NS = 1_000_000_000  # questions that come faster share a sample
-FORGET_NS = 60_000_000_000  # a queue that was not asked about, or that is gone
+FORGET_NS = 60_000_000_000  # what was not asked about, or is gone
 
 Counts = Mapping[str, int]
 
@@ -194,6 +195,10 @@ class Rates:
             shown[name] = count
             shown[f"{name}_details"] = {"rate": _rate(count - then.get(name, 0), now_ns - then_ns)}
         return shown
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._samples.clear()
 
     def _forget(self, now_ns: int) -> None:
         old = [key for key, known in self._samples.items() if now_ns - known[-1][0] > FORGET_NS]

@@ -77,6 +77,7 @@ def view_channel(
         "acks_uncommitted": info.uncommitted_acks,
         "prefetch_count": info.prefetch,
         "global_prefetch_count": info.channel_prefetch,
+        **_stats(backend, info),
         "connection_details": {
             "name": connection.name,
             "pid": str(connection.pid),
@@ -84,6 +85,14 @@ def view_channel(
             "peer_port": connection.peer_port,
         },
     }
+
+
+def _stats(backend: ManagementBackend, info: ChannelInfo) -> dict[str, object]:
+    """As RabbitMQ: none before anything was done."""
+    if not info.counts:
+        return {}
+    now_ns = backend.env.clock.monotonic_ns()
+    return {"message_stats": backend.rates.message_stats(str(info.pid), info.counts, now_ns)}
 
 
 def view_consumer(

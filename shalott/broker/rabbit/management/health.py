@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.base.http_api import Request, Response, bad_request, json_response, not_found
+from shalott.broker.base.tls import expiry_of
 from shalott.broker.rabbit.amqp.queue_protocol import Confirmed, Content, Get, Got, Publish
 from shalott.broker.rabbit.amqp.services import Queues
 from shalott.broker.rabbit.management.backend import (
@@ -25,6 +27,8 @@ from shalott.broker.rabbit.processes.messages import Message
 from shalott.broker.rabbit.processes.process import Process
 
 OK: Mapping[str, object] = {"status": "ok"}
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FAR_S = 8000 * 365 * 86400  # dates have no later years
 
 
 def failed(reason: str, **detail: object) -> Response:
@@ -91,8 +95,73 @@ async def port_listener(
     port = int(parameters["port"])
     ports = [listener["port"] for listener in listeners(backend)]
     if port not in ports:
-        return failed("no active listener", missing=port, ports=ports)
+        return failed("No active listener", missing=port, ports=ports)
     return json_response({**OK, "port": port})
+
+
+async def protocol_listener(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """AMQP by any of its names."""
+    wanted = parameters["protocol"].lower()
+    protocol = "amqp" if wanted in ("amqp091", "amqp0.9.1", "amqp-0-9-1", "amqp10") else wanted
+    protocols = [listener["protocol"] for listener in listeners(backend)]
+    if protocol not in protocols:
+        return failed("No active listener", missing=protocol, protocols=protocols)
+    return json_response({**OK, "protocol": protocol})
+
+
+DAY_S = 86400
+UNITS_S: Mapping[str, int] = {
+    "days": DAY_S,
+    "weeks": 7 * DAY_S,
+    "months": 30 * DAY_S,
+    "years": 365 * DAY_S,
+}
+
+
+async def certificate_expiration(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """Of this node's listeners, within so many units from now."""
+    within, unit = parameters["within"], parameters["unit"]
+    if unit not in UNITS_S:
+        known = ", ".join(UNITS_S)
+        raise bad_request(f"Time unit not recognised. Supported units: {known}.")
+    if not within.isdecimal():
+        raise bad_request("Invalid expiration value.")
+    until_s = backend.env.clock.wall_ns() // 1_000_000_000 + int(within) * UNITS_S[unit]
+    until = (EPOCH + timedelta(seconds=min(until_s, FAR_S))).strftime("%Y-%m-%d %H:%M:%S")
+    config = backend.config
+    expired = []
+    for protocol, host, tls in (
+        ("amqp/ssl", config.bind_host, config.ssl),
+        ("https", config.management_host, config.management_ssl),
+    ):
+        if tls is None:
+            continue
+        dates = {"cacertfile": expiry_of(tls.cacertfile), "certfile": expiry_of(tls.certfile)}
+        if any(date and date <= until for date in dates.values()):
+            expired.append(
+                {
+                    "node": config.name,
+                    "protocol": protocol,
+                    "interface": host,
+                    "port": tls.port,
+                    "cacertfile": tls.cacertfile,
+                    "certfile": tls.certfile,
+                    **{f"{name}_expires_on": [date] for name, date in dates.items() if date},
+                }
+            )
+    return failed("Certificates expiring", expired=expired) if expired else json_response(OK)
+
+
+async def quorum_critical(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """Of quorum queues, which are none here."""
+    alone = len(backend.config.node_names) == 1
+    return json_response({**OK, "reason": "single node cluster"} if alone else OK)
 
 
 async def mirror_sync_critical(
@@ -123,6 +192,9 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/health/checks/local-alarms", alarms),
     Route("GET", "/api/health/checks/virtual-hosts", virtual_hosts),
     Route("GET", "/api/health/checks/port-listener/:port", port_listener),
+    Route("GET", "/api/health/checks/protocol-listener/:protocol", protocol_listener),
+    Route("GET", "/api/health/checks/certificate-expiration/:within/:unit", certificate_expiration),
+    Route("GET", "/api/health/checks/node-is-quorum-critical", quorum_critical),
     Route("GET", "/api/health/checks/node-is-mirror-sync-critical", mirror_sync_critical),
 )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import datetime
 from collections.abc import Mapping
 from typing import Literal
 
@@ -19,8 +18,8 @@ from shalott.broker.base.http_api import (
     decode_body,
     json_response,
 )
-from shalott.broker.rabbit.amqp.arguments import plain_table
 from shalott.broker.rabbit.amqp.properties import join_properties, split_properties
+from shalott.broker.rabbit.amqp.tables import read_table
 from shalott.broker.rabbit.amqp.wire import Command
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route, require_vhost
 from shalott.broker.rabbit.management.bodies import Number, number, short
@@ -102,7 +101,7 @@ def _encode(name: str, value: object) -> bytes:
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError("it must be a number")
         if name == "timestamp":
-            value = datetime.datetime.fromtimestamp(value, datetime.UTC)
+            return value.to_bytes(8, "big")
     elif name == "headers":
         if not isinstance(value, dict):
             raise ValueError("it must be an object")
@@ -177,12 +176,17 @@ def _view(
 
 def view_properties(data: bytes) -> dict[str, object]:
     """Of an encoded list, as JSON has them."""
-    values = {
-        SHOWN_AS[name]: decode.by_type(encoded, PROPERTIES[SHOWN_AS[name]][1])[1]
-        for name, encoded in split_properties(data).items()
-    }
-    shown = plain_table(values)
-    return {name: jsonable(value) for name, value in shown.items()}
+    shown: dict[str, object] = {}
+    for name, encoded in split_properties(data).items():
+        match kind := PROPERTIES[SHOWN_AS[name]][1]:
+            case "table":
+                value: object = read_table(encoded)
+            case "timestamp":
+                value = int.from_bytes(encoded, "big")
+            case _:
+                value = decode.by_type(encoded, kind)[1]
+        shown[SHOWN_AS[name]] = jsonable(value)
+    return shown
 
 
 def jsonable(value: object) -> object:

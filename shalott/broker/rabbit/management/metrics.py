@@ -13,6 +13,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shalott.broker.base.http_api import Request, Response, not_found
+from shalott.broker.rabbit.amqp.counts import (
+    CHANNELS_CLOSED,
+    CHANNELS_OPENED,
+    DEAD,
+    DELIVERED,
+    EXPECTED,
+    OPENED,
+    PUBLISHERS,
+    ROUTED,
+)
 from shalott.broker.rabbit.config import RABBITMQ_VERSION
 from shalott.broker.rabbit.management import columns
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route, queue_rows
@@ -56,6 +66,15 @@ def _channel(name: str, text: str, source: str) -> Metric:
     return Metric(name, "gauge", text, source, "channel", "channel_metrics")
 
 
+def _counted(name: str, text: str, count: str) -> Metric:
+    """Of a channel, what it has done."""
+    source, text = f"message_stats.{count}", f"Total number of {text}"
+    return Metric(f"channel_{name}_total", "counter", text, source, "channel")
+
+
+_OPTIONAL = "messages published as non-mandatory into an exchange"
+_MANDATORY = "messages published as mandatory into an exchange"
+_MODE = "acknowledgement mode"
 METRICS: Sequence[Metric] = (
     Metric(
         "alarms_free_disk_space_watermark",
@@ -69,13 +88,15 @@ METRICS: Sequence[Metric] = (
         "is 1 if VM memory watermark alarm is in effect",
         "mem_alarm",
     ),
-    Metric("connections_opened_total", "counter", "Total number of connections opened", "opened"),
+    Metric("connections_opened_total", "counter", "Total number of connections opened", OPENED),
     Metric(
         "connections_closed_total",
         "counter",
         "Total number of connections closed or terminated",
         "closed",
     ),
+    Metric("channels_opened_total", "counter", "Total number of channels opened", CHANNELS_OPENED),
+    Metric("channels_closed_total", "counter", "Total number of channels closed", CHANNELS_CLOSED),
     Metric("process_open_tcp_sockets", "gauge", "Open TCP sockets", "connections"),
     Metric("process_resident_memory_bytes", "gauge", "Memory used in bytes", "mem_used"),
     Metric("disk_space_available_bytes", "gauge", "Disk space available in bytes", "disk_free"),
@@ -227,6 +248,108 @@ METRICS: Sequence[Metric] = (
         "Total limit of unacknowledged messages for all consumers on a channel",
         "global_prefetch_count",
     ),
+    _counted("messages_published", "messages published into an exchange on a channel", "publish"),
+    _counted(
+        "messages_confirmed",
+        "messages published into an exchange and confirmed on the channel",
+        "confirm",
+    ),
+    _counted(
+        "messages_unroutable_returned",
+        f"{_MANDATORY} and returned to the publisher as unroutable",
+        "return_unroutable",
+    ),
+    _counted(
+        "messages_unroutable_dropped",
+        f"{_OPTIONAL} and dropped as unroutable",
+        "drop_unroutable",
+    ),
+    _counted("get_ack", f"messages fetched with basic.get in manual {_MODE}", "get"),
+    _counted("get", f"messages fetched with basic.get in automatic {_MODE}", "get_no_ack"),
+    _counted(
+        "messages_delivered_ack", f"messages delivered to consumers in manual {_MODE}", "deliver"
+    ),
+    _counted(
+        "messages_delivered",
+        f"messages delivered to consumers in automatic {_MODE}",
+        "deliver_no_ack",
+    ),
+    _counted("messages_redelivered", "messages redelivered to consumers", "redeliver"),
+    _counted("messages_acked", "messages acknowledged by consumers", "ack"),
+    _counted("get_empty", "times basic.get operations fetched no message", "get_empty"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Global:
+    """Of all clients since the broker started, the sum of ``counts``."""
+
+    name: str
+    text: str
+    counts: Sequence[str]
+    labels: Mapping[str, str]
+
+    @property
+    def kind(self) -> Kind:
+        return "counter" if self.name.endswith("_total") else "gauge"
+
+
+_AMQP: Mapping[str, str] = {"protocol": "amqp091"}
+_CLASSIC: Mapping[str, str] = {**_AMQP, "queue_type": "rabbit_classic_queue"}
+_CONSUME, _GET = (
+    "delivered to consumers using basic.consume",
+    "delivered to consumers using basic.get",
+)
+
+
+def _received(name: str, text: str, *counts: str) -> Global:
+    return Global(f"messages_{name}_total", f"Total number of {text}", counts, _AMQP)
+
+
+def _delivered(name: str, text: str, *counts: str) -> Global:
+    return Global(f"messages_{name}_total", f"Total number of {text}", counts, _CLASSIC)
+
+
+def _dead_lettered(reason: str, cause: str) -> Global:
+    labels = {"queue_type": _CLASSIC["queue_type"], "dead_letter_strategy": "at_most_once"}
+    text = f"Total number of messages dead-lettered due to {cause}"
+    return Global(f"messages_dead_lettered_{reason}_total", text, (DEAD + reason,), labels)
+
+
+GLOBALS: Sequence[Global] = (
+    _delivered("acknowledged", "messages acknowledged by consumers", "ack"),
+    _received("confirmed", "messages confirmed to publishers", "confirm"),
+    _dead_lettered("expired", "message TTL exceeded"),
+    _dead_lettered("maxlen", "overflow drop-head or reject-publish-dlx"),
+    _dead_lettered("rejected", "basic.reject or basic.nack"),
+    _delivered(
+        "delivered_consume_auto_ack",
+        f"messages {_CONSUME} with automatic acknowledgment",
+        "deliver_no_ack",
+    ),
+    _delivered(
+        "delivered_consume_manual_ack", f"messages {_CONSUME} with manual acknowledgment", "deliver"
+    ),
+    _delivered(
+        "delivered_get_auto_ack", f"messages {_GET} with automatic acknowledgment", "get_no_ack"
+    ),
+    _delivered("delivered_get_manual_ack", f"messages {_GET} with manual acknowledgment", "get"),
+    _delivered("delivered", "messages delivered to consumers", *DELIVERED),
+    _delivered("get_empty", "times basic.get operations fetched no message", "get_empty"),
+    _received(
+        "received_confirm", "messages received from publishers expecting confirmations", EXPECTED
+    ),
+    _received("received", "messages received from publishers", "publish"),
+    _delivered("redelivered", "messages redelivered to consumers", "redeliver"),
+    _received("routed", "messages routed to queues or streams", ROUTED),
+    _received("unroutable_dropped", f"{_OPTIONAL} and dropped as unroutable", "drop_unroutable"),
+    _received(
+        "unroutable_returned",
+        f"{_MANDATORY} and returned to the publisher as unroutable",
+        "return_unroutable",
+    ),
+    Global("consumers", "Current number of consumers", ("consumers",), _AMQP),
+    Global("publishers", "Current number of publishers", (PUBLISHERS,), _AMQP),
 )
 # What tells one from the others, by kind: label and source.
 LABELS: Mapping[Of, columns.Columns] = {
@@ -246,11 +369,11 @@ async def _rows(backend: ManagementBackend) -> Mapping[Of, Rows]:
     ]
     connections = clients_of_node(backend, "connections")
     channels = clients_of_node(backend, "channels")
-    opened = backend.opened_connections
     node = {
         **await view_node(backend, backend.config.name),
-        "opened": opened,
-        "closed": opened - len(connections),
+        **dict.fromkeys((OPENED, CHANNELS_OPENED, CHANNELS_CLOSED), 0),
+        **backend.counts.every(),
+        "closed": backend.counts.of(OPENED) - len(connections),
         "connections": len(connections),
         "channels": len(channels),
         "consumers": len(clients_of_node(backend, "consumers")),
@@ -329,13 +452,23 @@ def _information(backend: ManagementBackend) -> list[str]:
     ]
 
 
+def _globals(node: columns.Row) -> list[str]:
+    lines = []
+    for each in GLOBALS:
+        name = f"rabbitmq_global_{each.name}"
+        figure = sum(count for key in each.counts if isinstance(count := node.get(key), int))
+        lines += [f"# TYPE {name} {each.kind}", f"# HELP {name} {each.text}"]
+        lines.append(f"{name}{_labels(each.labels)} {figure}")
+    return lines
+
+
 async def show(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
     rows, lines = await _rows(backend), []
     for metric in METRICS:
         lines += [*_head(metric, "rabbitmq_"), *_summed(metric, rows[metric.of])]
-    return _answer([*lines, *_information(backend)])
+    return _answer([*lines, *_information(backend), *_globals(rows["node"][0])])
 
 
 async def show_each(
@@ -344,7 +477,7 @@ async def show_each(
     rows, lines = await _rows(backend), []
     for metric in METRICS:
         lines += [*_head(metric, "rabbitmq_"), *_each(metric, rows[metric.of], "rabbitmq_")]
-    return _answer([*lines, *_information(backend)])
+    return _answer([*lines, *_information(backend), *_globals(rows["node"][0])])
 
 
 async def show_detailed(

@@ -117,13 +117,19 @@ def listeners(backend: ManagementBackend) -> list[dict[str, object]]:
     """AMQP is only spoken while the broker runs; the rest as long as the node lives."""
     config = backend.config
     ports = [("clustering", config.cluster_port), ("http", config.management_port)]
+    if config.management_ssl is not None:
+        ports.append(("https", config.management_ssl.port))
+    if config.prometheus_port:
+        ports.append(("http/prometheus", config.prometheus_port))
     if backend.phase == "running":
         ports.insert(0, ("amqp", config.amqp_port))
+        if config.ssl is not None:
+            ports.insert(1, ("amqp/ssl", config.ssl.port))
     return [
         {
             "node": config.name,
             "protocol": protocol,
-            "ip_address": config.management_host if protocol == "http" else config.bind_host,
+            "ip_address": config.management_host if "http" in protocol else config.bind_host,
             "port": port,
         }
         for protocol, port in ports

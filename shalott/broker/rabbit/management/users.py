@@ -428,7 +428,9 @@ async def list_topic_permissions(
     """All, of one vhost, of one user, or of both: then 404 if there are none."""
     _require(backend, parameters)
     rows = [row for row in permissions.topic_rows(backend.metadata) if _is_of(row, parameters)]
-    if not rows and len(parameters) == 2:
+    if "exchange" in parameters:
+        rows = [row for row in rows if row.exchange == parameters["exchange"]]
+    if not rows and len(parameters) > 1:
         raise not_found()
     return json_response([view_topic_permission(row) for row in rows])
 
@@ -458,11 +460,11 @@ async def put_topic_permission(
 async def delete_topic_permissions(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    """Of the exchange that the query names (our own), or of all."""
+    """Of the exchange that the path, or the query, names, or of all."""
     running_queues(backend)
     _require(backend, parameters)
     vhost, user = parameters["vhost"], parameters["user"]
-    exchange = request.query.get("exchange")
+    exchange = parameters.get("exchange", request.query.get("exchange"))
     await backend.metadata.transact(
         lambda tx: permissions.withdraw_topics(tx, vhost, user, exchange), confirmed=True, once=True
     )
@@ -482,6 +484,8 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/topic-permissions/:vhost/:user", list_topic_permissions),
     Route("PUT", "/api/topic-permissions/:vhost/:user", put_topic_permission),
     Route("DELETE", "/api/topic-permissions/:vhost/:user", delete_topic_permissions),
+    Route("GET", "/api/topic-permissions/:vhost/:user/:exchange", list_topic_permissions),
+    Route("DELETE", "/api/topic-permissions/:vhost/:user/:exchange", delete_topic_permissions),
     Route("GET", "/api/whoami", whoami),
     Route("GET", "/api/users", list_users),
     Route("GET", "/api/users/without-permissions", list_without_permissions),

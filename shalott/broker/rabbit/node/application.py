@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.rabbit.amqp.alarms import Alarms
+from shalott.broker.rabbit.amqp.counts import Counts
 from shalott.broker.rabbit.amqp.dead_letters import DeadLetters
 from shalott.broker.rabbit.amqp.exchanges import predeclared_exchanges
 from shalott.broker.rabbit.amqp.listener import Listener
@@ -70,7 +71,8 @@ class Application:
         self._runtime = runtime
         self._metadata = metadata
         self.queues = QueuesService(env, runtime, metadata)
-        self.dead_letters = DeadLetters(env, metadata, self.queues)
+        counts = Counts()
+        self.dead_letters = DeadLetters(env, metadata, self.queues, counts)
         self._storage = QueueStorage(
             LazySyncDisk(env.disk) if env.has_bug("OUR-03") else env.disk,
             env.clock,
@@ -89,7 +91,7 @@ class Application:
         )
         self.supervisor = QueueSupervisor(self._context)
         self.listener = Listener(
-            Services(env, runtime, config, metadata, self.queues, may_confirm, host.alarms)
+            Services(env, runtime, config, metadata, self.queues, may_confirm, host.alarms, counts)
         )
         self._started = False
 

@@ -24,6 +24,7 @@ from shalott.broker.base.http_server import ManagementServer
 from shalott.broker.rabbit.amqp.alarms import Alarms
 from shalott.broker.rabbit.amqp.channel import Channel
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
+from shalott.broker.rabbit.amqp.counts import Counts
 from shalott.broker.rabbit.amqp.limits import MESSAGES as LIMITS_MESSAGES
 from shalott.broker.rabbit.amqp.queue_protocol import MESSAGES as QUEUE_MESSAGES
 from shalott.broker.rabbit.amqp.services import ChannelInfo, Port, Queues, Session
@@ -400,9 +401,9 @@ class NodeView:
         return [] if broker is None else broker.listener.connections()
 
     @property
-    def opened_connections(self) -> int:
+    def counts(self) -> Counts:
         broker = self._node.broker
-        return 0 if broker is None else broker.listener.accepted
+        return Counts() if broker is None else broker.listener.counts
 
     def channels(self) -> Sequence[tuple[ConnectionInfo, Sequence[ChannelInfo]]]:
         broker = self._node.broker

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from shalott.broker.rabbit.amqp import queue_protocol as qp
+from shalott.broker.rabbit.amqp.counts import Counts
 from shalott.broker.rabbit.amqp.dead_letters import DeadLetters
 from shalott.broker.rabbit.metadata.records import PolicyRow, policy_key
 from shalott.broker.rabbit.processes.messages import Pid
@@ -24,10 +25,10 @@ TO_GRAVE = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "grave"}
 async def cluster_of(names: str, mirrored: str) -> AsyncIterator[tuple[Cluster, dict[str, Pid]]]:
     """Nodes with dead letters, by their processes; queues that match ``mirrored`` are on all."""
     cluster = Cluster(names)
-    publishers = {}
+    publishers, counts = {}, Counts()
     for name in names:
         node = cluster.boot(name, supervisor=False)
-        dead_letters = DeadLetters(node.env, node.metadata, node.queues)
+        dead_letters = DeadLetters(node.env, node.metadata, node.queues, counts)
         publishers[name] = node.runtime.spawn(dead_letters)
         node.start_supervisor(dead_letters=dead_letters.of)
     policy = PolicyRow(vhost="/", name="ha", pattern=mirrored, definition={"ha-mode": "all"})
@@ -36,6 +37,7 @@ async def cluster_of(names: str, mirrored: str) -> AsyncIterator[tuple[Cluster, 
     )
     try:
         yield cluster, publishers
+        assert counts.every(), "each test has some"
     finally:
         await cluster.__aexit__()
 

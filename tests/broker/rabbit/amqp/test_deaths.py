@@ -12,14 +12,12 @@ from pamqp import commands, decode, encode
 
 from shalott.broker.rabbit.amqp.dead_letters import Death, is_cycle, record_death
 from shalott.broker.rabbit.amqp.errors import SYNTAX_ERROR, AmqpError
-from shalott.broker.rabbit.amqp.properties import (
+from shalott.broker.rabbit.amqp.properties import join_properties, read_properties, split_properties
+from shalott.broker.rabbit.amqp.tables import (
     join_array,
-    join_properties,
     join_table,
     long_string,
-    read_properties,
     split_array,
-    split_properties,
     split_table,
 )
 

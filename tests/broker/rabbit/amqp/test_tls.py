@@ -9,12 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 from pamqp import commands
 
 from shalott.broker.base.errors import ConfigError
-from shalott.broker.base.tls import Certificate, TlsConfig, login_name, session_of
+from shalott.broker.base.tls import Certificate, TlsConfig, expiry_of, login_name, session_of
 from tests.broker.rabbit.amqp.pika_flows import Address
+from tests.world.rabbit.asking import ask, get, on_node
+from tests.world.rabbit.management_node import FakeNode
 from tests.world.rabbit.node_thread import NodeThread
 from tests.world.rabbit.raw_client import PROTOCOL_HEADER, RawClient
 
@@ -187,6 +190,29 @@ def test_files_that_are_no_certificates(tmp_path: Path) -> None:
         file = str(tmp_path / name)
         with pytest.raises(ConfigError, match="the files of TLS on port 5671 can't be used"):
             TlsConfig(port=5671, certfile=file, keyfile=file).context()
+
+
+@pytest.mark.unit
+def test_when_certificates_expire(made: Made) -> None:
+    tls = made.tls()
+    asked = ("openssl", "x509", "-in", "server.pem", "-noout", "-enddate", "-dateopt", "iso_8601")
+    told = subprocess.run(asked, cwd=made.folder, check=True, capture_output=True, text=True)
+    assert told.stdout == f"notAfter={expiry_of(tls.certfile)}Z\n"
+    assert expiry_of("") == ""
+
+    async def body(node: FakeNode) -> None:
+        path = "/api/health/checks/certificate-expiration"
+        assert await get(node, f"{path}/1/years") == {"status": "ok"}, "without TLS"
+        node.config = msgspec.structs.replace(node.config, ssl=tls)
+        assert await get(node, f"{path}/1/days") == {"status": "ok"}
+        for within in ("10/weeks", "99999999/years"):
+            answer = await get(node, f"{path}/{within}", 503)
+            (expired,) = answer["expired"]
+            assert expired["certfile_expires_on"] == [expiry_of(tls.certfile)]
+        for wrong in ("1/eons", "x/days"):
+            assert (await ask(node, "GET", f"{path}/{wrong}")).status == 400
+
+    on_node(body)
 
 
 @pytest.mark.unit

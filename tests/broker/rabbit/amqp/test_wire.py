@@ -11,13 +11,14 @@ import pamqp.frame
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pamqp import commands, header
+from pamqp import commands, encode, header
 
 from shalott.broker.rabbit.amqp import wire
-from shalott.broker.rabbit.amqp.arguments import plain_table
 from shalott.broker.rabbit.amqp.errors import NAMES, AmqpError
-from shalott.broker.rabbit.amqp.properties import Properties, read_properties
+from shalott.broker.rabbit.amqp.properties import Properties, join_properties, read_properties
+from shalott.broker.rabbit.amqp.tables import join_table, read_table
 from shalott.broker.rabbit.amqp.wire import Assembler
+from shalott.broker.rabbit.management.messages import view_properties
 
 pytestmark = pytest.mark.unit
 
@@ -210,10 +211,18 @@ def test_tables_are_reduced_to_plain_values() -> None:
         "b": bytearray(b"x"),
         "n": {"l": [when, None, True]},
     }
-    assert plain_table(table) == {
+    assert read_table(encode.field_table(table)) == {
         "d": "1.5",
         "t": 1700000000,
         "b": b"x",
         "n": {"l": [1700000000, None, True]},
     }
-    assert plain_table(None) == {}
+
+
+def test_moments_may_be_beyond_any_calendar() -> None:
+    far = b"T" + b"\xff" * 8
+    table = join_table([(b"t", far)])
+    assert read_table(table) == {"t": 2**64 - 1}
+    listed = join_properties({"headers": table, "timestamp": far[1:]})
+    assert read_properties(listed).headers == {"t": 2**64 - 1}
+    assert view_properties(listed) == {"headers": {"t": 2**64 - 1}, "timestamp": 2**64 - 1}

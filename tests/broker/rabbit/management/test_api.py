@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from shalott.broker.base.http_api import Request
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
 from shalott.broker.rabbit.amqp.services import ChannelInfo, ConsumerInfo
+from shalott.broker.rabbit.management.api import respond
 from shalott.broker.rabbit.metadata.records import (
     BindingRow,
     ExchangeRow,
@@ -232,7 +234,10 @@ def test_the_aliveness_test_sends_a_message_through_a_queue() -> None:
 
 def test_health_follows_phase_and_disk() -> None:
     async def body(node: FakeNode) -> None:
-        checks = ("alarms", "local-alarms", "virtual-hosts", "port-listener/5672")
+        checks = (
+            *("alarms", "local-alarms", "virtual-hosts"),
+            *("port-listener/5672", "protocol-listener/amqp091"),
+        )
         for check in checks:
             assert (await get(node, f"/api/health/checks/{check}"))["status"] == "ok"
         assert await get(node, "/api/healthchecks/node") == {"status": "ok"}
@@ -243,6 +248,61 @@ def test_health_follows_phase_and_disk() -> None:
         answer = await get(node, "/api/healthchecks/node")
         assert answer == {"status": "failed", "reason": "the broker on this node is paused"}
         assert (await ask(node, "GET", "/api/health/checks/port-listener/x")).status == 400
+        assert (await get(node, "/api/health/checks/node-is-quorum-critical")) == {"status": "ok"}
+
+    on_node(body)
+
+
+def test_who_tried_to_log_in() -> None:
+    async def body(node: FakeNode) -> None:
+        form = (b"username=guest&password=guest", b"username=guest&password=no", b"\xff")
+        answers = [
+            await respond(node, Request("POST", ("api", "login"), body=each)) for each in form
+        ]
+        assert [answer.status for answer in answers] == [200, 401, 401]
+        cookie = base64.b64encode(b"guest:guest").decode()
+        assert answers[0].headers["Set-Cookie"] == f"auth={cookie}; Version=1"
+        open_to_all = await ask(node, "GET", "/api/auth", authorization="")
+        assert json.loads(open_to_all.body)["enable_uaa"] is False
+        assert await get(node, "/api/auth/attempts/n1") == []
+        node.counts.add("auth_attempts_succeeded", 2)
+        node.counts.add("auth_attempts_failed")
+        told = (await get(node, "/api/auth/attempts/n1"))[0]
+        assert told == {
+            "protocol": "amqp091",
+            "auth_attempts": 3,
+            "auth_attempts_failed": 1,
+            "auth_attempts_succeeded": 2,
+        }
+        assert (await ask(node, "DELETE", "/api/auth/attempts/n1")).status == 204
+        assert await get(node, "/api/auth/attempts/n1") == []
+        await get(node, "/api/auth/attempts/n9", 404)
+
+    on_node(body)
+
+
+def test_what_tools_ask_for_beside_all_else() -> None:
+    async def body(node: FakeNode) -> None:
+        assert await get(node, "/api/extensions") == []
+        flags = [flag["name"] for flag in await get(node, "/api/feature-flags")]
+        assert "user_limits" in flags and "quorum_queue" not in flags
+        for name, status in (("user_limits", 204), ("quorum_queue", 400)):
+            answer = await ask(node, "PUT", f"/api/feature-flags/{name}/enable")
+            assert answer.status == status
+        node.metadata.running = ["n1"]
+        node.rates.message_stats("q", {"publish": 1}, 0)
+        assert (await ask(node, "DELETE", "/api/reset/n9")).status == 404
+        assert (await ask(node, "DELETE", "/api/reset")).status == 204
+        told = node.rates.message_stats("q", {"publish": 6}, 5_000_000_000)
+        assert told["publish_details"] == {"rate": 0.0}, "its count begins here"
+        path = "/api/topic-permissions/%2F/guest"
+        for exchange in ("a", "b"):
+            body = {"exchange": exchange, "write": "", "read": ""}
+            assert (await ask(node, "PUT", path, body)).status == 201
+        assert [each["exchange"] for each in await get(node, f"{path}/a")] == ["a"]
+        assert (await ask(node, "DELETE", f"{path}/a")).status == 204
+        assert [each["exchange"] for each in await get(node, path)] == ["b"]
+        await get(node, f"{path}/a", 404)
 
     on_node(body)
 

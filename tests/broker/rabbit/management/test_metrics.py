@@ -11,10 +11,11 @@ from pathlib import Path
 import msgspec
 import pika
 import pytest
+from pika.adapters.blocking_connection import BlockingChannel
 
 from shalott.broker.base.http_api import Request
 from shalott.broker.base.http_client import Asked
-from shalott.broker.rabbit.management.metrics import METRICS, respond
+from shalott.broker.rabbit.management.metrics import GLOBALS, METRICS, respond
 from shalott.cluster.local.backend import HOST
 from tests.broker.rabbit.amqp.pika_flows import connected
 from tests.world.processes.child import held_ports
@@ -100,6 +101,81 @@ def test_what_is_told_has_happened(node: NodeProcess) -> None:
     until(lambda: metrics(node)[closed][""] > told[closed][""], "the connection's end is counted")
 
 
+# Of ``publish_and_consume``, as RabbitMQ 3.10.8 counts it.
+DONE = {
+    "publish": 6,
+    "confirm": 6,
+    "return_unroutable": 1,
+    "drop_unroutable": 1,
+    "get": 2,
+    "get_no_ack": 1,
+    "get_empty": 1,
+    "deliver": 2,
+    "deliver_no_ack": 0,
+    "deliver_get": 5,
+    "redeliver": 1,
+    "ack": 3,
+}
+DONE_BY_ALL = {
+    "received": 6,
+    "received_confirm": 6,
+    "confirmed": 6,
+    "routed": 4,
+    "unroutable_dropped": 1,
+    "unroutable_returned": 1,
+    "delivered": 5,
+    "redelivered": 1,
+    "delivered_consume_manual_ack": 2,
+    "delivered_consume_auto_ack": 0,
+    "get_empty": 1,
+    "delivered_get_manual_ack": 2,
+    "delivered_get_auto_ack": 1,
+    "acknowledged": 3,
+}
+
+
+def publish_and_consume(channel: BlockingChannel) -> None:
+    channel.confirm_delivery()
+    channel.queue_declare("counted", exclusive=True, arguments={"x-dead-letter-exchange": ""})
+    for body in (b"1", b"2", b"3", b"4"):
+        channel.basic_publish("", "counted", body)
+    with pytest.raises(pika.exceptions.UnroutableError):
+        channel.basic_publish("", "nowhere", b"", mandatory=True)
+    channel.basic_publish("", "nowhere", b"")
+    tags = [channel.basic_get("counted")[0].delivery_tag for _ in range(2)]
+    channel.basic_ack(tags[0])
+    channel.basic_nack(tags[1])  # back to the queue
+    channel.basic_get("counted", auto_ack=True)
+    for number, (delivery, _, _) in enumerate(channel.consume("counted")):
+        channel.basic_ack(delivery.delivery_tag)
+        if number == 1:
+            break
+    channel.basic_get("counted")
+
+
+@pytest.mark.local
+def test_what_channels_do_is_counted_for_each_and_for_all(node: NodeProcess) -> None:
+    before = metrics(node)
+    with connected(node.address) as connection:
+        channel = connection.channel()
+        publish_and_consume(channel)
+        shown = asyncio.run(node.management.get("/api/channels"))
+        told, each = metrics(node), metrics(node, "metrics/per-object")
+    (stats,) = (row["message_stats"] for row in shown)
+    assert {name: stats[name] for name in DONE} == DONE
+    (pid,) = (row["pid"] for row in shown)
+    assert each["rabbitmq_channel_messages_acked_total"] == {f'channel="{pid}"': 3}
+    for name, count in DONE_BY_ALL.items():
+        (figure,) = told[f"rabbitmq_global_messages_{name}_total"].values()
+        (was,) = before[f"rabbitmq_global_messages_{name}_total"].values()
+        assert figure - was == count, name
+    assert told["rabbitmq_global_publishers"] == {'protocol="amqp091"': 1}
+    assert told["rabbitmq_global_consumers"] == {'protocol="amqp091"': 1}
+    ended = "rabbitmq_channels_closed_total"
+    until(lambda: metrics(node)[ended][""] > before[ended][""], "the channel's end is counted")
+    assert metrics(node)["rabbitmq_global_publishers"] == {'protocol="amqp091"': 0}
+
+
 @pytest.mark.unit
 def test_they_are_for_those_who_monitor_and_open_on_their_own_port() -> None:
     async def body(node: FakeNode) -> None:
@@ -111,7 +187,8 @@ def test_they_are_for_those_who_monitor_and_open_on_their_own_port() -> None:
         assert own.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         found = read(own.body.decode())
         assert found["rabbitmq_queues"] == {"": 0}
-        assert len(found) == len([m for m in METRICS if m.source != "head_message_timestamp"]) + 2
+        figures = [m for m in METRICS if m.source != "head_message_timestamp"]
+        assert len(found) == len(figures) + 2 + len(GLOBALS)
         for other in (("api", "users"), ("",), ("metrics", "other")):
             assert (await respond(node, Request("GET", other))).status == 404
         assert (await respond(node, Request("POST", ("metrics",)))).status == 404

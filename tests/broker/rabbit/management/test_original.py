@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,9 @@ import pika
 import pytest
 
 from shalott.broker.base.http_client import Asked
-from shalott.broker.rabbit.management.metrics import METRICS
+from shalott.broker.rabbit.management.api import ROUTES
+from shalott.broker.rabbit.management.metrics import GLOBALS, METRICS
+from shalott.broker.rabbit.management.upkeep import OPEN_ROUTES
 from shalott.cluster.local.backend import HOST
 from tests.world.processes.rabbit import NodeProcess, running_nodes
 from tests.world.rabbit.original_tools import Original, running_original
@@ -48,6 +51,12 @@ DECLARED: tuple[tuple[str, str, dict[str, object]], ...] = (
     ("POST", "bindings/%2F/e/e1/e/e2", {"arguments": {"x-match": "any", "n": 1, "s": "t"}}),
     ("PUT", "global-parameters/colour", {"value": {"rgb": [1, 2, 3]}}),
 )
+ETS = "/api/nodes/:node/memory/ets"
+LEFT_OUT = [
+    *("/api/nodes/:node/memory", "/api/nodes/:node/memory/relative"),
+    *(ETS, f"{ETS}/relative", f"{ETS}/:filter", f"{ETS}/:filter/relative"),
+    "/api/rebalance/queues",
+]
 # In an order of its own with each broker: by what tells one from another.
 SORTED_BY = ("vhost", "name", "user", "component", "source", "destination")
 KINDS = (
@@ -127,7 +136,31 @@ def test_metrics_have_rabbitmqs_names_types_and_texts(original: Original) -> Non
     answer = asyncio.run(Asked(HOST, original.metrics_port).request("GET", "/metrics"))
     heads = [line for line in answer.body.decode().splitlines() if line.startswith("# ")]
     theirs = dict.fromkeys(heads)
-    for metric in METRICS:
-        for head in (f"TYPE rabbitmq_{metric.name} {metric.kind}", f"HELP rabbitmq_{metric.name} "):
-            wanted = f"# {head}{metric.text if head.startswith('HELP') else ''}"
-            assert wanted in theirs
+    told = [(metric.name, metric.kind, metric.text) for metric in METRICS]
+    told += [(f"global_{each.name}", each.kind, each.text) for each in GLOBALS]
+    for name, kind, text in told:
+        assert f"# TYPE rabbitmq_{name} {kind}" in theirs
+        assert f"# HELP rabbitmq_{name} {text}" in theirs
+    for each in GLOBALS:
+        wanted = ",".join(f'{name}="{value}"' for name, value in each.labels.items())
+        assert f"rabbitmq_global_{each.name}{{{wanted}}} " in answer.body.decode()
+
+
+def test_the_api_has_rabbitmqs_routes(original: Original) -> None:
+    """But for those that docs/reference/management.md leaves out."""
+    asked = original.ctl("eval", "[P || {P, _, _} <- rabbit_mgmt_dispatcher:dispatcher()].")
+    theirs = [f"/api{path}" for path in dict.fromkeys(re.findall(r'"(/[^"]+)"', asked.stdout))]
+    assert len(theirs) > 80
+    paths = [route.path for route in (*ROUTES, *OPEN_ROUTES)]
+    ours = dict.fromkeys(shape_of(path) for path in paths)
+    missing = [path for path in theirs if shape_of(path) not in ours]
+    assert missing == LEFT_OUT
+
+
+def shape_of(path: str) -> str:
+    """Whatever its parameters are called."""
+    return (
+        re.sub("/:[a-z_]+", "/:", path)
+        .replace("/bindings/source", "/bindings/:")
+        .replace("/bindings/destination", "/bindings/:")
+    )

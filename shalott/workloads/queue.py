@@ -78,9 +78,7 @@ class QueueParameters(msgspec.Struct, frozen=True, kw_only=True):
         int,
         msgspec.Meta(ge=0, le=9, description="Publishes to no queue, right behind each enqueue."),
     ] = 0
-    patient: Annotated[
-        bool, msgspec.Meta(description="Who has no confirm in time stays connected.")
-    ] = False
+    patient: Annotated[bool, msgspec.Meta(description="Stays connected without a confirm.")] = False
     transactions: Annotated[bool, msgspec.Meta(description="Each operation is a transaction.")] = (
         False
     )

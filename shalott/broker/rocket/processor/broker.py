@@ -48,6 +48,8 @@ class Broker:
     popped: Known = field(default_factory=Known)
     request_modes: dict[tuple[str, str], str] = field(default_factory=dict)  # by topic and group
     cold_limits: dict[str, int] = field(default_factory=dict)  # by group; nothing goes by them
+    # What a request that is being handled stored, and can't say that it counts; by its task.
+    uncertain: dict[object, list[Callable[[], None]]] = field(default_factory=dict)
     pushes: Tasks = field(default_factory=Tasks)  # under way
 
     @property

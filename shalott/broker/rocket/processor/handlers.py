@@ -22,6 +22,7 @@ from shalott.broker.rocket.processor import (
 )
 from shalott.broker.rocket.processor.broker import Broker
 from shalott.broker.rocket.processor.fields import BadRequest
+from shalott.broker.rocket.processor.puts import answered
 from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode, response
 from shalott.broker.rocket.remoting.server import Caller, Handler
 
@@ -115,7 +116,7 @@ def closed(broker: Broker, caller: Caller) -> None:
 def _bound(broker: Broker, handler: BrokerHandler) -> Handler:
     async def handle(request: Command, caller: Caller) -> Command | None:
         try:
-            return await handler(broker, request, caller)
+            return await answered(broker, handler(broker, request, caller))
         except BadRequest as error:
             return response(ResponseCode.SYSTEM_ERROR, str(error))
         except BrokerError as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Mapping
 
 from shalott.broker.base.errors import DiskFull, MessageIllegal
 from shalott.broker.rocket.commitlog.api import GetStatus, Message, PutStage
@@ -23,8 +24,24 @@ def not_master(broker: Broker) -> Command:
     return response(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
 
 
-async def put(broker: Broker, messages: list[Message]) -> PutResult:
-    """Store through the replica; what counts as acknowledged is told to the event log."""
+async def answered(broker: Broker, handling: Awaitable[Command]) -> Command:
+    """The answer. Who is told SUCCESS takes all that the request stored for done."""
+    task = asyncio.current_task()
+    assert task is not None
+    stored = broker.uncertain[task] = []
+    try:
+        answer = await handling
+    finally:
+        del broker.uncertain[task]
+    if answer.code == ResponseCode.SUCCESS:
+        for testify in stored:
+            testify()
+    return answer
+
+
+async def put(broker: Broker, messages: list[Message], *, counts: bool = True) -> PutResult:
+    """Store through the replica; what counts as acknowledged is told to the event log. ``counts``
+    False: who is answered does not rely on it."""
     epoch, taken_ns = broker.replica.epoch, broker.env.clock.monotonic_ns()
     try:
         result = await broker.replica.put(messages)
@@ -32,12 +49,20 @@ async def put(broker: Broker, messages: list[Message]) -> PutResult:
         return PutResult(PutStatus.MESSAGE_ILLEGAL, None, str(error))
     except DiskFull as error:
         return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, None, str(error))
-    if result.status is PutStatus.PUT_OK:
-        end = 0 if result.stage is None else result.stage.end
-        if result.stage is not None:
-            log, begin = broker.store.log, result.stage.messages[0].offset
+    is_done = result.status is PutStatus.PUT_OK
+    end = 0 if result.stage is None else result.stage.end
+    if result.stage is not None:
+        log, begin = broker.store.log, result.stage.messages[0].offset
+
+        def testify() -> None:
             age_ns = broker.env.clock.monotonic_ns() - taken_ns
             broker.env.witness("acked", log.directory, log.segment_bytes, begin, end, age_ns)
+
+        if is_done:
+            testify()
+        elif counts and (task := asyncio.current_task()) in broker.uncertain:
+            broker.uncertain[task].append(testify)
+    if is_done:
         broker.acked.acked(epoch, taken_ns, len(messages), end=end, holders=result.holders)
     return result
 

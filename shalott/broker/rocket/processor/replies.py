@@ -58,7 +58,7 @@ async def reply(broker: Broker, request: Command, caller: Caller) -> Command:
         }
         code = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
         broker.tell(asker, Command(code=code, ext=ext, body=request.body))
-    kept = send_answer(await put(broker, [message]), queue_id)
+    kept = send_answer(await put(broker, [message], counts=False), queue_id)
     if asker is None:
         remark = f"push reply message fail, channel of <{who}> not found."
         return response(ResponseCode.SYSTEM_ERROR, remark)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from shalott.broker.base.events import Event
 from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.broker.rocket.config import BrokerConfig
-from shalott.broker.rocket.remoting.command import RequestCode, ResponseCode
+from shalott.broker.rocket.processor import send
+from shalott.broker.rocket.remoting.command import RequestCode, ResponseCode, response
 from shalott.broker.rocket.remoting.send_batch import BatchItem, encode_batch
 from tests.world.clock.turns import until
 from tests.world.rocket.broker import World, in_world, messages_of
@@ -91,6 +94,25 @@ def test_every_outcome_has_its_code_and_says_whether_something_was_stored(
         stored = "it was stored on this broker" in answer.remark
         assert stored == (stores and outcome is not PutStatus.PUT_OK)
         assert ("queueOffset" in answer.ext) == (stores and code in (0, 10, 11, 12))
+
+    in_world(test)
+
+
+def test_success_tells_that_all_counts_which_the_request_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever the handler makes of an outcome that is none: an oracle asks the disks then."""
+
+    async def test(world: World) -> None:
+        asked: list[tuple[object, ...]] = []
+        env = replace(world.broker.env, witness=lambda *what: asked.append(what))
+        monkeypatch.setattr(world.broker, "env", env)
+        world.replica.outcome = PutStatus.FLUSH_SLAVE_TIMEOUT
+        assert (await world.send()).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+        assert "acked" not in [what[0] for what in asked]
+        monkeypatch.setattr(send, "send_answer", lambda *_: response(ResponseCode.SUCCESS))
+        assert (await world.send()).code == ResponseCode.SUCCESS
+        assert [what[0] for what in asked].count("acked") == 1
 
     in_world(test)
 

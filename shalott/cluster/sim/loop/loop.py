@@ -19,11 +19,12 @@ import contextlib
 import gc
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextvars import Context, copy_context
 from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Protocol, TypeVar
+from weakref import WeakSet
 
 from shalott.cluster.sim.loop.fences import Fenced, SimDeadlock, SimLivelock, SimTimeLimit, watching
 from shalott.cluster.sim.loop.processes import PROCESS, SimHandle, SimProcess
@@ -75,6 +76,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
     _closed: bool
     _stopping: bool
     _check_closed: Callable[[], None]
+    _asyncgens: WeakSet[AsyncGenerator[object, object]]
 
     def __init__(
         self,
@@ -369,6 +371,11 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
             raise error  # a fault of the simulation itself: it proves nothing any more
         what = describe_callback(handle._callback)
         self.call_exception_handler({"message": f"Exception in {what}", "exception": error})
+
+    def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[object, object]) -> None:
+        """A generator that was left half-way, as by a process that was killed: what is left of it
+        never runs, for when it would is chance."""
+        self._asyncgens.discard(agen)
 
     def call_exception_handler(self, context: dict[str, object]) -> None:
         """To the process's own handler; what happens while a run is taken apart is moot."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import sys
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 import pytest
@@ -247,3 +248,25 @@ def test_futures_in_a_set_come_in_the_order_in_which_they_were_hashed() -> None:
         return [futures.index(one) for one in set(futures)]
 
     assert run(main()) == list(range(12))[::-1]
+
+
+def test_a_generator_that_is_left_half_way_ends_in_silence() -> None:
+    ended: list[str] = []
+
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            yield 1
+            yield 2
+        finally:
+            ended.append("ended")
+
+    async def main() -> None:
+        async for _ in numbers():
+            break
+        await asyncio.sleep(1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        ignored: list[object] = []
+        patch.setattr(sys, "unraisablehook", ignored.append)
+        SimLoop().run(main(), SimProcess("n1"))
+        assert not ignored and not ended

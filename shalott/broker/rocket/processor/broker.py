@@ -46,7 +46,6 @@ class Broker:
     ha_address: str = ""  # where slaves connect, as they know it
     halves: HalfMessages = field(default_factory=HalfMessages)
     popped: Known = field(default_factory=Known)
-    request_modes: dict[tuple[str, str], str] = field(default_factory=dict)  # by topic and group
     cold_limits: dict[str, int] = field(default_factory=dict)  # by group; nothing goes by them
     # What a request that is being handled stored, and can't say that it counts; by its task.
     uncertain: dict[object, list[Callable[[], None]]] = field(default_factory=dict)

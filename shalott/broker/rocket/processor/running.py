@@ -50,7 +50,7 @@ async def query_assignment(broker: Broker, request: Command, caller: Caller) -> 
             queues = []
     if not queues:
         return response(ResponseCode.SUCCESS, body=b"{}")  # the client keeps what it has
-    mode = broker.request_modes.get((wanted.topic, wanted.consumer_group), PULL)
+    mode = broker.tables.request_modes.get(f"{wanted.topic}@{wanted.consumer_group}", PULL)
     if mode == POP:
         queues = [ANY_QUEUE]  # of whichever the broker finds something in
     elif wanted.message_model == "CLUSTERING":
@@ -87,7 +87,9 @@ async def set_request_mode(broker: Broker, request: Command, caller: Caller) -> 
         return response(ResponseCode.NO_PERMISSION, remark)
     if wanted.mode not in (PULL, POP):
         return response(ResponseCode.SYSTEM_ERROR, f"there is no mode {wanted.mode}")
-    broker.request_modes[wanted.topic, wanted.consumer_group] = wanted.mode
+    tables = broker.tables
+    tables.request_modes[f"{wanted.topic}@{wanted.consumer_group}"] = wanted.mode
+    tables.put_group(tables.group(wanted.consumer_group))
     return response(ResponseCode.SUCCESS)
 
 

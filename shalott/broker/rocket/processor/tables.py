@@ -49,6 +49,7 @@ class Tables:
         self.offsets: dict[str, dict[int, int]] = {}
         self.topics_version = DataVersion()
         self.groups_version = DataVersion()
+        self.request_modes: dict[str, str] = {}  # by topic@group; in the file of groups
         self.forbidden: dict[str, dict[str, int]] = {}  # kept for an original
         self.offsets_version = DataVersion()
         self._env = env
@@ -82,6 +83,7 @@ class Tables:
         tables.topics, tables.topics_version = topics.topic_config_table, topics.data_version
         tables.groups, tables.groups_version = groups.subscription_group_table, groups.data_version
         tables.forbidden = groups.forbidden_table
+        tables.request_modes = groups.request_modes or {}
         tables.offsets, tables.offsets_version = offsets.offset_table, offsets.data_version
         tables.topics |= {topic.topic_name: topic for topic in own}
         return tables
@@ -163,6 +165,7 @@ class Tables:
             subscription_group_table=dict(self.groups),
             data_version=self.groups_version,
             forbidden_table=self.forbidden,
+            request_modes=dict(self.request_modes) or msgspec.UNSET,
         )
 
     def replace_groups(self, table: GroupTable) -> None:
@@ -170,6 +173,7 @@ class Tables:
             self.groups = dict(table.subscription_group_table)
             self.groups_version = table.data_version
             self.forbidden = table.forbidden_table
+            self.request_modes = table.request_modes or {}
             self._touch(GROUPS)
 
     # -- consumers' offsets ------------------------------------------------------------------------

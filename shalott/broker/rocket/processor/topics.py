@@ -64,6 +64,8 @@ class GroupTable(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
     subscription_group_table: dict[str, SubscriptionGroup] = {}
     data_version: DataVersion = DataVersion()
     forbidden_table: dict[str, dict[str, int]] = {}
+    # Of ours, where there are any: "topic@group" that does not pull.
+    request_modes: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
 
 
 class OffsetTable(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):

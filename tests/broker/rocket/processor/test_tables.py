@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+import msgspec
 import pytest
 
 from shalott.broker.base.env import Env, SystemClock, seeded_rng
@@ -12,7 +13,7 @@ from shalott.broker.base.files import replace_file
 from shalott.broker.rocket.config import BrokerConfig
 from shalott.broker.rocket.processor.table_files import DELAYS, GROUPS, OFFSETS, TOPICS
 from shalott.broker.rocket.processor.tables import Tables
-from shalott.broker.rocket.processor.topics import system_topics
+from shalott.broker.rocket.processor.topics import GroupTable, system_topics
 from shalott.broker.rocket.remoting.route_data import TopicConfig
 from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
@@ -138,3 +139,21 @@ def test_a_crash_at_any_moment_leaves_the_old_offset_or_the_new_one(power: bool)
     found, from_former = asyncio.run(body())
     assert sorted(found, key=str) == [2, 3]
     assert from_former > 0, "no crash came between the two renames"
+
+
+def test_who_pops_is_known_to_the_next_life_and_to_slaves() -> None:
+    async def body() -> None:
+        disk = MemoryDisk()
+        tables = await tables_of(disk)
+        assert b"requestModes" not in msgspec.json.encode(tables.group_table())  # as an original's
+        tables.request_modes["t@g"] = "POP"
+        tables.put_group(tables.group("g"))
+        await tables.save()
+        tables = await tables_of(disk)
+        assert tables.request_modes == {"t@g": "POP"}
+        slave = await tables_of(MemoryDisk())
+        told = msgspec.json.encode(tables.group_table())
+        slave.replace_groups(msgspec.json.decode(told, type=GroupTable))
+        assert slave.request_modes == {"t@g": "POP"}
+
+    asyncio.run(body())

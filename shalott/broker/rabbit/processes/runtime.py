@@ -42,6 +42,7 @@ from shalott.broker.rabbit.processes.messages import (
     Pid,
     to_an_old_life,
 )
+from shalott.broker.rabbit.processes.turns import Turns
 
 log = logging.getLogger("shalott.broker.processes")
 
@@ -168,7 +169,7 @@ class Runtime:
         # watchers of a local process: target -> {(watcher's node, ref): None}
         self._watched: dict[Pid, dict[tuple[str, int], None]] = {}
         self._calls = Calls(self._refs)
-        self.woken = 0  # processes that wait for the loop, having waited for a message
+        self.turns = Turns()
 
     # -- processes ---------------------------------------------------------------------------------
 

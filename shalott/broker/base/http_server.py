@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import h11
@@ -79,6 +80,11 @@ class ManagementServer:
             log.debug("a client went away: %r", error)
         finally:
             writer.transport.abort()
+
+
+def _head(status: int, headers: list[tuple[str, str]]) -> h11.Response:
+    """Clients show their users the reason."""
+    return h11.Response(status_code=status, headers=headers, reason=HTTPStatus(status).phrase)
 
 
 class Exchange:
@@ -179,7 +185,7 @@ class Exchange:
         if response.status == 204:
             del headers[0]
         headers += response.headers.items()
-        data = self._encode(h11.Response(status_code=response.status, headers=headers))
+        data = self._encode(_head(response.status, headers))
         if response.body and method != "HEAD":
             data += self._encode(h11.Data(data=response.body))
         data += self._encode(h11.EndOfMessage())

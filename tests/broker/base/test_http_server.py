@@ -88,7 +88,8 @@ def test_a_stock_client_uses_one_connection_for_many_requests() -> None:
                     json.loads(content)
                 assert connection.sock is sock, "the connection was kept"
             connection.request("GET", "/api/overview")
-            assert connection.getresponse().status == 401
+            refused = connection.getresponse()
+            assert (refused.status, refused.reason) == (401, "Unauthorized")
         finally:
             connection.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from pamqp import commands
 
@@ -25,7 +26,9 @@ CLOSE_TIMEOUT_MS = 2_000  # for the client's close-ok, and for the last bytes to
 
 
 class ClientSocket:
-    """Of one connection. ``frame_max`` is what the handshake agreed on, once it did."""
+    """Of one connection. ``frame_max`` is what the handshake agreed on, once it did.
+    ``woken``: see FrameReader.
+    """
 
     def __init__(
         self,
@@ -33,8 +36,9 @@ class ClientSocket:
         writer: asyncio.StreamWriter,
         clock: Clock,
         frame_max: int,
+        woken: Callable[[int], None],
     ) -> None:
-        self._frames = FrameReader(reader, frame_max)
+        self._frames = FrameReader(reader, frame_max, woken)
         self._reader = reader
         self._writer = writer
         self._clock = clock

@@ -47,7 +47,8 @@ from shalott.broker.rabbit.amqp.wire import (
 )
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.processes.messages import Down, Message, Pid
-from shalott.broker.rabbit.processes.process import Process, Turn
+from shalott.broker.rabbit.processes.process import Process
+from shalott.broker.rabbit.processes.turns import Turn
 
 log = logging.getLogger("shalott.broker.amqp")
 
@@ -162,7 +163,9 @@ class Connection(Process):
         self._channels: ChannelTable | None = None  # made when there is a pid
         self._owes_close_ok = False
         self._throttle = Throttle(services.alarms)
-        self._socket = ClientSocket(reader, writer, self._clock, services.config.frame_max)
+        self._socket = ClientSocket(
+            reader, writer, self._clock, services.config.frame_max, services.runtime.turns.has_woken
+        )
         self._login = Login(services, str(self._socket.peer[0]), self._socket.certificate)
         self._heartbeats = Heartbeats(self, self._socket, self._throttle, self._clock)
         self._connected_at_ns = self._clock.wall_ns()
@@ -334,7 +337,7 @@ class Connection(Process):
             await self._socket.drain()
 
     async def _read_commands(self) -> None:
-        turn = Turn(self.runtime)
+        turn = Turn(self.runtime.turns)
         while True:
             frame = await self._socket.next_frame()
             if turn.is_over():

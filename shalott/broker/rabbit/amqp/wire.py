@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import decimal
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 from pamqp import base, commands, decode, encode
 
+from shalott.broker.base.listener import Ear
 from shalott.broker.rabbit.amqp.errors import (
     COMMAND_INVALID,
     FRAME_ERROR,
@@ -81,11 +82,21 @@ class ContentHeader(msgspec.Struct, frozen=True):
 
 class FrameReader:
     """The frames of a stream, which is read in pieces as large as there are: most frames are small,
-    and each wait costs more than a frame.
+    and each wait costs more than a frame. ``woken``: a task that waited here is about to go on, or
+    (-1) has begun to.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, frame_max: int) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        frame_max: int,
+        woken: Callable[[int], None] = lambda change: None,
+    ) -> None:
         self.frame_max = frame_max
+        self._woken = woken
+        self._waits = False
+        if isinstance(reader, Ear):
+            reader.hears = self._hear
         self._reader = reader
         self._data = b""
         self._at = 0  # in the data: where the next frame begins
@@ -94,7 +105,7 @@ class FrameReader:
         """Raises AmqpError(501) on what is none, IncompleteReadError at the end."""
         start = self._at + _HEAD.size
         while len(self._data) < start:
-            more = await self._reader.read(READ_BYTES)
+            more = await self._read()
             if not more:
                 raise asyncio.IncompleteReadError(self._data[self._at :], _HEAD.size)
             self._data = self._data[self._at :] + more
@@ -114,15 +125,26 @@ class FrameReader:
             raise AmqpError(FRAME_ERROR, f"a frame of type {kind} ends in {last:#04x}, not 0xce")
         return Frame(kind, channel, payload)
 
+    async def _read(self) -> bytes:
+        self._waits = True
+        try:
+            return await self._reader.read(READ_BYTES)
+        finally:
+            if not self._waits:
+                self._woken(-1)
+            self._waits = False
+
+    def _hear(self) -> None:
+        if self._waits:
+            self._waits = False
+            self._woken(1)
+
     def _check(self, kind: int, channel: int, size: int) -> None:
         if kind not in (METHOD, HEADER, BODY, HEARTBEAT):
             raise AmqpError(FRAME_ERROR, f"unknown frame type {kind}")
-        if size > self.frame_max - FRAME_OVERHEAD:
-            raise AmqpError(
-                FRAME_ERROR,
-                f"a frame of type {kind} has {size + FRAME_OVERHEAD} bytes,"
-                f" more than frame_max {self.frame_max}",
-            )
+        if size > self.frame_max:  # some clients don't count the overhead, and RabbitMQ lets them
+            text = f"a frame of type {kind} has {size} bytes, more than frame_max {self.frame_max}"
+            raise AmqpError(FRAME_ERROR, text)
         if kind == HEARTBEAT and (channel or size):
             raise AmqpError(FRAME_ERROR, "a heartbeat has no channel and no payload")
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
-from pamqp import commands, decode
+from pamqp import commands
 
 from shalott.broker.base.http_api import (
     Request,
@@ -178,13 +178,15 @@ def view_properties(data: bytes) -> dict[str, object]:
     """Of an encoded list, as JSON has them."""
     shown: dict[str, object] = {}
     for name, encoded in split_properties(data).items():
-        match kind := PROPERTIES[SHOWN_AS[name]][1]:
+        match PROPERTIES[SHOWN_AS[name]][1]:
             case "table":
                 value: object = read_table(encoded)
             case "timestamp":
                 value = int.from_bytes(encoded, "big")
-            case _:
-                value = decode.by_type(encoded, kind)[1]
+            case "octet":
+                value = encoded[0]
+            case _:  # a short string, which may hold any bytes
+                value = encoded[1:]
         shown[SHOWN_AS[name]] = jsonable(value)
     return shown
 

@@ -136,6 +136,21 @@ def listeners(backend: ManagementBackend) -> list[dict[str, object]]:
     ]
 
 
+def _contexts(backend: ManagementBackend) -> list[dict[str, object]]:
+    """What this node serves over HTTP."""
+    config = backend.config
+    return [
+        {
+            "node": config.name,
+            "description": "RabbitMQ Management",
+            "path": "/",
+            "ip": config.management_host,
+            "port": str(config.management_port),
+            "ssl_opts": [],
+        }
+    ]
+
+
 def _counted(queue: Mapping[str, object], key: str) -> int:
     """A number of a queue's row; a queue whose master does not answer has none."""
     number = queue.get(key)
@@ -168,6 +183,7 @@ async def overview(
                 "channels": sum(connection.channels for connection in connections),
             },
             "listeners": listeners(backend),
+            "contexts": _contexts(backend),
         }
     )
 

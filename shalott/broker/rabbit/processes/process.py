@@ -13,50 +13,9 @@ from collections.abc import Awaitable, Callable
 
 from shalott.broker.rabbit.processes.messages import Failed, Message, Pid
 from shalott.broker.rabbit.processes.runtime import Caller, Envelope, ExitProcess, Runtime
+from shalott.broker.rabbit.processes.turns import Turn
 
 PRUNE_MIN = 16  # timers of a process, over or not, before the list is gone through
-
-
-SLICE_S = 0.0001
-LOOK_EVERY = 2  # a look at the clock costs a hundredth of what a message does
-YIELDS_MAX = 8
-
-
-class Turn:
-    """How long a task may go on while others wait for the loop. In a simulation, where no time
-    passes while it works, for ever.
-
-    Who used its time up lets go of the loop until no process that was woken meanwhile waits for it:
-    what one message of a quiet client takes is many short turns, each of a process that is woken by
-    the one before, and a flood would have a turn between any two of them.
-    """
-
-    __slots__ = ("_count", "_loop", "_over_s", "_runtime")
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._loop = asyncio.get_running_loop()
-        self._count = 0
-        self._over_s = self._loop.time() + SLICE_S
-
-    def begin(self) -> None:
-        """The task was waiting."""
-        self._over_s = 0.0  # its first piece of work comes at once: the clock is read then
-
-    def is_over(self) -> bool:
-        """Asked before each piece of work."""
-        self._count += 1
-        if not self._over_s:
-            self._over_s = self._loop.time() + SLICE_S
-            return False
-        return self._count % LOOK_EVERY == 0 and self._loop.time() >= self._over_s
-
-    async def end(self) -> None:
-        for _ in range(YIELDS_MAX):
-            await asyncio.sleep(0)
-            if not self._runtime.woken:
-                break
-        self._over_s = self._loop.time() + SLICE_S
 
 
 class Process:
@@ -119,12 +78,12 @@ class Process:
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
-            self.runtime.woken += 1
+            self.runtime.turns.woken += 1
 
     async def run(self) -> None:
         """Handle messages until ExitProcess, an exception, or cancellation (a kill)."""
         await self.started()
-        turn, idle = Turn(self.runtime), self.idle
+        turn, idle = Turn(self.runtime.turns), self.idle
         while True:
             while self._mailbox:
                 if turn.is_over():
@@ -144,7 +103,7 @@ class Process:
                     await waiter
                 finally:
                     if not waiter.cancelled():
-                        self.runtime.woken -= 1
+                        self.runtime.turns.woken -= 1
                 turn.begin()
 
     def drop_timers(self) -> None:

@@ -42,6 +42,7 @@ from shalott.broker.rabbit.processes.messages import (
     Pid,
     to_an_old_life,
 )
+from shalott.broker.rabbit.processes.turns import Turns
 
 log = logging.getLogger("shalott.broker.processes")
 
@@ -165,10 +166,11 @@ class Runtime:
         self._names: dict[str, Pid] = {}
         self._watchers: list[Pid] = []  # processes that get NodeUp and NodeDownEvent
         self._monitors: dict[int, tuple[Pid, Pid]] = {}  # our refs: ref -> (target, watcher)
+        self._watching: dict[Pid, dict[int, None]] = {}  # the same by watcher
         # watchers of a local process: target -> {(watcher's node, ref): None}
         self._watched: dict[Pid, dict[tuple[str, int], None]] = {}
         self._calls = Calls(self._refs)
-        self.woken = 0  # processes that wait for the loop, having waited for a message
+        self.turns = Turns()
 
     # -- processes ---------------------------------------------------------------------------------
 
@@ -229,7 +231,7 @@ class Runtime:
                 self._fire(ref, reason)
             else:
                 self.transmit(node, DownFrame(ref, reason))
-        for ref in [ref for ref, (_, watcher) in self._monitors.items() if watcher == pid]:
+        for ref in list(self._watching.get(pid, ())):
             self.demonitor(ref)
 
     def is_alive(self, pid: Pid) -> bool:
@@ -334,6 +336,7 @@ class Runtime:
         """``watcher`` (local) gets one Down with the returned ref."""
         ref = next(self._refs)
         self._monitors[ref] = (target, watcher)
+        self._watching.setdefault(watcher, {})[ref] = None
         if target.node == self.node:
             if target in self._processes:
                 self._watched.setdefault(target, {})[(self.node, ref)] = None
@@ -345,7 +348,7 @@ class Runtime:
 
     def demonitor(self, ref: int) -> None:
         """No Down for ``ref`` is delivered after this."""
-        entry = self._monitors.pop(ref, None)
+        entry = self._take_monitor(ref)
         if entry is None:
             return
         target, _ = entry
@@ -355,10 +358,19 @@ class Runtime:
             self.transmit(target.node, DemonitorFrame(target, ref))
 
     def _fire(self, ref: int, reason: str) -> None:
-        entry = self._monitors.pop(ref, None)
+        entry = self._take_monitor(ref)
         if entry is not None:
             target, watcher = entry
             self.send(watcher, Down(ref, target, reason))
+
+    def _take_monitor(self, ref: int) -> tuple[Pid, Pid] | None:
+        entry = self._monitors.pop(ref, None)
+        if entry is not None:
+            watching = self._watching[entry[1]]
+            del watching[ref]
+            if not watching:
+                del self._watching[entry[1]]
+        return entry
 
     # -- links (called by the mesh) ----------------------------------------------------------------
 

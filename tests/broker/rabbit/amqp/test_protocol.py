@@ -135,7 +135,7 @@ DECLARE = commands.Queue.Declare.index.to_bytes(4, "big")
 BAD_BYTES: dict[str, tuple[bytes, int]] = {
     "unknown frame type": (frame_bytes(4, 1, b"x"), 501),
     "wrong end octet": (frame_bytes(METHOD, 1, ACK + bytes(9), end=0x00), 501),
-    "over frame_max": (struct.pack(">BHI", BODY, 1, 131072 - 7), 501),
+    "over frame_max": (struct.pack(">BHI", BODY, 1, 131072 + 1), 501),
     "huge size": (struct.pack(">BHI", METHOD, 1, 0xFFFFFFFF), 501),
     "method too short": (frame_bytes(METHOD, 1, b"\x00\x0a"), 501),
     "heartbeat with a payload": (frame_bytes(8, 0, b"x"), 501),

@@ -122,6 +122,7 @@ def test_overview_adds_up() -> None:
         }
         assert shown["node"] == "n1"
         assert {each["protocol"] for each in shown["listeners"]} == {"amqp", "clustering", "http"}
+        assert [(each["node"], each["port"]) for each in shown["contexts"]] == [("n1", "15672")]
 
     on_node(body)
 

@@ -25,6 +25,7 @@ from shalott.broker.rabbit.processes.messages import (
 )
 from shalott.broker.rabbit.processes.process import Process
 from shalott.broker.rabbit.processes.runtime import Caller, Runtime
+from shalott.broker.rabbit.processes.turns import Turns
 from tests.world.clock.turns import until
 
 pytestmark = pytest.mark.unit
@@ -269,5 +270,31 @@ def test_a_late_answer_does_not_reach_the_next_life_of_who_asked(incarnation: in
         slow.caller.reply(Note("you"))
         assert len(sent) == (1 if incarnation == 1 else 0)
         await runtime.kill(slow.pid)
+
+    run(body)
+
+
+def test_who_is_woken_goes_before_floods_and_floods_go_one_by_one() -> None:
+    async def body() -> None:
+        turns, rounds = Turns(), list[str]()
+
+        async def flood(name: str) -> None:
+            for _ in range(2):
+                await turns.next()
+                rounds.append(name)
+
+        floods = [asyncio.create_task(flood(name)) for name in "abc"]
+        await asyncio.sleep(0)
+        turns.has_woken(1)
+        for _ in range(4):
+            await asyncio.sleep(0)
+        assert rounds == [], "somebody who was woken waits"
+        turns.has_woken(-1)
+        seen = 0
+        while not all(task.done() for task in floods):
+            await asyncio.sleep(0)
+            assert len(rounds) - seen <= 1, "one in a round of the loop"
+            seen = len(rounds)
+        assert rounds == [*"abcabc"]
 
     run(body)

@@ -36,6 +36,7 @@ ALL_AGAIN = ("kill-all", "power-all")  # the same of all nodes at once, also aft
 ELSEWHERE_SHARE = 0.4
 # They take hold of a node, or of its links, at once, so that it can be held until they have.
 _AT_ONCE = ("kill", "power", "pause", "suspend", "hold-back")
+_DISKS = ("disk-full", "disk-error")  # the next call fails
 _PARTITIONS = tuple(record.name for record in members("partition"))
 # What only the simulation can do, in place of what takes as much away.
 _INSTEAD = {
@@ -186,7 +187,7 @@ def _drawn(
         if rng.random() < END_SHARE:
             until = Trigger(kind="observed", what=rng.choice(CHANGES), within_ms=WITHIN_MS)
             action = msgspec.structs.replace(action, until=until)
-        if action.kind in (*_AT_ONCE, *_PARTITIONS) and rng.random() < SHARE:
+        if action.kind in (*_AT_ONCE, *_DISKS, *_PARTITIONS) and rng.random() < SHARE:
             kinds = ["disk", *(["message"] if messages else []), *(["change"] if changes else [])]
             return _when(action, rng.choice(kinds), messages, files, rng)
     return action

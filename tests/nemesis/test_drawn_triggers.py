@@ -15,6 +15,7 @@ from shalott.nemesis.drawn_triggers import draw_again, draw_triggers
 pytestmark = pytest.mark.unit
 
 NODES = ("n1", "n2", "n3")
+KINDS = ("kill", "power", "pause", "partition-one", "delay", "disk-full")
 
 
 def drawn(seed: int, *, changes: bool) -> tuple[tuple[FaultAction, ...], tuple[FaultAction, ...]]:
@@ -22,7 +23,7 @@ def drawn(seed: int, *, changes: bool) -> tuple[tuple[FaultAction, ...], tuple[F
         seed,
         nodes=NODES,
         time_limit_ms=60_000,
-        kinds={"kill": 1, "power": 1, "pause": 1, "partition-one": 1, "delay": 1},
+        kinds=dict.fromkeys(KINDS, 1),
         promise="anything" if changes else "one-at-a-time",
     )
     return bare, draw_triggers(
@@ -48,7 +49,7 @@ def test_everything_is_drawn() -> None:
     assert {each.moment for each in whens} == {"sent", "before", "after"}
     assert {each.what for each in whens if each.kind == "disk"} == {"write", "sync", "rename"}
     waiting = {each.kind for each in actions if each.when is not msgspec.UNSET}
-    assert waiting >= {"kill", "hold-back", "partition-one"}
+    assert waiting >= {"kill", "hold-back", "partition-one", "disk-full"}
     named = [each.what for each in whens if each.kind == "message"]
     assert named.count("Often") > named.count("Seldom") > 0
     assert {each.kind for each in actions} >= {"pause", "hold-back"}

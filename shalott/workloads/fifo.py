@@ -106,5 +106,11 @@ WORKLOAD = WorkloadRecord(
     draw=draw_parameters,
     describe=describe,
     lower=("queues",),
-    calm={"body_bytes": SMALLEST_BYTES, "enqueue_fraction": 1.0, "behind": 0, "patient": False},
+    calm={
+        "body_bytes": SMALLEST_BYTES,
+        "enqueue_fraction": 1.0,
+        "behind": 0,
+        "patient": False,
+        "copied": False,
+    },
 )

@@ -79,6 +79,7 @@ class QueueParameters(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.Meta(ge=0, le=9, description="Publishes to no queue, right behind each enqueue."),
     ] = 0
     patient: Annotated[bool, msgspec.Meta(description="Stays connected without a confirm.")] = False
+    copied: Annotated[bool, msgspec.Meta(description="Enqueues by the headers CC and BCC.")] = False
     transactions: Annotated[bool, msgspec.Meta(description="Each operation is a transaction.")] = (
         False
     )
@@ -171,7 +172,9 @@ def _amqp_clients(plan: Plan) -> MakeClient:
         TransactionalQueueClient if parameters.transactions else AmqpQueueClient,
         body_bytes=parameters.body_bytes,
         op_timeout_ms=plan.workload.op_timeout_ms,
-        habits=Habits(parameters.ack_after_ms, parameters.behind, parameters.patient),
+        habits=Habits(
+            parameters.ack_after_ms, parameters.behind, parameters.patient, parameters.copied
+        ),
         guarantees=client_guarantees(parameters),
         credentials=guest_of(plan),
         transactions=parameters.transactions,
@@ -222,6 +225,7 @@ def draw_parameters(draw: Draw) -> Values:
         "transactions": draw.knob("transactions", (False,)),
         "behind": draw.knob("behind", (0, 0, 2)),
         "patient": draw.knob("patient", (False, True)),
+        "copied": draw.knob("copied", (False, False, True)),
     }
 
 
@@ -274,5 +278,6 @@ WORKLOAD = WorkloadRecord(
         "transactions": False,
         "behind": 0,
         "patient": False,
+        "copied": False,
     },
 )

@@ -11,6 +11,7 @@ import pytest
 from pamqp import commands
 from pamqp.base import Frame
 from pamqp.body import ContentBody
+from pamqp.header import ContentHeader
 
 from shalott.clients.amqp.queue_client import NOTHING, AmqpQueueClient, Habits
 from shalott.core.errors import Definite, Indefinite, Unreachable
@@ -150,6 +151,34 @@ def test_what_follows_an_enqueue_to_no_queue_answers_for_it_only_as_one_of_sever
     else:
         with pytest.raises(Indefinite, match="timeout"):
             asyncio.run(main())
+
+
+@pytest.mark.parametrize(("invocation", "lingers"), [(ENQUEUE, True), (DEQUEUE, False)])
+def test_a_patient_client_without_a_confirm_stays_connected(
+    invocation: Invocation, lingers: bool
+) -> None:
+    async def main() -> None:
+        async with client_of(on_publish(), 50, habits=Habits(patient=True)) as (client, _):
+            with pytest.raises(Indefinite, match="timeout"):
+                await client.invoke(invocation)
+            assert client.lingers is lingers
+
+    asyncio.run(main())
+
+
+def test_an_enqueue_by_copies_names_its_queue_in_headers_only() -> None:
+    async def main() -> None:
+        script, habits = on_publish(commands.Basic.Ack(1)), Habits(copied=True)
+        async with client_of(script, habits=habits) as (client, server):
+            assert (await client.invoke(ENQUEUE)).type == "ok"
+            found = [one for one in server.received if isinstance(one, commands.Basic.Publish)]
+            assert [one.routing_key for one in found] == ["q.to-nobody"]
+            headers = [
+                one.properties.headers for one in server.received if isinstance(one, ContentHeader)
+            ]
+            assert headers == [{"CC": ["q", "q"], "BCC": ["q"]}]
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("invocation", [ENQUEUE, DEQUEUE])

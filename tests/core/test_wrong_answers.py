@@ -75,3 +75,27 @@ def test_a_run_whose_client_answers_so_is_unknown_and_says_why() -> None:
         "JobsClient.invoke returned a dict, not a Completion: 1 operations have no outcome"
         in (result.notes[0])
     )
+
+
+class PatientClient(JobsClient):
+    lingers = True
+    is_open = True
+
+    async def close(self) -> None:
+        self.is_open = False
+
+
+def test_a_client_that_lingers_is_closed_when_it_is_let_go() -> None:
+    made = [PatientClient(None), PatientClient(None)]
+
+    async def main() -> None:
+        recorder, left = MemoryRecorder(lambda: 0, lambda: 0), iter(made)
+        worker = Worker(0, "n1", 4, lambda node: next(left), recorder, op_timeout_ms=1000, seed=1)
+        for _ in made:
+            await worker.perform(Invocation(f="put"))
+        await worker.close()
+        assert all(client.is_open for client in made)
+        await worker.let_go()
+        assert not any(client.is_open for client in made)
+
+    asyncio.run(main())

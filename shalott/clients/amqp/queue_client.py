@@ -27,6 +27,9 @@ to a client again.
 ``patient``: a client without a confirm in time stays connected (``lingers``), as one that goes on
 to wait for it; the worker goes on with another.
 
+``copied``: an enqueue names its queue in the headers CC and BCC only, there twice and once: the
+message is to be there once, and no receiver may see BCC, which counts as corrupted.
+
 ``behind``: so many publishes follow each enqueue at once, to no queue. Their acks, which may come
 before its own, count for nothing.
 
@@ -47,6 +50,7 @@ import asyncio
 from dataclasses import dataclass
 
 from pamqp import commands
+from pamqp.common import FieldValue
 
 from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
 from shalott.checkers.queues.redelivery import GIVEN_BACK, GIVEN_BACK_VALUE
@@ -65,6 +69,7 @@ _DECLARE = commands.Queue.Declare.index
 _NO_ROUTE = 312
 NO_QUEUE = ".to-nobody"  # ends the key of a publish that no queue gets
 NOTHING = b"-"
+BCC = "BCC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,7 @@ class Habits:
     ack_after_ms: int = 0
     behind: int = 0
     patient: bool = False
+    copied: bool = False
 
 
 class AmqpQueueClient:
@@ -95,6 +101,7 @@ class AmqpQueueClient:
         self._behind = habits.behind if guarantees.confirms and not transactions else 0
         self._ack_after_ms = habits.ack_after_ms
         self._patient = habits.patient
+        self._copied = habits.copied
         self._awaits_confirm = False
         self.guarantees = guarantees
         self._missing: dict[str, None] = {}  # transient queues to be declared again
@@ -175,9 +182,12 @@ class AmqpQueueClient:
             raise Definite(f"the server blocks publishers: {connection.blocked}")
         self._channel.published += 1
         mode = PERSISTENT if self.guarantees.persistent else TRANSIENT
+        key, headers = queue, dict[str, FieldValue]()
+        if self._copied:
+            key, headers = f"{queue}{NO_QUEUE}", {"CC": [queue, queue], BCC: [queue]}
         connection.send_content(
-            commands.Basic.Publish(routing_key=queue, mandatory=True),
-            commands.Basic.Properties(delivery_mode=mode),
+            commands.Basic.Publish(routing_key=key, mandatory=True),
+            commands.Basic.Properties(delivery_mode=mode, headers=headers or None),
             encode_body(value, self._body_bytes),
         )
 
@@ -203,7 +213,7 @@ class AmqpQueueClient:
                 return Completion(type="fail", redelivered=redelivered, error=why, extra=extra)
         if not no_ack:
             self._acknowledge(connection, event.method.delivery_tag or 0)
-        if value is None:
+        if value is None or BCC in ((event.properties and event.properties.headers) or {}):
             head = {"body_hex": event.body[:64].hex(), "body_bytes": len(event.body)}
             return Completion(type="ok", redelivered=redelivered, error=CORRUPTED, extra=head)
         return Completion(type="ok", value=value, redelivered=redelivered)

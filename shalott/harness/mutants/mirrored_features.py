@@ -9,6 +9,30 @@ _of = ByHand("mirrored")
 
 MIRRORED_FEATURES: tuple[Mutant, ...] = (
     _of(
+        "rabbit.amqp.publishing",
+        "Publisher.publish",
+        "copies-not-routed",
+        "properties.also",
+        "()",
+        "what names its queue in CC and BCC comes to none",
+    ),
+    _of(
+        "rabbit.amqp.properties",
+        "without_bcc",
+        "bcc-shown",
+        "field[0] != _BCC",
+        "True",
+        "consumers see who else got a message by BCC",
+    ),
+    _of(
+        "rabbit.amqp.exchanges",
+        "Router.route",
+        "once-for-each-key",
+        "list(dict.fromkeys(keys))",
+        "list(keys)",
+        "a queue that is named twice gets a message twice",
+    ),
+    _of(
         "rabbit.replica.sync",
         "MasterSync._send",
         "sync-without-expiry",

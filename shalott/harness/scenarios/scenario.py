@@ -72,6 +72,7 @@ SHORT = USUAL.but(
     popping=(0.0,),
     behind=(0,),
     patient=(False,),
+    copied=(False,),
     op_timeout_ms=(2000,),
     time_limit_ms=(12_000,),
     settle_timeout_ms=(20_000,),

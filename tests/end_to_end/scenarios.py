@@ -120,8 +120,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     "partition-one": Scenario(loses_on_one_side, by_night=("docker", "local")),
     "partition-majorities-ring": Scenario(conclusive, nodes=5, by_night=("docker",)),
     "partition-bridge": Scenario(conclusive, nodes=5, by_night=("docker", "local")),
-    "partition-one-way": Scenario(conclusive, by_night=("local",)),
-    "partition-isolate-master": Scenario(loses_on_one_side, by_night=("local",)),
+    "partition-one-way": Scenario(conclusive, by_night=("docker",)),
+    "partition-isolate-master": Scenario(loses_on_one_side, by_night=("docker",)),
     "kill": one_at_a_time(),
     "stop": replace(one_at_a_time(), by_night=("docker",)),
     "pause": Scenario(

@@ -34,6 +34,7 @@ def test_our_broker_serves_consumers(tmp_path: Path) -> None:
 
 
 @pytest.mark.docker
+@pytest.mark.nightly("ours serves consumers by day")
 def test_rabbitmq_serves_consumers_while_a_node_dies(tmp_path: Path) -> None:
     done = shalott(
         [

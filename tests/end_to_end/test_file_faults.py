@@ -52,6 +52,7 @@ def test_bits_that_flip_on_this_machine_are_told(tmp_path: Path) -> None:
     assert leftovers(done) == []
 
 
+@pytest.mark.nightly("most of two minutes; bits flip on this machine by day")
 def test_an_end_that_is_cut_on_a_host_is_told(hosts: Hosts, tmp_path: Path) -> None:
     world = ("--cluster", "ssh", *hosts.flags())
     done = damaged("truncate-files", f"amount={CUT}", world, "n2", tmp_path)

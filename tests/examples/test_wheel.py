@@ -67,6 +67,7 @@ def test_a_run_is_planned_done_judged_and_judged_again(installed: Installed, clu
 
 
 @pytest.mark.docker
+@pytest.mark.nightly("its run on this machine is done by day")
 def test_a_run_in_containers(installed: Installed) -> None:
     ran = installed.shalott(
         "test", "--profile", "safe", "--cluster", "docker", "--seed", "7", *SHORT

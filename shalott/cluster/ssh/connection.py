@@ -122,7 +122,7 @@ class Connection:
                 auth_timeout=CONNECT_TIMEOUT_S,
             )
         except BaseException:
-            client.close()
+            _close(client)
             raise
         transport = client.get_transport()
         assert transport is not None
@@ -170,15 +170,19 @@ class Connection:
         return client
 
     def close(self) -> None:
-        self._client.close()
-        if self._jump is not None:
-            self._jump.close()
+        _close(self._client)
+        _close(self._jump)
 
     def _drop(self, sock: Any) -> None:
-        if sock is not None:
-            sock.close()
-        if self._jump is not None:
-            self._jump.close()
+        _close(sock)
+        _close(self._jump)
+
+
+def _close(what: Any) -> None:
+    """It may be broken: a way through another host says goodbye over that host's connection."""
+    with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
+        if what is not None:
+            what.close()
 
 
 def _connect(address: str, port: int) -> socket.socket:

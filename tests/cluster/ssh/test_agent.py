@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from shalott.cluster.ssh.agent import firewall
+from shalott.cluster.ssh.connection import Connection
 from shalott.cluster.ssh.upload import AGENT, PACKAGE, SHARED, agent_archive, agent_sources
 
 pytestmark = pytest.mark.unit
@@ -85,3 +86,21 @@ def test_a_chain_of_iptables_is_replaced_as_a_whole() -> None:
         "*filter\n:SHALOTT-x - [0:0]\n-A SHALOTT-x -s 10.0.0.2 -j DROP\nCOMMIT\n"
     )
     assert len(firewall.chain_of("0123456789ab-a-node-with-a-long-name")) == 28
+
+
+def test_a_connection_whose_way_is_broken_is_closed_without_a_word() -> None:
+    """Or what recovers it would end, and who asks the agent would wait for ever."""
+    closed: list[str] = []
+
+    class Way:
+        def close(self) -> None:
+            closed.append("way")
+
+    class Behind:
+        def close(self) -> None:
+            raise EOFError
+
+    connection = object.__new__(Connection)
+    connection._client, connection._jump = Behind(), Way()  # type: ignore[assignment]
+    connection.close()
+    assert closed == ["way"]

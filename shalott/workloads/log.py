@@ -155,6 +155,8 @@ def _workload(plan: Plan, name: str, final_generator: Generator) -> Workload:
         final_generator=final_generator,
         several=SeveralPorts(PORTS, make_client, partial(port_at, plan)),
         nodes=nodes_hosting(plan, "broker"),
+        # Popped messages come back, and transactions are asked for, until nothing is left.
+        writes_until_drained=bool(parameters.popping or parameters.transactional),
     )
 
 
@@ -237,7 +239,8 @@ def draw_log(draw: Draw) -> Values:
     return {
         **draw_parameters(draw),
         "transactional": draw.knob("transactional", (0.0, 0.3, 0.3)),
-        "popping": draw.knob("popping", (0.0, 0.4)),
+        # Not drawn yet: after a failed disk a master may copy popped messages back for ever.
+        "popping": draw.knob("popping", (0.0,)),
     }
 
 

@@ -50,8 +50,8 @@ async def put(broker: Broker, messages: list[Message], *, counts: bool = True) -
     except DiskFull as error:
         return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, None, str(error))
     is_done = result.status is PutStatus.PUT_OK
-    end = 0 if result.stage is None else result.stage.end
-    if result.stage is not None:
+    end = result.stage.end if result.stage is not None and result.stage.messages else 0
+    if result.stage is not None and end:  # of a batch nothing may have fitted
         log, begin = broker.store.log, result.stage.messages[0].offset
 
         def testify() -> None:

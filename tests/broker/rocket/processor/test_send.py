@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from shalott.broker.base.events import Event
-from shalott.broker.rocket.commitlog.replica import PutStatus
+from shalott.broker.rocket.commitlog.api import PutStage
+from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus
 from shalott.broker.rocket.config import BrokerConfig
-from shalott.broker.rocket.processor import send
+from shalott.broker.rocket.processor import puts, send
 from shalott.broker.rocket.remoting.command import RequestCode, ResponseCode, response
 from shalott.broker.rocket.remoting.send_batch import BatchItem, encode_batch
 from tests.world.clock.turns import until
@@ -113,6 +114,19 @@ def test_success_tells_that_all_counts_which_the_request_stored(
         monkeypatch.setattr(send, "send_answer", lambda *_: response(ResponseCode.SUCCESS))
         assert (await world.send()).code == ResponseCode.SUCCESS
         assert [what[0] for what in asked].count("acked") == 1
+
+    in_world(test)
+
+
+def test_a_put_of_which_nothing_fitted_is_an_outcome_like_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(world: World) -> None:
+        async def put(messages: object) -> PutResult:
+            return PutResult(PutStatus.FLUSH_SLAVE_TIMEOUT, PutStage(messages=()), "no room")
+
+        monkeypatch.setattr(world.replica, "put", put)
+        assert (await puts.put(world.broker, [])).status is PutStatus.FLUSH_SLAVE_TIMEOUT
 
     in_world(test)
 

@@ -34,7 +34,7 @@ ANY_MAX: Mapping[str, int] = {
     "broker": 30,
     "checkers": 25,
     "clients": 16,
-    "cluster": 52,
+    "cluster": 53,
     "core": 11,
     "harness": 29,
     "nemesis": 6,

@@ -50,7 +50,9 @@ PLANTED_TREE = tree_of(
 def texts() -> dict[str, str]:
     """Files that are text but not Python, by path."""
     return {
-        name: (ROOT / name).read_text() for name in project_files() if not name.endswith(BINARY)
+        name: (ROOT / name).read_text(errors="replace")
+        for name in project_files()
+        if not name.endswith(BINARY)
     }
 
 

@@ -149,5 +149,5 @@ class NodeThread:
     async def _stop(self) -> None:
         await self.world.listener.stop()
         runtime = self.world.runtime
-        for pid in list(runtime._processes):
+        for pid in list(runtime.processes):
             await runtime.kill(pid)

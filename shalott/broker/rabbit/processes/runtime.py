@@ -161,7 +161,7 @@ class Runtime:
         self._linked: dict[str, int] = {}  # peer -> its incarnation
         self._serial = 0
         self._refs = count(1)  # of calls and monitors
-        self._processes: dict[Pid, Actor] = {}
+        self.processes: dict[Pid, Actor] = {}
         self._tasks: dict[Pid, asyncio.Task[None]] = {}
         self._names: dict[str, Pid] = {}
         self._watchers: list[Pid] = []  # processes that get NodeUp and NodeDownEvent
@@ -179,7 +179,7 @@ class Runtime:
         self._serial += 1
         pid = Pid(self.node, self.incarnation, self._serial)
         process.pid, process.runtime = pid, self
-        self._processes[pid] = process
+        self.processes[pid] = process
         if name is not None:
             assert name not in self._names, f"{name} is registered already"
             self._names[name] = pid
@@ -218,7 +218,7 @@ class Runtime:
         return reason
 
     def _ended(self, pid: Pid, reason: str) -> None:
-        process = self._processes.pop(pid)
+        process = self.processes.pop(pid)
         process.drop_timers()
         del self._tasks[pid]
         for name in [name for name, owner in self._names.items() if owner == pid]:
@@ -239,16 +239,12 @@ class Runtime:
         linked.
         """
         if pid.node == self.node:
-            return pid in self._processes
+            return pid in self.processes
         return self._linked.get(pid.node) == pid.incarnation
 
     def process(self, pid: Pid) -> Actor | None:
         """A local process, for read-only looks by the management API."""
-        return self._processes.get(pid)
-
-    def processes(self) -> dict[Pid, Actor]:
-        """All local ones, as they are now."""
-        return dict(self._processes)
+        return self.processes.get(pid)
 
     async def kill(self, pid: Pid) -> None:
         """End a local process at once; its ``stopping`` does not run. Returns when it is gone."""
@@ -257,7 +253,7 @@ class Runtime:
             return
         task.cancel()
         await asyncio.wait([task])
-        if pid in self._processes:  # a task that never ran its first step skips its ``finally``
+        if pid in self.processes:  # a task that never ran its first step skips its ``finally``
             self._ended(pid, "killed")
 
     def nodes(self) -> list[str]:
@@ -327,8 +323,8 @@ class Runtime:
     def _resolve(self, to: Address) -> Actor | None:
         if isinstance(to, Name):
             pid = self._names.get(to.name)
-            return None if pid is None else self._processes.get(pid)
-        return self._processes.get(to)
+            return None if pid is None else self.processes.get(pid)
+        return self.processes.get(to)
 
     # -- monitors ----------------------------------------------------------------------------------
 
@@ -338,7 +334,7 @@ class Runtime:
         self._monitors[ref] = (target, watcher)
         self._watching.setdefault(watcher, {})[ref] = None
         if target.node == self.node:
-            if target in self._processes:
+            if target in self.processes:
                 self._watched.setdefault(target, {})[(self.node, ref)] = None
             else:
                 self._fire(ref, "noproc")
@@ -396,7 +392,7 @@ class Runtime:
         """
         if type(frame) is SendFrame:  # most frames are
             pid = frame.pid if frame.pid is not None else self._names.get(frame.name)
-            receiver = None if pid is None else self._processes.get(pid)
+            receiver = None if pid is None else self.processes.get(pid)
             if receiver is not None:
                 receiver.deliver(self.codec.decode(frame.payload))
             elif pid is not None and pid.incarnation != self.incarnation:
@@ -410,7 +406,7 @@ class Runtime:
             case ReplyFrame(ref, payload):
                 self._calls.answer(ref, self.codec.decode(payload))
             case MonitorFrame(target, ref):
-                if target in self._processes:
+                if target in self.processes:
                     self._watched.setdefault(target, {})[(node, ref)] = None
                 else:
                     self.transmit(node, DownFrame(ref, "noproc"))

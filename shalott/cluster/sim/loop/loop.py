@@ -89,6 +89,9 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         super().set_debug(False)
         # False, in one call of a built-in: every task and every future asks.
         self.get_debug = bool  # type: ignore[method-assign]
+        # A generator that was left half-way, as by a process that was killed: what is left of it
+        # never runs, for when it would is chance.
+        self._asyncgen_finalizer_hook = self._asyncgens.discard
         self.now_ns = START_NS
         self.trace = trace if trace is not None else Trace()
         self.process: SimProcess | None = None
@@ -371,11 +374,6 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
             raise error  # a fault of the simulation itself: it proves nothing any more
         what = describe_callback(handle._callback)
         self.call_exception_handler({"message": f"Exception in {what}", "exception": error})
-
-    def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[object, object]) -> None:
-        """A generator that was left half-way, as by a process that was killed: what is left of it
-        never runs, for when it would is chance."""
-        self._asyncgens.discard(agen)
 
     def call_exception_handler(self, context: dict[str, object]) -> None:
         """To the process's own handler; what happens while a run is taken apart is moot."""

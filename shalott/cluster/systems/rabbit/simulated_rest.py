@@ -26,13 +26,13 @@ def waits(machines: Mapping[str, Machine]) -> Iterator[tuple[str, str, str]]:
         for name, machine in machines.items()
         if machine.is_alive and isinstance(machine.node, Node) and machine.node.broker is not None
     }
-    actors = {pid: one for node in nodes.values() for pid, one in node.runtime.processes().items()}
+    actors = {pid: one for node in nodes.values() for pid, one in node.runtime.processes.items()}
     for name, node in nodes.items():
         for other, its in nodes.items():
             known = node.alarms.of(other)
             if {*known} != {*_short_of(its)}:
                 yield name, "", f"it knows of alarms {known} of {other}, which has {_short_of(its)}"
-        for actor in node.runtime.processes().values():
+        for actor in node.runtime.processes.values():
             for queue, what in _of_actor(node, actor, actors):
                 yield name, queue, what
 

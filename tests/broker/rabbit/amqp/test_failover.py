@@ -241,7 +241,7 @@ def test_stuck_channel_does_not_outlive_its_connection(
 
 
 def _channels(world: World) -> int:
-    return sum(isinstance(process, Channel) for process in world.runtime._processes.values())
+    return sum(isinstance(process, Channel) for process in world.runtime.processes.values())
 
 
 def test_crash_of_a_channel_is_an_internal_error_and_the_node_lives(

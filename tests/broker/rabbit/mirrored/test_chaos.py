@@ -120,7 +120,7 @@ async def torment(cluster: Cluster, rng: random.Random, steps: int, down_max: in
 async def end_channels(cluster: Cluster) -> None:
     """What was delivered and never settled goes back to the queue."""
     for node in cluster.nodes.values():
-        for pid, process in list(node.runtime._processes.items()):
+        for pid, process in list(node.runtime.processes.items()):
             if isinstance(process, TestChannel):
                 await node.runtime.kill(pid)
     master = cluster[cluster.master("q")].process("q")

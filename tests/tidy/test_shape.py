@@ -31,7 +31,7 @@ def texts() -> Mapping[str, str]:
     for name in project_files():
         if name.endswith((".py", ".parquet", ".png", ".gz", ".zst", ".jepsen", ".fressian")):
             continue
-        found[name] = (ROOT / name).read_text()
+        found[name] = (ROOT / name).read_text(errors="replace")
     return found
 
 

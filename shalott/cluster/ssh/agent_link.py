@@ -275,9 +275,6 @@ class AgentLink:
                     )
                     return
                 await asyncio.sleep(RETRY_S)
-        except Exception as error:
-            self._give_up(f"{type(error).__name__}: {error}")  # who waits must hear of it
-            raise
         finally:
             self._is_recovering = False
         self._spawn(self._ask_again())

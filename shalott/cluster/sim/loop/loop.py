@@ -19,12 +19,11 @@ import contextlib
 import gc
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Protocol, TypeVar
-from weakref import WeakSet
 
 from shalott.cluster.sim.loop.fences import Fenced, SimDeadlock, SimLivelock, SimTimeLimit, watching
 from shalott.cluster.sim.loop.processes import PROCESS, SimHandle, SimProcess
@@ -76,7 +75,6 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
     _closed: bool
     _stopping: bool
     _check_closed: Callable[[], None]
-    _asyncgens: WeakSet[AsyncGenerator[object, object]]
 
     def __init__(
         self,
@@ -91,7 +89,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         self.get_debug = bool  # type: ignore[method-assign]
         # A generator that was left half-way, as by a process that was killed: what is left of it
         # never runs, for when it would is chance.
-        self._asyncgen_finalizer_hook = self._asyncgens.discard
+        self._asyncgen_finalizer_hook = lambda agen: None
         self.now_ns = START_NS
         self.trace = trace if trace is not None else Trace()
         self.process: SimProcess | None = None

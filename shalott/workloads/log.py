@@ -239,8 +239,7 @@ def draw_log(draw: Draw) -> Values:
     return {
         **draw_parameters(draw),
         "transactional": draw.knob("transactional", (0.0, 0.3, 0.3)),
-        # Not drawn yet: after a failed disk a master may copy popped messages back for ever.
-        "popping": draw.knob("popping", (0.0,)),
+        "popping": draw.knob("popping", (0.0, 0.0, 0.4)),
     }
 
 

@@ -145,15 +145,15 @@ def _lost(log: LogHistory, pops: Sequence[Pop]) -> list[Found]:
 
 
 def _early(log: LogHistory, pops: Sequence[Pop]) -> list[Found]:
-    """Copies that came too soon after their message. Of a transaction two may be there, and another
-    master has another clock."""
+    """Copies that came too soon after their message. Of a transaction two may be there, another
+    master has another clock, and fillers of a batch have no value that tells them apart."""
     if len({pop.said.broker for pop in pops}) > 1:
         return []
     found, given = list[Found](), dict[int | None, Pop]()
     twice = dict.fromkeys(log.sends.value[log.sends.is_transaction].tolist())
     for pop in sorted(pops, key=lambda pop: pop.begin_ns):
         for key, _, value in pop.said.popped:
-            before = given.get(value)
+            before = None if value is None else given.get(value)
             if not key.startswith(RETRY):
                 given[value] = pop
             elif before and value not in twice and pop.end_ns < before.begin_ns + INVISIBLE_NS:

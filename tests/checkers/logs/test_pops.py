@@ -20,7 +20,7 @@ Place = tuple[str, int]
 def pop(
     told: Story,
     at: float,
-    popped: Sequence[tuple[str, int, int]],
+    popped: Sequence[tuple[str, int, int | None]],
     acked: Sequence[Place] = (),
     broker: str = "n1",
     kind: str = "ok",
@@ -74,6 +74,11 @@ def test_each_kind_is_found(kind: str) -> None:
 def test_what_another_broker_or_another_clock_gives_may_be_early() -> None:
     told = pop(good(), 20, [(KEY, 2, 101)])
     assert check(drained(pop(told, 21, [(RETRIES, 1, 101)], broker="n2"))).valid is True
+
+
+def test_fillers_of_batches_are_not_taken_for_copies_of_each_other() -> None:
+    told = pop(good(), 20, [(KEY, 2, None)])
+    assert check(drained(pop(told, 21, [(RETRIES, 1, None)]))).valid is True
 
 
 def test_a_group_that_was_not_given_everything_proves_no_loss() -> None:

@@ -164,20 +164,22 @@ class Flights:
         for flight in own.values():
             flight.is_busy = True
         try:
-            copies = [
-                self._copy(place, stored, pop_ms)
-                for offset in own
-                if (stored := await self._stored_at(place, offset)) is not None
-            ]
-            if copies:
-                ensure_topic(self.broker, copies[0].topic, queues=1)
-                if (await put(self.broker, copies)).status is not PutStatus.PUT_OK:
-                    return
-            if own:
-                await self._write(ACKS, self._acks(place, pop_ms, list(own)))
+            done = [offset for offset in own if await self._store_again(place, pop_ms, offset)]
+            if done:
+                await self._write(ACKS, self._acks(place, pop_ms, done))
         finally:
             for flight in own.values():
                 flight.is_busy = False
+
+    async def _store_again(self, place: Place, pop_ms: int, offset: int) -> bool:
+        """Whether there is a copy now, or nothing to copy. Each alone, as upstream: what is refused
+        of many, where those before it are stored, would be stored again and again."""
+        stored = await self._stored_at(place, offset)
+        if stored is None:
+            return True
+        copy = self._copy(place, stored, pop_ms)
+        ensure_topic(self.broker, copy.topic, queues=1)
+        return (await put(self.broker, [copy])).status is PutStatus.PUT_OK
 
     async def _stored_at(self, place: Place, offset: int) -> Stored | None:
         """None: its file is gone."""

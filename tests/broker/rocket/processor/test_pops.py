@@ -7,13 +7,15 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
+from shalott.broker.rocket.commitlog.api import Message
 from shalott.broker.rocket.commitlog.codec import Stored
-from shalott.broker.rocket.commitlog.replica import PutStatus
+from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus
 from shalott.broker.rocket.processor.delays import deliver_delayed
 from shalott.broker.rocket.processor.stored_messages import properties_of
 from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
@@ -196,6 +198,28 @@ def test_what_could_not_be_stored_is_neither_given_nor_acknowledged() -> None:
         assert await ack(world, handle) == ResponseCode.SYSTEM_ERROR
         world.replica.stores, world.replica.outcome = True, PutStatus.PUT_OK
         assert await ack(world, handle) == ResponseCode.SUCCESS
+
+    in_world(body)
+
+
+def test_what_is_refused_of_many_does_not_store_the_others_again_and_again() -> None:
+    """A leader that is behind takes the first of a put and refuses the rest."""
+
+    async def body(world: World) -> None:
+        for number in range(6):
+            await world.send(b"%d" % number)
+        await world.settle()
+        assert len(handles(await pop(world))) == 6
+        whole = world.replica.put
+
+        async def first_of_put(messages: list[Message]) -> PutResult:
+            result = await whole(messages[:1])
+            return result if len(messages) == 1 else replace(result, status=PutStatus.UNKNOWN_ERROR)
+
+        world.replica.put = first_of_put  # type: ignore[method-assign]
+        async with reviving(world):
+            await passes(30)
+        assert world.broker.store.reader.queue_range(RETRIES, 0) == (0, 6)
 
     in_world(body)
 

@@ -64,6 +64,7 @@ STARVATION = re.compile(
 )
 FOR_EVER_NS = 1 << 62
 HELPER_TOLD_NS = 5 * S
+INSTANT_NS = 1_000  # a fault in a moment has its row after what else happened in that instant
 # How long after its end a fault with that effect on a node still excuses.
 EXCUSES_NS: Mapping[Effect, int] = {
     "fills-disk": S,
@@ -135,7 +136,7 @@ def sentence(death: Death) -> str:
 def is_excused(death: Death, faults: Sequence[Fault]) -> bool:
     """Whether a fault on the same node brought it about."""
     return any(
-        death.node in fault.nodes and fault.invoke_ns <= death.at_ns <= _excuses_until(fault)
+        death.node in fault.nodes and _begin_ns(fault) <= death.at_ns <= _excuses_until(fault)
         for fault in faults
     )
 
@@ -143,6 +144,10 @@ def is_excused(death: Death, faults: Sequence[Fault]) -> bool:
 def is_after_helper(at_ns: int, around: Surroundings) -> bool:
     """Whether a helper of the harness's own had ended by then, told at most HELPER_TOLD_NS late."""
     return any(ended.at_ns - HELPER_TOLD_NS <= at_ns for ended in around.helper_ends)
+
+
+def _begin_ns(fault: Fault) -> int:
+    return fault.invoke_ns - INSTANT_NS
 
 
 def _excuses_until(fault: Fault) -> int:
@@ -180,7 +185,7 @@ def _unseen_restarts(
     """
     last: dict[str, NodeEvent] = {}
     announced: dict[str, bool] = {}  # by node, whether it said that it stops
-    begins = [fault.invoke_ns for fault in around.injected]
+    begins = [_begin_ns(fault) for fault in around.injected]
     for event in read_events(history):
         if event.kind == "replica":
             continue  # the harness's own row on a node's copy: it has no life
@@ -192,12 +197,12 @@ def _unseen_restarts(
         if before is None or event.incarnation <= before.incarnation or is_orderly:
             continue
         ended = [
-            (fault.invoke_ns, _excuses_until(fault))
+            (_begin_ns(fault), _excuses_until(fault))
             for fault in around.injected
             if event.node in fault.nodes
         ]
         ended += [
-            (fault.invoke_ns, fault.end_ns)
+            (_begin_ns(fault), fault.end_ns)
             for fault in around.injected
             if event.node in fault.restarted
         ]
@@ -262,7 +267,7 @@ def is_crash_excused(crash: NodeEvent, faults: Sequence[Fault]) -> bool:
         crash.node in fault.nodes
         and effect in fault.effects
         and (STARVATION if effect == "starves" else STORAGE_ERROR).search(reason) is not None
-        and fault.invoke_ns <= crash.run_ns <= fault.end_ns + lasting_ns
+        and _begin_ns(fault) <= crash.run_ns <= fault.end_ns + lasting_ns
         for fault in faults
         for effect, lasting_ns in EXCUSES_NS.items()
     )

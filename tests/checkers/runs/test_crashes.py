@@ -63,6 +63,13 @@ def test_a_storage_error_under_a_disk_fault_is_excused(kind: str, error: str) ->
     assert result.counts == {"crashed-count": 0, "excused-crash-count": 1}
 
 
+def test_a_fault_in_a_moment_excuses_what_it_does_in_that_instant() -> None:
+    """Rows of one instant follow each other by a nanosecond, and the fault's comes last."""
+    story = crashed(reason="crash: StorageError: short")
+    story.fault(1, "disk-error", 20 + 1e-8, 25, ["n2"])
+    assert Crashes().check(story.history()).valid is True
+
+
 @pytest.mark.parametrize("kind", ["disk-error", "disk-corrupt"])
 def test_what_a_disk_lost_may_be_met_later(kind: str) -> None:
     story = crashed(40, STORAGE).fault(1, kind, 15, 25, ["n2"])

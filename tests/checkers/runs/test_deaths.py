@@ -46,7 +46,13 @@ def test_an_exit_that_the_system_names_is_none() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "begin", "end"),
-    [("kill", 15, 25), ("disk-error", 5, 10), ("disk-corrupt", 5, 10), ("disk-full", 15, 19.5)],
+    [
+        ("kill", 15, 25),
+        ("kill", 20 + 1e-8, 25),
+        ("disk-error", 5, 10),
+        ("disk-corrupt", 5, 10),
+        ("disk-full", 15, 19.5),
+    ],
 )
 def test_a_fault_excuses_what_it_does_to_its_node(kind: str, begin: float, end: float) -> None:
     result = Deaths().check(died().fault(1, kind, begin, end, ["n2"]).history())

@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from shalott.harness.cli.main import run_command
 from shalott.harness.store.runs_table import refresh
 from tests.tidy.sources import ROOT
 
@@ -311,9 +312,12 @@ def test_a_stopped_night_ends_in_order(nights: Nights) -> None:
         ('name = "x"\n[machine]\ncores = 0.5\n[[cells]]\n', ["needs 1 cores"]),
     ],
 )  # fmt: skip
-def test_a_file_is_refused_with_what_is_wrong(nights: Nights, file: str, words: list[str]) -> None:
-    nights.file(file)
-    code, output = nights.run()
-    assert code == 254 and "Traceback" not in output
-    assert all(word in output for word in words), output
-    assert output.count("\n") == 1
+def test_a_file_is_refused_with_what_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, words: list[str]
+) -> None:
+    path = tmp_path / "m.toml"
+    path.write_text(file)
+    assert run_command(["matrix", str(path), "--store", str(tmp_path / "store")]) == 254
+    said = "".join(capsys.readouterr())
+    assert "Traceback" not in said and said.count("\n") == 1
+    assert all(word in said for word in words), said

@@ -19,7 +19,6 @@ from shalott.core.history import History
 from shalott.core.oracles import ASKED, ORACLES, VIOLATED, Oracle
 
 SIMULATION: Final = "sim"  # the backend
-_KINDS: Final = pa.array([ASKED, VIOLATED])
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,8 @@ class OracleChecker:
 def _told(history: History) -> list[tuple[int, Decoded]]:
     """What oracles wrote, with its row."""
     events = history.events
-    rows = pc.indices_nonzero(pc.is_in(events["kind"], value_set=_KINDS))
+    kinds = pa.array([ASKED, VIOLATED])  # not at the top: pyarrow imports pandas for it
+    rows = pc.indices_nonzero(pc.is_in(events["kind"], value_set=kinds))
     columns = events.select(["node", "run_ns", "kind", "detail"]).take(rows)
     return list(zip(rows.to_pylist(), columns.to_pylist(), strict=True))
 

@@ -306,7 +306,7 @@ def test_commands_pay_only_for_what_they_use() -> None:
         "early = [m for m in ('typer', 'numpy') if m in sys.modules];"
         "import shalott.harness.cli.commands;"
         "early += [m for m in ('asyncio', 'numpy', 'pyarrow', 'docker') if m in sys.modules];"
-        "import shalott.core.history;"
+        "import shalott.core.history, shalott.harness.run.planning;"
         "print(early, 'pandas' in sys.modules)"
     )
     done = subprocess.run(

@@ -118,11 +118,11 @@ SCENARIOS: Mapping[str, Scenario] = {
     "partition-halves": Scenario(loses_on_one_side, by_night=("docker",)),
     "partition-random-halves": Scenario(loses_on_one_side, by_night=("docker", "local")),
     "partition-one": Scenario(loses_on_one_side, by_night=("docker", "local")),
-    "partition-majorities-ring": Scenario(conclusive, nodes=5, by_night=("docker",)),
+    "partition-majorities-ring": Scenario(conclusive, nodes=5, by_night=("docker", "local")),
     "partition-bridge": Scenario(conclusive, nodes=5, by_night=("docker", "local")),
-    "partition-one-way": Scenario(conclusive, by_night=("docker",)),
+    "partition-one-way": Scenario(conclusive, by_night=("docker", "local")),
     "partition-isolate-master": Scenario(loses_on_one_side, by_night=("docker",)),
-    "kill": one_at_a_time(),
+    "kill": replace(one_at_a_time(), by_night=("local",)),
     "stop": replace(one_at_a_time(), by_night=("docker",)),
     "pause": Scenario(
         conclusive, profile="safe", duration_s=4, targets="master", by_night=("local",)

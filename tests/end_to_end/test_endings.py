@@ -13,10 +13,7 @@ from shalott.core.recording import recover
 from tests.end_to_end.leftovers import Harness, docker_leftovers, leftovers
 from tests.end_to_end.runs import Done, Running, shalott
 
-BACKENDS = [
-    pytest.param("local", marks=pytest.mark.local),
-    pytest.param("docker", marks=pytest.mark.docker),
-]
+NIGHT = pytest.mark.nightly("each is done by day on the other backend")
 LEFT: dict[str, Callable[[Harness], list[str]]] = {"local": leftovers, "docker": docker_leftovers}
 
 
@@ -42,8 +39,15 @@ def start(cluster: str, cwd: Path) -> Running:
     )
 
 
-@pytest.mark.parametrize("cluster", BACKENDS)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    ("cluster", "number"),
+    [
+        pytest.param("local", signal.SIGINT, marks=pytest.mark.local),
+        pytest.param("local", signal.SIGTERM, marks=[pytest.mark.local, NIGHT]),
+        pytest.param("docker", signal.SIGINT, marks=[pytest.mark.docker, NIGHT]),
+        pytest.param("docker", signal.SIGTERM, marks=pytest.mark.docker),
+    ],
+)
 def test_a_signal_under_a_fault_heals_it_and_ends_in_order(
     cluster: str, number: signal.Signals, tmp_path: Path
 ) -> None:
@@ -80,8 +84,15 @@ def run_again(cluster: str, cwd: Path) -> Done:
     return shalott([*arguments, "--min-acked", "1", "--nodes", "1"], cwd)
 
 
-@pytest.mark.parametrize("cluster", BACKENDS)
-@pytest.mark.parametrize("sweep", [clean, run_again])
+@pytest.mark.parametrize(
+    ("cluster", "sweep"),
+    [
+        pytest.param("local", clean, marks=[pytest.mark.local, NIGHT]),
+        pytest.param("local", run_again, marks=pytest.mark.local),
+        pytest.param("docker", clean, marks=pytest.mark.docker),
+        pytest.param("docker", run_again, marks=[pytest.mark.docker, NIGHT]),
+    ],
+)
 def test_what_a_killed_harness_recorded_is_read_and_what_it_left_is_swept(
     cluster: str, sweep: Callable[[str, Path], Done], tmp_path: Path
 ) -> None:

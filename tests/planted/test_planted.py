@@ -32,7 +32,8 @@ CONTROLS = 2
 LONG = (
     *("KB-RKT-10", "KB-RKT-13", "KB-RKT-15", "KB-RKT-16", "KB-RKT-18", "KB-RKT-19", "KB-RKT-20"),
     *("KB-RKT-23", "KB-RKT-24", "KB-DL-14", "KB-DL-15", "KB-RMQ-29"),
-    *("OUR-02", "OUR-04", "OUR-05", "OUR-10", "L4", "L5", "L7", "L8", "L9"),
+    *("KB-RKT-12", "KB-RKT-27", "KB-RKT-A", "KB-DL-13", "KB-DL-16", "OUR-02", "OUR-04", "OUR-05"),
+    *("OUR-09", "OUR-10", "L1", "L2", "L4", "L5", "L6", "L7", "L8", "L9", "W-MS-1", "W-DL-1"),
 )
 NIGHT = pytest.mark.nightly("longest of its kind")
 CASES = [

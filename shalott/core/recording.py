@@ -334,7 +334,9 @@ def _pair(records: pa.Table) -> tuple[pa.Table, int]:
     how many lines fit nowhere, as after damage; then the others are numbered anew."""
     lines = records.num_rows
     is_whole = pc.and_(pc.is_valid(records["index"]), pc.is_valid(records["at_ns"]))
-    records = records.filter(pc.and_(is_whole, pc.is_in(records["type"], value_set=pa.array(_TYPES))))
+    records = records.filter(
+        pc.and_(is_whole, pc.is_in(records["type"], value_set=pa.array(_TYPES)))
+    )
     odd = lines - records.num_rows
     kind = records["type"]
     begun = pc.is_in(kind, value_set=pa.array(["invoke", HAPPENED]))

@@ -159,7 +159,8 @@ def measure_bugs(
     def tell(name: str, cost: Cost) -> None:
         after = "not found" if cost.found_after is None else f"found after {cost.found_after}"
         off = f"{cost.control_findings} of {cost.controls} with the switch off"
-        console.print(Text(f"{name}: {after}, {cost.cpu_s:.1f} CPU s; {off}"))
+        plain = "" if cost.plain is None else f"; plain {cost.plain.words}"
+        console.print(Text(f"{name}: {after}, {cost.cpu_s:.1f} CPU s; {off}{plain}"))
 
     ids = tuple(SCENARIOS) if scenario_id is None else (scenario_of(scenario_id).id,)
     measure_all(ids, parse_seeds(seeds), simulate, directory, tell)

@@ -10,7 +10,7 @@ hand.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -20,12 +20,14 @@ from shalott.core.errors import StoreError
 from shalott.harness.report.results import classes, violations
 from shalott.harness.scenarios.catalogue import SCENARIOS, WINDOWS, scenario_of_bug
 from shalott.harness.scenarios.scenario import Scenario
-from shalott.harness.scenarios.swarm import Subject, draw_plan
+from shalott.harness.scenarios.swarm import Subject, draw_plan, plain_subject
 from shalott.harness.search.door import Simulate
+from shalott.harness.search.search import workloads_of
 
 EVIDENCE = "evidence"  # the folder of the documents in which both files are
 DOCUMENT, COSTS = f"{EVIDENCE}/known-bugs.md", f"{EVIDENCE}/known-bugs.json"
 CONTROLS = 5  # seeds that are run with the switch off as well: the one that found it, and before
+PLAIN_S = 120.0  # CPU time of a plain search
 
 _HEAD = """\
 # Known bugs: what a search must find
@@ -42,9 +44,23 @@ This page is generated: `shalott bugs --measure --seeds {seeds}` runs every scen
 it. "Found after" counts seeds from the first of the range, which no scenario was tuned to; "CPU s"
 is what they took, all together, on one core. "Off" says how many of the last of these runs showed
 any anomaly when they were repeated with the switch off (of a loss window: with what closes it),
-but for those that are said to remain.
+but for those that are said to remain. "Plain" is the search that no scenario narrows, over every
+workload of the system in turn, of the same seeds: after how many it reports that anomaly where it
+has none with the switch off, and in how many CPU seconds; it ends after {plain:.0f}.
 
 """
+
+
+class Plain(msgspec.Struct, frozen=True, kw_only=True):
+    """What the search that is narrowed for nothing cost. ``found``: by the last of its runs."""
+
+    found: bool
+    runs: int
+    cpu_s: float
+
+    @property
+    def words(self) -> str:
+        return str(self.runs) if self.found else f"not in {self.runs}"
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +73,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     virtual_s: float
     controls: int  # runs with the switch off
     control_findings: int = 0  # of these, that showed what the scenario does not say remains
+    plain: Plain | None = None  # of a bug
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +121,24 @@ def measure(
     )
 
 
+def measure_plain(scenario: Scenario, seeds: range, simulate: Simulate) -> Plain | None:
+    """The plain search for a bug; None of a loss window, which settings of its scenario open."""
+    if not scenario.bugs:
+        return None
+    system, profile = scenario.system, scenario.profile
+    subjects = [plain_subject(system, profile, name) for name in workloads_of(system)]
+    cpu_s, runs, found = 0.0, 0, False
+    for seed in seeds:
+        sound = replace(subjects[seed % len(subjects)], bugs=scenario.stage)
+        one = look(replace(sound, bugs=(*scenario.bugs, *scenario.stage)), seed, simulate)
+        cpu_s, runs = cpu_s + one.cpu_s, runs + 1
+        if scenario.anomaly in one.kinds:
+            found = scenario.anomaly not in look(sound, seed, simulate).kinds
+        if found or cpu_s >= PLAIN_S:
+            break
+    return Plain(found=found, runs=runs, cpu_s=round(cpu_s, 1))
+
+
 def _is_clean(control: Look, scenario: Scenario) -> bool:
     """Whether it came to its end and showed nothing but what remains."""
     return control.error is None and set(control.kinds) <= set(scenario.remains)
@@ -119,7 +154,9 @@ def measure_all(
     """Measure the scenarios of ``ids``, and write both files after each. Raises StoreError."""
     costs = load_costs(directory)
     for scenario_id in ids:
-        cost = measure(SCENARIOS[scenario_id], seeds, simulate)
+        scenario = SCENARIOS[scenario_id]
+        cost = measure(scenario, seeds, simulate)
+        cost = msgspec.structs.replace(cost, plain=measure_plain(scenario, seeds, simulate))
         costs[scenario_id] = cost
         write(directory, costs)
         tell(scenario_id, cost)
@@ -163,10 +200,13 @@ def render(costs: Mapping[str, Cost]) -> str:
     ]
     for bug in CATALOGUE:
         lines += ["", *_about(bug)]
-    return _HEAD.format(seeds=seeds) + "\n".join(lines) + "\n"
+    return _HEAD.format(seeds=seeds, plain=PLAIN_S) + "\n".join(lines) + "\n"
 
 
-_HEADINGS = ("id", "what it is", "anomaly", "budget", "found after", "CPU s", "off")
+_HEADINGS = (
+    *("id", "what it is", "anomaly", "budget", "found after", "CPU s", "off"),
+    *("plain after", "CPU s"),
+)
 
 
 def _bug_table(costs: Mapping[str, Cost]) -> Iterator[str]:
@@ -195,10 +235,16 @@ def _row(name: str, title: str, scenario: Scenario | None, costs: Mapping[str, C
 
 def _measured(cost: Cost | None) -> list[str]:
     if cost is None:
-        return ["not measured", "-", "-"]
+        return ["not measured", "-", "-", "-", "-"]
     after = "not found" if cost.found_after is None else str(cost.found_after)
     off = f"{cost.control_findings} of {cost.controls}"
-    return [after, f"{cost.cpu_s:.1f}", off]
+    return [after, f"{cost.cpu_s:.1f}", off, *_plainly(cost.plain)]
+
+
+def _plainly(plain: Plain | None) -> list[str]:
+    if plain is None:
+        return ["-", "-"]
+    return [plain.words, f"{plain.cpu_s:.1f}"]
 
 
 def _about(bug: KnownBug) -> Iterator[str]:

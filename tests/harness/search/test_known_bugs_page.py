@@ -17,8 +17,10 @@ from shalott.harness.search.known_bugs_page import (
     COSTS,
     DOCUMENT,
     Cost,
+    Plain,
     load_costs,
     measure,
+    measure_plain,
     render,
     write,
 )
@@ -28,7 +30,8 @@ from tests.world.harness.toy_simulation import simulate_toy
 pytestmark = pytest.mark.unit
 
 SOME = Cost(
-    seeds="50000-50199", found_after=3, seed=50_002, cpu_s=2.25, virtual_s=40, controls=3
+    seeds="50000-50199", found_after=3, seed=50_002, cpu_s=2.25, virtual_s=40, controls=3,
+    plain=Plain(found=True, runs=7, cpu_s=9.9),
 )  # fmt: skip
 IN_VAIN = Cost(
     seeds="50000-50199", found_after=None, seed=None, cpu_s=90.0, virtual_s=900, controls=5,
@@ -54,8 +57,8 @@ def test_the_document_lists_every_bug_and_every_window() -> None:
 
 def test_a_row_says_what_was_measured() -> None:
     document = render({"KB-RMQ-22": SOME, "L1": IN_VAIN})
-    assert row_of(document, "KB-RMQ-22").endswith("| lost | 50 | 3 | 2.2 | 0 of 3 |")
-    assert row_of(document, "L1").endswith("| not found | 90.0 | 1 of 5 |")
+    assert row_of(document, "KB-RMQ-22").endswith("| lost | 50 | 3 | 2.2 | 0 of 3 | 7 | 9.9 |")
+    assert row_of(document, "L1").endswith("| not found | 90.0 | 1 of 5 | - | - |")
 
 
 @pytest.mark.parametrize(
@@ -99,3 +102,22 @@ def test_the_document_in_docs_lists_every_bug() -> None:
         advice = f"{bug.id} is not as the catalogue has it: run `shalott bugs --document`"
         assert bug.title in row_of(document, bug.id), advice
         assert f"- Trigger: {bug.trigger}." in document, advice
+
+
+@pytest.mark.parametrize(("off", "runs"), [("duplicated", 3), ("lost", 5)])
+def test_the_plain_search_counts_what_is_not_there_without_the_bug(off: str, runs: int) -> None:
+    """The third run shows it, and the control of it perhaps as well."""
+    scenario = SCENARIOS["KB-RMQ-22"]
+    tried: list[Plan] = []
+
+    def simulate(plan: Plan, **_: object) -> SimOutcome:
+        tried.append(plan)
+        is_on = "KB-RMQ-22" in plan.system.bugs
+        kind = (scenario.anomaly if len(tried) >= 3 else "duplicated") if is_on else off
+        result = Result(checker="a", valid=False, anomalies=(Anomaly(kind=kind, summary="seen"),))
+        return replace(simulate_toy(plan), valid=False, results=(result,))
+
+    plain = measure_plain(scenario, range(7, 12), simulate)
+    assert plain is not None and (plain.found, plain.runs) == (runs == 3, runs)
+    assert len({plan.workload.name for plan in tried}) > 1
+    assert measure_plain(SCENARIOS["L1"], range(7, 12), simulate) is None

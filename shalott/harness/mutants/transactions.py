@@ -139,13 +139,13 @@ TRANSACTIONS: tuple[Mutant, ...] = (
     ),
     _controller(
         FLIGHTS,
-        "Flights._revive",
+        "Flights._store_again",
         "copy-not-looked-at",
+        "return (await put(self.broker, [copy])).status is PutStatus.PUT_OK",
         """
-        if (await put(self.broker, copies)).status is not PutStatus.PUT_OK:
-            return
+        await put(self.broker, [copy])
+        return True
         """,
-        "await put(self.broker, copies)",
         "what is due counts as given back, be it stored or not",
     ),
     _controller(

@@ -27,6 +27,8 @@ from shalott.broker.rocket.commitlog.segment_files import NAME_DIGITS
 from shalott.broker.rocket.commitlog.segments import SegmentedLog
 from shalott.broker.rocket.dledger.entry import (
     HEADER_BYTES,
+    INDEX_BASE,
+    UNCHECKED,
     Directory,
     decode_header,
     encode_entry,
@@ -34,18 +36,21 @@ from shalott.broker.rocket.dledger.entry import (
     filler,
     is_sound,
     place,
+    signed,
 )
 from shalott.broker.rocket.dledger.ledger_files import (
     DATA,
     PATH,
     FoundLedger,
     encode_member_state,
+    find_unchecked_terms,
     has_member_state,
     open_ledger_files,
     read_member_state,
     write_member_state,
 )
 from shalott.broker.rocket.dledger.ledger_writer import Addition, LedgerWriter, storage_error
+from shalott.broker.rocket.remoting.raft_frames import PlacedEntry
 
 log = logging.getLogger("shalott.broker.dledger")
 
@@ -99,6 +104,7 @@ class Ledger:
         self._unwritten_hard: HardState | None = None
         self._flush_interval_ms = flush_interval_ms
         self._cache = EntryCache(found.directory.last_index + 1)
+        self._unchecked_terms: dict[int, None] = {}  # whose leaders computed no CRCs
         self._flushing = asyncio.Lock()
         self._flush_due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -113,9 +119,11 @@ class Ledger:
             found = await open_ledger_files(env.disk, segment_bytes, is_ours=known or not durable)
             if not known:  # before anything is appended: what lies there later is ours
                 await write_member_state(env.disk, hard, durable=durable)
+            unchecked = await find_unchecked_terms(found)
         except OSError as error:
             raise storage_error(error) from error
         ledger = cls(env, found, hard, flush_interval_ms)
+        ledger._unchecked_terms = unchecked
         ledger._tasks = [
             asyncio.create_task(ledger._flush_forever(), name="ledger flush"),
             asyncio.create_task(ledger._checkpoint_forever(), name="ledger checkpoint"),
@@ -173,6 +181,35 @@ class Ledger:
             index += 1
         return found
 
+    # -- remoting.raft_frames.PlacingLog -----------------------------------------------------------
+
+    def placed(self, entry: Entry) -> PlacedEntry:
+        position = self.directory.position_of(entry.index)
+        header = decode_header(self.encoded(entry, position))
+        assert header is not None
+        return PlacedEntry(
+            body=entry.data,
+            body_crc=signed(header.body_crc),
+            chain_crc=signed(header.chain_crc),
+            index=entry.index - INDEX_BASE,
+            pos=position,
+            size=header.size,
+            term=entry.term,
+        )
+
+    def would_place(self, entries: Sequence[PlacedEntry]) -> bool:
+        before = entries[0].index - 1 + INDEX_BASE
+        if before > self.last_index:
+            return True  # a gap: it won't be appended
+        end = self.directory.end_of(before)
+        for entry in entries:
+            if entry.pos != place(end, len(entry.body), self.data.segment_bytes):
+                return False
+            if entry.chain_crc == UNCHECKED:
+                self._unchecked_terms[entry.term] = None
+            end = entry.pos + HEADER_BYTES + len(entry.body)
+        return True
+
     # -- RaftStorage -------------------------------------------------------------------------------
 
     @property
@@ -196,13 +233,18 @@ class Ledger:
             assert entry.index == self.last_index + 1, "a gap in the ledger"
             end, segment_bytes = self.directory.end, self.data.segment_bytes
             position = place(end, len(entry.data), segment_bytes)
-            data = encode_entry(entry.index, entry.term, position, entry.data)
+            data = self.encoded(entry, position)
             unit = encode_unit(entry.index, entry.term, position, len(data))
             if position > end:
                 data = filler(position - end) + data
             self.directory.add(position, len(data) - (position - end), entry.term)
             self._cache.add(entry)
             self.writer.add(Addition(data, unit))
+
+    def encoded(self, entry: Entry, position: int) -> bytes:
+        """As it lies, or would lie, at this position."""
+        checked = entry.term not in self._unchecked_terms
+        return encode_entry(entry.index, entry.term, position, entry.data, checked=checked)
 
     def truncate(self, from_index: int) -> None:
         before = self.directory.end
@@ -306,5 +348,5 @@ class LedgerProofs:
             return DATA, b""
         position = ledger.directory.position_of(index)
         start = position - position % ledger.data.segment_bytes
-        text = encode_entry(index, ledger.term_at(index), position, found[0].data)
+        text = ledger.encoded(found[0], position)
         return f"{DATA}/{start:0{NAME_DIGITS}d}", text

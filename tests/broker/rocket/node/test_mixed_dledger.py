@@ -175,14 +175,16 @@ class MixedGroup:
 
 
 def as_member(members: Mapping[str, Mapping[str, str]], config: RocketConfig) -> RocketConfig:
-    """Of ours, with all others as its peers. It stands later than an original does, so that all of
-    them come to lead; the rest is upstream's own."""
+    """Of ours, with all others as its peers. It gives its leader up sooner than an original and
+    stands later, so that it votes for one first, and each kind comes to lead."""
     peers = tuple(
         RocketPeer(name=name, services=("broker",), advertised=dict(known), dial=dict(known))
         for name, known in members.items()
         if name != config.name
     )
-    raft = msgspec.structs.replace(config.raft, vote_min_ms=2000, vote_max_ms=3000, read_index=True)
+    raft = msgspec.structs.replace(
+        config.raft, max_heartbeat_leak=2, vote_min_ms=4000, vote_max_ms=5000, read_index=True
+    )
     broker = msgspec.structs.replace(config.broker, broker_name=GROUP)
     return msgspec.structs.replace(config, peers=peers, raft=raft, broker=broker)
 

@@ -122,7 +122,10 @@ class Originals:
         if not entries:
             raise WireError(f"entry {index} is not there any more, or not yet")
         command = self._frames.encode_as_upstream(to, request, entries[0])
-        return decoded_answer(await self._ask(to, command))
+        answer = decoded_answer(await self._ask(to, command))
+        if answer.x_term is not None:
+            raise WireError(f"{to} is one of ours now")
+        return answer
 
 
 def _answer(

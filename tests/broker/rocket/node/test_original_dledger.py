@@ -148,6 +148,23 @@ class MixedGroup:
                 return [value for _, value in found]
             found += records
 
+    async def are_read(self) -> None:
+        """Every member, whoever leads, shows what was acknowledged last."""
+        rows = [row for row in self.story.rows if row["f"] == "send" and row["type"] == "ok"]
+        last = rows[-1]["offset"]
+
+        async def shows(name: str) -> bool:
+            try:
+                pulled = await self.client.pull(
+                    self.addresses[name], Queue(TOPIC, GROUP, 0), last, timeout_ms=8000
+                )
+            except RocketError:
+                return False
+            return [int(one.body) for one in pulled.messages][:1] == [rows[-1]["value"]]
+
+        for name in MEMBERS:
+            await answered(lambda name=name: shows(name), "it is read", STEP_S, BUSY_S)
+
     async def are_equal(self) -> None:
         async def same() -> bool:
             ledgers = [self.ledger(name) for name in MEMBERS]
@@ -246,6 +263,7 @@ async def play(group: MixedGroup) -> None:
         for _ in range(ROUNDS_MAX):
             await group.load(leader)
             await group.are_equal()
+            await group.are_read()
             if len(dict.fromkeys(map(group.kind, group.led))) == 2 and len(group.led) > 2:
                 break
             group.kill(leader)

@@ -185,7 +185,7 @@ def _judge(s: State, sender: str, request: VoteRequest) -> VoteResult:
     if request.term < s.term:
         return VoteResult.EXPIRED_VOTE_TERM
     if request.term == s.term and s.hard.voted_for not in ("", request.candidate):
-        # Who has not heard from its leader for long is about to stand: nobody need wait for that.
+        # Who has not heard from its leader for long is about to stand: it is none to wait for.
         has = heartbeats.has_leader(s)
         return VoteResult.ALREADY_HAS_LEADER if has else VoteResult.ALREADY_VOTED
     return VoteResult.ACCEPT

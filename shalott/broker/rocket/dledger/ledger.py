@@ -27,8 +27,6 @@ from shalott.broker.rocket.commitlog.segment_files import NAME_DIGITS
 from shalott.broker.rocket.commitlog.segments import SegmentedLog
 from shalott.broker.rocket.dledger.entry import (
     HEADER_BYTES,
-    INDEX_BASE,
-    UNCHECKED,
     Directory,
     decode_header,
     encode_entry,
@@ -36,7 +34,6 @@ from shalott.broker.rocket.dledger.entry import (
     filler,
     is_sound,
     place,
-    signed,
 )
 from shalott.broker.rocket.dledger.ledger_files import (
     DATA,
@@ -50,7 +47,6 @@ from shalott.broker.rocket.dledger.ledger_files import (
     write_member_state,
 )
 from shalott.broker.rocket.dledger.ledger_writer import Addition, LedgerWriter, storage_error
-from shalott.broker.rocket.remoting.raft_frames import PlacedEntry
 
 log = logging.getLogger("shalott.broker.dledger")
 
@@ -104,7 +100,7 @@ class Ledger:
         self._unwritten_hard: HardState | None = None
         self._flush_interval_ms = flush_interval_ms
         self._cache = EntryCache(found.directory.last_index + 1)
-        self._unchecked_terms: dict[int, None] = {}  # whose leaders computed no CRCs
+        self.unchecked_terms: dict[int, None] = {}  # whose leaders computed no CRCs
         self._flushing = asyncio.Lock()
         self._flush_due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -123,7 +119,7 @@ class Ledger:
         except OSError as error:
             raise storage_error(error) from error
         ledger = cls(env, found, hard, flush_interval_ms)
-        ledger._unchecked_terms = unchecked
+        ledger.unchecked_terms = unchecked
         ledger._tasks = [
             asyncio.create_task(ledger._flush_forever(), name="ledger flush"),
             asyncio.create_task(ledger._checkpoint_forever(), name="ledger checkpoint"),
@@ -181,35 +177,6 @@ class Ledger:
             index += 1
         return found
 
-    # -- remoting.raft_frames.PlacingLog -----------------------------------------------------------
-
-    def placed(self, entry: Entry) -> PlacedEntry:
-        position = self.directory.position_of(entry.index)
-        header = decode_header(self.encoded(entry, position))
-        assert header is not None
-        return PlacedEntry(
-            body=entry.data,
-            body_crc=signed(header.body_crc),
-            chain_crc=signed(header.chain_crc),
-            index=entry.index - INDEX_BASE,
-            pos=position,
-            size=header.size,
-            term=entry.term,
-        )
-
-    def would_place(self, entries: Sequence[PlacedEntry]) -> bool:
-        before = entries[0].index - 1 + INDEX_BASE
-        if before > self.last_index:
-            return True  # a gap: it won't be appended
-        end = self.directory.end_of(before)
-        for entry in entries:
-            if entry.pos != place(end, len(entry.body), self.data.segment_bytes):
-                return False
-            if entry.chain_crc == UNCHECKED:
-                self._unchecked_terms[entry.term] = None
-            end = entry.pos + HEADER_BYTES + len(entry.body)
-        return True
-
     # -- RaftStorage -------------------------------------------------------------------------------
 
     @property
@@ -243,7 +210,7 @@ class Ledger:
 
     def encoded(self, entry: Entry, position: int) -> bytes:
         """As it lies, or would lie, at this position."""
-        checked = entry.term not in self._unchecked_terms
+        checked = entry.term not in self.unchecked_terms
         return encode_entry(entry.index, entry.term, position, entry.data, checked=checked)
 
     def truncate(self, from_index: int) -> None:

@@ -38,6 +38,7 @@ from shalott.broker.rocket.config import AddressBook, RocketConfig
 from shalott.broker.rocket.dledger.entry import NO_OP
 from shalott.broker.rocket.dledger.leadership import LeaderReads, Leadership
 from shalott.broker.rocket.dledger.ledger import Ledger
+from shalott.broker.rocket.dledger.ledger_places import LedgerPlaces
 from shalott.broker.rocket.dledger.log import DLedgerLog
 from shalott.broker.rocket.remoting.command import RequestCode
 from shalott.broker.rocket.remoting.raft_frames import RaftFrames
@@ -106,7 +107,7 @@ class DLedgerReplica:
         addresses = {
             member: book.advertised(member, "raft") for member in config.nodes_with("broker")
         }
-        frames = RaftFrames(config.broker.broker_name, config.name, ledger)
+        frames = RaftFrames(config.broker.broker_name, config.name, LedgerPlaces(ledger))
         reads = LeaderReads(book, frames, addresses, config.raft.ack_timeout_ms)
         transport = RaftTransport(
             frames,

@@ -38,7 +38,7 @@ class Original(BrokerError):
 
 
 class PlacedEntry(msgspec.Struct, kw_only=True, rename="camel"):
-    """DLedgerEntry. The CRCs are Java's ints: signed, and 0 if nobody computed them."""
+    """DLedgerEntry. The CRCs are Java's ints: signed, and 0 where they were not computed."""
 
     body: bytes = b""
     body_crc: int = 0

@@ -1,7 +1,7 @@
 """What a member says to a member of upstream's DLedger where that one does not know our words.
 
-Would it vote? METADATA says whether it has a leader, and changes nothing: who has one votes for
-nobody, as with ours. What of the leader's log has it? An original compares whole entries, one at a
+Would it vote? METADATA says whether it has a leader, and changes nothing: who has one gives no
+vote, as with ours. What of the leader's log has it? An original compares whole entries, one at a
 time, and its TRUNCATE removes all that follows, also what the leader has itself and may have
 counted. So it is asked for the last entry on which both agree before anything is cut, and is told
 to keep that: what a quorum has is never taken from it. It can't be told to forget all: then the

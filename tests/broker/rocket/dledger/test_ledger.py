@@ -13,6 +13,7 @@ from shalott.broker.raft.api import Entry, HardState
 from shalott.broker.rocket.dledger.entry import HEADER_BYTES, NO_OP, decode_header
 from shalott.broker.rocket.dledger.ledger import Ledger
 from shalott.broker.rocket.dledger.ledger_files import CHECKPOINT, DATA, INDEX
+from shalott.broker.rocket.dledger.ledger_places import LedgerPlaces
 from shalott.broker.rocket.dledger.log import DLedgerLog
 from shalott.broker.rocket.remoting.raft_frames import PlacedEntry
 from shalott.cluster.nodes import DiskFaults
@@ -370,10 +371,11 @@ def told(entry: Entry, position: int, crc: int = 0) -> PlacedEntry:
 def test_entries_of_a_leader_without_crcs_lie_as_they_lie_there() -> None:
     async def body(loop: Any, disk: SimDisk) -> None:
         ledger = await opened(disk)
+        places = LedgerPlaces(ledger)
         own, foreign = entry(1, 1), [entry(2, 2), entry(3, 2)]
         ledger.append([own])
         ends = [ledger.directory.end, ledger.directory.end + HEADER_BYTES + len(foreign[0].data)]
-        assert ledger.would_place([told(*each) for each in zip(foreign, ends, strict=True)])
+        assert places.would_place([told(*each) for each in zip(foreign, ends, strict=True)])
         ledger.append(foreign)
         await ledger.flush()
         data = await ledger.data.read(0, ledger.directory.end)
@@ -381,15 +383,16 @@ def test_entries_of_a_leader_without_crcs_lie_as_they_lie_there() -> None:
         crcs = [(each.chain_crc, each.body_crc) for each in headers if each is not None]
         assert crcs[0][0] != 0 and crcs[0][1] != 0 and crcs[1:] == [(0, 0)] * 2
         for _ in range(2):  # also when it says so itself, in a later life
-            mine, theirs = ledger.placed(own), ledger.placed(foreign[1])
+            mine, theirs = places.placed(own), places.placed(foreign[1])
             assert (mine.chain_crc % (1 << 32), mine.body_crc % (1 << 32)) == crcs[0]
             assert -(1 << 31) <= mine.chain_crc < 1 << 31
             assert (theirs.pos, theirs.chain_crc, theirs.body_crc) == (ends[1], 0, 0)
             await ledger.close()
             ledger = await opened(disk)
+            places = LedgerPlaces(ledger)
             ledger.append([entry(ledger.last_index + 1, 2)])
             await ledger.flush()
-        assert ledger.placed(entry(4, 2)).chain_crc == 0
+        assert places.placed(entry(4, 2)).chain_crc == 0
         await ledger.close()
 
     simulate(body)
@@ -399,13 +402,13 @@ def test_an_entry_that_would_lie_elsewhere_is_not_placed() -> None:
     async def body(loop: Any, disk: SimDisk) -> None:
         ledger = await opened(disk)
         ledger.append([entry(1)])
-        end = ledger.directory.end
-        assert ledger.would_place([told(entry(2), end, crc=1)])
-        assert not ledger.would_place([told(entry(2), end + 8, crc=1)])
-        assert not ledger.would_place([told(entry(1), 8, crc=1)])
-        assert ledger.would_place([told(entry(9), 8, crc=1)])  # a gap, which the core refuses
+        places, end = LedgerPlaces(ledger), ledger.directory.end
+        assert places.would_place([told(entry(2), end, crc=1)])
+        assert not places.would_place([told(entry(2), end + 8, crc=1)])
+        assert not places.would_place([told(entry(1), 8, crc=1)])
+        assert places.would_place([told(entry(9), 8, crc=1)])  # a gap, which the core refuses
         behind = told(entry(2, size=250), SEGMENT_BYTES, crc=1)
-        assert ledger.would_place([behind])  # it does not fit in the first file
+        assert places.would_place([behind])  # it does not fit in the first file
         await ledger.close()
 
     simulate(body)

@@ -459,3 +459,34 @@ def test_a_candidate_to_whom_the_leadership_is_handed_gets_its_leaders_vote() ->
     script.group.persist("a")
     answer = script.sent[-1][2]
     assert isinstance(answer, api.VoteResponse) and answer.result == api.VoteResult.ACCEPT
+
+
+def test_what_was_agreed_and_is_cut_is_agreed_no_more() -> None:
+    script = Script("abc", watch_committed=False)
+    script.elect("a")
+    script.propose("a", b"1", b"2", b"3")
+    term = script.term("a")
+    assert foreign_push(script, api.PushType.COMPARE, 3, term).match_index == 3
+    assert foreign_push(script, api.PushType.TRUNCATE, 2, term).end_index == 2
+    gap = foreign_push(script, api.PushType.APPEND, 3, api.UNTOLD, api.Entry(4, 9, b"4"))
+    assert (gap.code, gap.end_index) == (RaftCode.INCONSISTENT_STATE, 2)
+
+
+def test_who_does_not_follow_yet_is_compared_again_soon() -> None:
+    script = Script("abc")
+    script.elect("a")
+    script.sent.clear()
+    script.group.step("a", api.ConnectionChanged("b", True))
+    asked = script.sent.pop()[2]
+    assert isinstance(asked, api.PushRequest) and asked.type == api.PushType.COMPARE
+    refusal = api.PushResponse(
+        serial=asked.serial,
+        term=asked.term,
+        node="b",
+        type=asked.type,
+        code=RaftCode.NOT_FOLLOWER,
+    )
+    script.group.deliver("b", "a", refusal)
+    script.group.tick("a", script.group.members["a"].clock_ms + 20)
+    kinds = [(to, m.type) for _, to, m in script.sent if isinstance(m, api.PushRequest)]
+    assert ("b", api.PushType.COMPARE) in kinds

@@ -52,7 +52,8 @@ class PushType(enum.StrEnum):
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """One entry of the log. A leader's no-op has no data, and nothing else may."""
+    """One entry of the log. A leader's no-op has what the group's settings say, mostly no data, and
+    nothing else may."""
 
     index: int
     term: int
@@ -91,6 +92,7 @@ class RaftSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_push_bytes: int = 1 << 20
     max_pending_entries: int = 10_000  # appended by a leader and not committed yet
     no_op_on_election: bool = False  # enableFastAdvanceCommitIndex; needed for ReadIndex
+    no_op: bytes = b""  # what such an entry holds, and no proposal
     # Tell a follower what is committed as soon as it is, not only with the next entry or interval:
     # for state machines that are read on followers. DLedger has no such thing.
     push_commits_at_once: bool = False
@@ -145,11 +147,18 @@ class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True):
     round: int
 
 
+UNTOLD = -1  # the term of an entry that a leader only counts
+
+
 class PushRequest(msgspec.Struct, frozen=True, kw_only=True):
     """COMPARE: have you the entry ``prev_index`` of ``prev_term``? TRUNCATE: I have other entries
     after it, or none; ``next_term`` is the term of mine that follows it (0: none). APPEND: these
     entries follow it. COMMIT: all up to ``commit_index`` is committed; up to ``prev_index`` you
     said that you have it. INSTALL_SNAPSHOT: ``snapshot`` instead of entries that I lack.
+
+    A leader of another implementation does not say what its entry before is (``prev_term`` is
+    UNTOLD): then a follower believes what it agreed on with this leader. Its TRUNCATE has the entry
+    ``prev_index`` itself in ``entries``, for who has another first one.
     """
 
     serial: int
@@ -405,6 +414,7 @@ Action = (
 class RaftCode(enum.IntEnum):
     """DLedgerResponseCode: how a request between DLedger's members ended; stands in the body."""
 
+    UNKNOWN = -1
     SUCCESS = 200
     TIMEOUT = 300
     METADATA_ERROR = 301
@@ -431,6 +441,7 @@ class RaftCode(enum.IntEnum):
     TAKE_LEADERSHIP_FAILED = 418
     INDEX_LESS_THAN_LOCAL_BEGIN = 419
     REQUEST_WITH_EMPTY_BODYS = 420
+    PUSH_REQUEST_IS_FULL = 421
     INTERNAL_ERROR = 500
     TERM_CHANGED = 501
     WAIT_QUORUM_ACK_TIMEOUT = 502

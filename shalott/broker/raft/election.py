@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from shalott.broker.raft import heartbeats, leader
 from shalott.broker.raft.api import Send, TakeLeadership, VoteRequest, VoteResponse, VoteResult
-from shalott.broker.raft.state import Ballot, SelfVote, State
+from shalott.broker.raft.state import NOT_READY_MS, Ballot, SelfVote, State
 
 NAIVE_BUGS = ("KB-DL-03", "KB-DL-14")  # naive_election, isolated_follower_never_recovers
 BACKOFF_ROUNDS_MAX = 3
@@ -26,8 +26,11 @@ def tick(s: State) -> None:
     elif s.now_ms >= s.wake_ms:
         if s.role == "follower":
             s.seek_leader()
-        s.failed_rounds += 1
-        begin_round(s, pre=not any(s.has_bug(bug) for bug in NAIVE_BUGS))
+        if s.ballot is not None and s.ballot.again and s.now_ms < s.ballot.ends_ms:
+            _ask_again(s, s.ballot)
+        else:
+            s.failed_rounds += 1
+            begin_round(s, pre=not any(s.has_bug(bug) for bug in NAIVE_BUGS))
     if s.role == "leader" and s.now_ms - s.heartbeat_ms >= heartbeats.heartbeat_due_ms(s):
         heartbeats.send_heartbeats(s)
 
@@ -59,27 +62,45 @@ def begin_round(s: State, *, pre: bool, transfer: bool = False) -> None:
     """Ask everybody. A round that is not won when the next one begins is lost."""
     if not pre:
         s.persist(s.term + 1, s.name)
-    request = VoteRequest(
+    request = _vote_request(s, s.term + 1 if pre else s.term, pre=pre, transfer=transfer)
+    s.ballot = Ballot(request.serial, request.term, pre)
+    _ask(s, s.ballot, request)
+    # Rounds grow longer: a disk may need longer to make a vote durable than a round is.
+    longer = min(s.failed_rounds, BACKOFF_ROUNDS_MAX)
+    s.wake_ms = s.now_ms + s.draw_ms(
+        s.settings.vote_min_ms, s.settings.vote_max_ms * max(1, longer)
+    )
+    s.ballot.ends_ms = s.wake_ms
+    if pre:
+        take_vote(s, s.name)
+    else:
+        s.hold(s.hard_mark, SelfVote(s.term))
+
+
+def _vote_request(s: State, term: int, *, pre: bool, transfer: bool = False) -> VoteRequest:
+    return VoteRequest(
         serial=s.next_serial(),
-        term=s.term + 1 if pre else s.term,
+        term=term,
         candidate=s.name,
         last_index=s.log.last_index,
         last_term=end_term(s),
         pre=pre,
         transfer=transfer,
     )
-    s.ballot = Ballot(request.serial, request.term, pre)
+
+
+def _ask_again(s: State, ballot: Ballot) -> None:
+    """In the same round, who has not voted yet."""
+    request = _vote_request(s, ballot.term, pre=ballot.pre)
+    ballot.serial, ballot.again = request.serial, False
+    _ask(s, ballot, request)
+    s.wake_ms = ballot.ends_ms
+
+
+def _ask(s: State, ballot: Ballot, request: VoteRequest) -> None:
     for member in s.others:
-        s.hold(s.hard_mark, Send(member, request))
-    # Rounds grow longer: a disk may need longer to make a vote durable than a round is.
-    longer = min(s.failed_rounds, BACKOFF_ROUNDS_MAX)
-    s.wake_ms = s.now_ms + s.draw_ms(
-        s.settings.vote_min_ms, s.settings.vote_max_ms * max(1, longer)
-    )
-    if pre:
-        take_vote(s, s.name)
-    else:
-        s.hold(s.hard_mark, SelfVote(s.term))
+        if member not in ballot.accepted:
+            s.hold(s.hard_mark, Send(member, request))
 
 
 def end_term(s: State) -> int:
@@ -111,6 +132,9 @@ def handle_vote_response(s: State, sender: str, response: VoteResponse) -> None:
         # Serials begin anew in every life, so an answer to an earlier life may look like ours.
         if response.term == ballot.term and response.pre == ballot.pre:
             take_vote(s, sender)
+    elif response.result == VoteResult.TERM_NOT_READY:
+        ballot.again = True
+        s.wake_ms = min(s.wake_ms, s.now_ms + NOT_READY_MS)
     elif response.term > s.term and not s.has_bug("KB-DL-09"):  # no_revote_on_larger_term
         heartbeats.adopt_term(s, response.term)
 
@@ -155,12 +179,15 @@ def _judge(s: State, sender: str, request: VoteRequest) -> VoteResult:
         return VoteResult.EXPIRED_LEDGER_TERM
     if request.last_term == end_term(s) and request.last_index < s.log.last_index:
         return VoteResult.SMALL_LEDGER_END_INDEX
-    if not request.transfer and not s.has_bug("KB-DL-03") and heartbeats.has_leader(s):
+    is_wanted = request.transfer or s.transfer_to == sender
+    if not is_wanted and not s.has_bug("KB-DL-03") and heartbeats.has_leader(s):
         return VoteResult.ALREADY_HAS_LEADER
     if request.term < s.term:
         return VoteResult.EXPIRED_VOTE_TERM
     if request.term == s.term and s.hard.voted_for not in ("", request.candidate):
-        return VoteResult.ALREADY_HAS_LEADER if s.leader else VoteResult.ALREADY_VOTED
+        # Who has not heard from its leader for long is about to stand: it is none to wait for.
+        has = heartbeats.has_leader(s)
+        return VoteResult.ALREADY_HAS_LEADER if has else VoteResult.ALREADY_VOTED
     return VoteResult.ACCEPT
 
 

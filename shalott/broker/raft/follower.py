@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from shalott.broker.raft import heartbeats
 from shalott.broker.raft.api import (
+    UNTOLD,
     Append,
     Entry,
     Install,
@@ -30,7 +31,9 @@ def handle_push(s: State, sender: str, request: PushRequest) -> None:
         _answer(s, sender, request, code=RaftCode.REPEATED_PUSH)
     elif request.type == PushType.INSTALL_SNAPSHOT:
         _install(s, sender, request)
-    elif not s.log.has(request.prev_index, request.prev_term):
+    elif request.type == PushType.TRUNCATE and _lacks_first(s, request):
+        _begin_anew(s, sender, request)
+    elif not _agrees(s, request):
         _disagree(s, sender, request)
     elif request.type == PushType.APPEND:
         _append(s, sender, request)
@@ -39,8 +42,29 @@ def handle_push(s: State, sender: str, request: PushRequest) -> None:
         _answer(s, sender, request, match_index=request.prev_index)
     else:
         if request.type == PushType.COMMIT:
-            learn_commit(s, request.commit_index, request.prev_index)
+            is_told = request.prev_term != UNTOLD
+            agreed = request.prev_index if is_told else s.agreed_index
+            learn_commit(s, request.commit_index, agreed)
         _answer(s, sender, request, match_index=request.prev_index)
+
+
+def _agrees(s: State, request: PushRequest) -> bool:
+    if request.prev_term == UNTOLD:
+        return request.prev_index <= s.agreed_index
+    return s.log.has(request.prev_index, request.prev_term)
+
+
+def _lacks_first(s: State, request: PushRequest) -> bool:
+    """Whether it is the first entry of all that comes with this TRUNCATE, and is not here."""
+    is_first = request.prev_index == s.log.first_index == 1
+    return is_first and bool(request.entries) and not s.log.has(1, request.prev_term)
+
+
+def _begin_anew(s: State, sender: str, request: PushRequest) -> None:
+    if s.log.last_index:
+        remove_from(s, 1)
+    _write(s, request.entries)
+    _answer(s, sender, request, match_index=1)
 
 
 def _append(s: State, sender: str, request: PushRequest) -> None:
@@ -68,6 +92,7 @@ def remove_from(s: State, index: int) -> None:
     disks lost what they had acknowledged."""
     s.log_mark = s.next_mark()
     s.log.truncate(index, s.log_mark)
+    s.agreed_index = min(s.agreed_index, index - 1)
     s.emit(Truncate(index, s.log_mark))
     if not s.has_bug("KB-DL-13"):  # committed_not_lowered
         s.commit_index = min(s.commit_index, index - 1)
@@ -162,6 +187,8 @@ def _answer(
     code: RaftCode = RaftCode.SUCCESS,
     match_index: int = 0,
 ) -> None:
+    if code == RaftCode.SUCCESS:
+        s.agreed_index = max(s.agreed_index, match_index)
     response = PushResponse(
         serial=request.serial,
         term=s.term,

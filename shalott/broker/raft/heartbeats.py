@@ -16,7 +16,7 @@ from shalott.broker.raft.api import (
     ReadReady,
     Send,
 )
-from shalott.broker.raft.state import Read, State
+from shalott.broker.raft.state import NOT_READY_MS, Read, State
 
 UNCONFIRMED = -1
 
@@ -94,6 +94,9 @@ def handle_heartbeat(s: State, sender: str, request: HeartbeatRequest) -> None:
 def handle_heartbeat_response(s: State, sender: str, response: HeartbeatResponse) -> None:
     if step_down_before(s, response.term, response.code) or response.term != s.term:
         return
+    if response.code == RaftCode.TERM_NOT_READY:
+        soon_ms = s.now_ms + NOT_READY_MS - heartbeat_due_ms(s)
+        s.heartbeat_ms = min(s.heartbeat_ms, soon_ms)
     progress = s.progress.get(sender)
     if progress is not None and response.code == RaftCode.SUCCESS:
         progress.heard_ms = s.now_ms

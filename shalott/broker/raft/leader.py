@@ -26,7 +26,7 @@ from shalott.broker.raft.api import (
     SendSnapshot,
     TakeLeadership,
 )
-from shalott.broker.raft.state import LONG_AGO_MS, Progress, State
+from shalott.broker.raft.state import LONG_AGO_MS, NOT_READY_MS, Progress, State
 
 SNAPSHOT_PATIENCE = 10  # push timeouts: reading and installing a snapshot takes longer
 
@@ -39,7 +39,7 @@ def begin_tenure(s: State) -> None:
     }
     s.emit(BecomeLeader(s.term, s.tenure_index))
     if s.settings.no_op_on_election:
-        _append(s, b"")
+        _append(s, s.settings.no_op)
     dispatch_all(s)
 
 
@@ -197,6 +197,8 @@ def handle_push_response(s: State, sender: str, response: PushResponse) -> None:
         commit(s)
     elif response.code == RaftCode.INCONSISTENT_STATE:
         _disagreed(s, p, response)
+    elif response.code == RaftCode.NOT_FOLLOWER and response.serial == p.asked_serial:
+        p.asked_ms = s.now_ms + NOT_READY_MS - patience(p.state) * s.settings.push_timeout_ms
     dispatch(s, sender, p)
     _hand_over(s)
 

@@ -31,6 +31,8 @@ from shalott.broker.raft.api import (
 from shalott.broker.raft.log import Log
 
 LONG_AGO_MS = -(1 << 62)
+# A member of upstream's takes up a higher term before it says anything to it, in 10 ms.
+NOT_READY_MS = 20
 
 
 @dataclass(slots=True)
@@ -67,6 +69,8 @@ class Ballot:
     term: int
     pre: bool
     accepted: dict[str, None] = field(default_factory=dict)
+    ends_ms: int = 0
+    again: bool = False  # a member was not ready to answer
 
 
 @dataclass(slots=True)
@@ -100,6 +104,7 @@ class State:
     role: Role = "follower"
     leader: str = ""
     leader_heard_ms: int = LONG_AGO_MS
+    agreed_index: int = 0  # a follower's: up to there its log is known to be its leader's
     wake_ms: int = 0  # when a follower gives its leader up, a candidate begins another round
     failed_rounds: int = 0
     ballot: Ballot | None = None
@@ -185,7 +190,7 @@ class State:
         self.leader_heard_ms = self.now_ms
         if self.role != "follower" or self.leader != leader:
             self._end_role()
-            self.role, self.leader = "follower", leader
+            self.role, self.leader, self.agreed_index = "follower", leader, 0
             self.emit(BecomeFollower(self.term, leader))
         self.wake_ms = self.now_ms + self.settings.leak_ms + self.draw_stand_ms()
 

@@ -164,6 +164,15 @@ REASONS: tuple[Reason, ...] = (
         but=("dledger", "controller"),
     ),
     Reason(
+        "What members of upstream's DLedger say and hear: no simulation has one.",
+        """
+        rocket.remoting.raft_originals rocket.remoting.raft_frames:RaftFrames:encode_as_upstream
+        rocket.remoting.raft_frames:RaftFrames:refusal|_before
+        rocket.remoting.raft_transport:RaftTransport:_ask_original|RaftTransport:_invoke
+        raft.election:_ask_again raft.follower:_begin_anew
+        """,
+    ),
+    Reason(
         "What operators of RocketMQ look at: tests/broker/rocket ask for it.",
         """
         rocket.autoswitch.client:AutoSwitchHAClient:is_connected|AutoSwitchHAClient:rate_bytes_s

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from shalott.broker.raft import api
+from shalott.broker.raft.api import RaftCode
 from shalott.broker.raft.log import Log
 from tests.world.raft.model import FAST, ModelDisk
 from tests.world.raft.script import Script
@@ -353,3 +354,139 @@ def test_a_group_prefers_who_stands_first() -> None:
         script.group.step(name, api.ConnectionChanged("b", False))
     script.pass_time(80)
     assert script.role("a") == "leader"
+
+
+# -- members of another implementation -------------------------------------------------------------
+
+
+def foreign_push(
+    script: Script, kind: api.PushType, prev_index: int, prev_term: int, *entries: api.Entry
+) -> api.PushResponse:
+    """What "b" answers when a leader of upstream's, "a" in term 9, pushes that."""
+    request = api.PushRequest(
+        serial=1,
+        term=9,
+        leader="a",
+        type=kind,
+        prev_index=prev_index,
+        prev_term=prev_term,
+        commit_index=3,
+        entries=entries,
+    )
+    script.sent.clear()
+    script.group.deliver("a", "b", request)
+    while script.group.members["b"].writes:
+        script.group.persist("b")
+    answer = script.sent[-1][2]
+    assert isinstance(answer, api.PushResponse)
+    return answer
+
+
+def test_what_a_leader_does_not_tell_must_have_been_agreed() -> None:
+    script = Script("abc", watch_committed=False)
+    script.elect("a")
+    script.propose("a", b"1", b"2", b"3")
+    term, append = script.term("a"), api.PushType.APPEND
+    refused = foreign_push(script, append, 3, api.UNTOLD, api.Entry(4, 9, b"4"))
+    assert (refused.code, refused.end_index) == (RaftCode.INCONSISTENT_STATE, 3)
+    assert foreign_push(script, api.PushType.COMMIT, 0, api.UNTOLD).code == RaftCode.SUCCESS
+    assert script.commit("b") < 3  # nothing is agreed yet
+    assert foreign_push(script, api.PushType.COMPARE, 2, term).match_index == 2
+    done = foreign_push(script, append, 2, api.UNTOLD, api.Entry(3, 9, b"x"))
+    assert (done.match_index, script.log("b")) == (3, [b"1", b"2", b"x"])
+    foreign_push(script, api.PushType.COMMIT, 0, api.UNTOLD)
+    assert script.commit("b") == 3
+    again = foreign_push(script, append, 2, api.UNTOLD, api.Entry(3, 9, b"x"))
+    assert (again.code, again.match_index) == (RaftCode.SUCCESS, 3)
+
+
+def test_the_first_entry_comes_with_a_foreign_truncate() -> None:
+    script = Script("abc", watch_committed=False)
+    script.elect("a")
+    script.propose("a", b"1", b"2")
+    first, truncate = api.Entry(1, 9, b"x"), api.PushType.TRUNCATE
+    refused = foreign_push(script, truncate, 2, 9, api.Entry(2, 9, b"y"))
+    assert refused.code == RaftCode.INCONSISTENT_STATE
+    done = foreign_push(script, truncate, 1, 9, first)
+    assert (done.match_index, done.end_index, script.log("b")) == (1, 1, [b"x"])
+    assert foreign_push(script, truncate, 1, 9, first).end_index == 1
+
+
+def test_who_is_not_ready_for_a_term_is_asked_again_in_it() -> None:
+    script = Script("abc")
+    script.group.tick("a", FAST.vote_max_ms)
+
+    def vote(result: api.VoteResult, *, pre: bool, term: int) -> None:
+        request = next(m for _, to, m in reversed(script.sent) if to == "b")
+        assert isinstance(request, api.VoteRequest) and request.pre == pre
+        response = api.VoteResponse(
+            serial=request.serial, term=term, voter="b", result=result, pre=pre
+        )
+        script.group.deliver("b", "a", response)
+
+    vote(api.VoteResult.ACCEPT, pre=True, term=1)
+    script.group.persist("a")
+    vote(api.VoteResult.TERM_NOT_READY, pre=False, term=0)
+    term = script.term("a")
+    script.group.tick("a", script.group.members["a"].clock_ms + 20)
+    vote(api.VoteResult.ACCEPT, pre=False, term=term)
+    assert (script.role("a"), script.term("a")) == ("leader", term)
+
+
+def test_a_leader_beats_again_soon_for_who_is_not_ready() -> None:
+    script = Script("abc")
+    script.elect("a")
+    script.sent.clear()
+    beat = api.HeartbeatResponse(
+        serial=1, term=script.term("a"), node="b", code=RaftCode.TERM_NOT_READY, round=1
+    )
+    script.group.deliver("b", "a", beat)
+    script.group.tick("a", script.group.members["a"].clock_ms + 20)
+    assert [to for _, to, m in script.sent if isinstance(m, api.HeartbeatRequest)] == ["b", "c"]
+
+
+def test_a_candidate_to_whom_the_leadership_is_handed_gets_its_leaders_vote() -> None:
+    """It need not say that it is one: upstream's does not."""
+    script = Script("abc")
+    script.elect("a")
+    script.propose("a", b"1")
+    script.group.step("a", api.TransferRequested("b"))
+    script.sent.clear()
+    request = api.VoteRequest(
+        serial=1, term=script.term("a") + 1, candidate="b", last_index=1, last_term=1, pre=False
+    )
+    script.group.deliver("b", "a", request)
+    script.group.persist("a")
+    answer = script.sent[-1][2]
+    assert isinstance(answer, api.VoteResponse) and answer.result == api.VoteResult.ACCEPT
+
+
+def test_what_was_agreed_and_is_cut_is_agreed_no_more() -> None:
+    script = Script("abc", watch_committed=False)
+    script.elect("a")
+    script.propose("a", b"1", b"2", b"3")
+    term = script.term("a")
+    assert foreign_push(script, api.PushType.COMPARE, 3, term).match_index == 3
+    assert foreign_push(script, api.PushType.TRUNCATE, 2, term).end_index == 2
+    gap = foreign_push(script, api.PushType.APPEND, 3, api.UNTOLD, api.Entry(4, 9, b"4"))
+    assert (gap.code, gap.end_index) == (RaftCode.INCONSISTENT_STATE, 2)
+
+
+def test_who_does_not_follow_yet_is_compared_again_soon() -> None:
+    script = Script("abc")
+    script.elect("a")
+    script.sent.clear()
+    script.group.step("a", api.ConnectionChanged("b", True))
+    asked = script.sent.pop()[2]
+    assert isinstance(asked, api.PushRequest) and asked.type == api.PushType.COMPARE
+    refusal = api.PushResponse(
+        serial=asked.serial,
+        term=asked.term,
+        node="b",
+        type=asked.type,
+        code=RaftCode.NOT_FOLLOWER,
+    )
+    script.group.deliver("b", "a", refusal)
+    script.group.tick("a", script.group.members["a"].clock_ms + 20)
+    kinds = [(to, m.type) for _, to, m in script.sent if isinstance(m, api.PushRequest)]
+    assert ("b", api.PushType.COMPARE) in kinds

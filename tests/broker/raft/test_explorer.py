@@ -130,7 +130,7 @@ MISTAKES: list[tuple[str, ModuleType, str, str, tuple[Chaos, int]]] = [
     (
         "appends without looking at what is before",
         follower,
-        "elif not s.log.has(request.prev_index, request.prev_term):",
+        "elif not _agrees(s, request):",
         "elif not 0 <= request.prev_index <= s.log.last_index:",
         CRASHES,
     ),

@@ -9,6 +9,7 @@ import pytest
 
 from shalott.broker.rocket.commitlog.api import Message
 from shalott.broker.rocket.commitlog.codec import Encoder
+from shalott.broker.rocket.dledger.entry import NO_OP
 from shalott.cluster.sim.oracles.logs import next_offsets_of
 from tests.world.cluster.oracles import World
 
@@ -218,6 +219,12 @@ def test_queue_offsets_are_read_from_messages_as_they_are_stored(
     message = Message(topic=topic, queue_id=3, body=b"body" * 9, born_host=host, store_host=host)
     stored = [Encoder(100).encode(message, 50, offset, 7) for offset in (4, 5)]
     assert next_offsets_of(b"header".join([b"", *stored, b"rest"])) == {(topic, 3): 6}
+
+
+def test_what_no_queue_gets_has_no_queue_offset() -> None:
+    message = Message(topic="t", queue_id=0, body=b"body", sys_flag=0x8)
+    stored = Encoder(100).encode(message, 0, 4, 7)
+    assert next_offsets_of(NO_OP + stored + NO_OP) == {("t", 0): 5}
 
 
 def test_bytes_that_are_no_messages_have_no_queue_offsets() -> None:

@@ -14,6 +14,7 @@ from shalott.broker.raft.api import Entry, RaftSettings, Role, Snapshot
 from shalott.broker.raft.group import Submitted
 from shalott.broker.raft.journal_log import JournalLog
 from shalott.broker.raft.runner import RaftRunner
+from shalott.broker.rocket.remoting.raft_frames import RaftFrames
 from shalott.broker.rocket.remoting.raft_transport import RaftTransport
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
@@ -126,7 +127,7 @@ class RunnerWorld:
         node.applied, node.roles, node.ready, node.truncations = [], [], [], []
         node.storage = await JournalLog.open(node.disk, "raft/log", bugs=self.bugs)
         transport = RaftTransport(
-            "group",
+            RaftFrames("group", node.name),
             {name: f"{name}:{PORT}" for name in NAMES},
             host="0.0.0.0",
             port=PORT,

@@ -27,6 +27,7 @@ from shalott.broker.rocket.controller.live_settings import LiveSettings
 from shalott.broker.rocket.controller.replicated_state import ReplicatedState
 from shalott.broker.rocket.controller.requests import RAFT_GROUP, Requests
 from shalott.broker.rocket.remoting.client import RemotingClient
+from shalott.broker.rocket.remoting.raft_frames import RaftFrames
 from shalott.broker.rocket.remoting.raft_transport import RaftTransport, settings_of
 from shalott.broker.rocket.remoting.server import RemotingServer
 
@@ -99,7 +100,7 @@ class Controller:
         settings = msgspec.structs.replace(settings_of(config.raft), no_op_on_election=True)
         members = config.nodes_with("controller")
         transport = RaftTransport(
-            RAFT_GROUP,
+            RaftFrames(RAFT_GROUP, config.name),
             {member: self._book.advertised(member, "raft") for member in members},
             host=config.bind_host,
             port=config.ports["raft"],

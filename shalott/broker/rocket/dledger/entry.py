@@ -14,7 +14,12 @@ filler.
 
 chainCrc is there upstream and of no use; here it is the CRC of the rest of the header, so that a
 torn header is seen as such. A CRC of 0 says that it was not computed, as upstream's default has it:
-such an entry is believed if its lengths agree. An entry with an empty body is a new leader's no-op.
+such an entry is believed if its lengths agree. A term has one leader, so either all of its entries
+have CRCs or none has.
+
+A new leader's no-op is a message that no queue and no index gets: upstream makes nothing of a
+transaction that was rolled back, and can't go on behind an entry that is no message. Older ledgers
+of ours have entries with an empty body instead.
 """
 
 from __future__ import annotations
@@ -24,6 +29,9 @@ from array import array
 from bisect import bisect_right
 from dataclasses import dataclass
 from zlib import crc32
+
+from shalott.broker.rocket.commitlog.api import Message
+from shalott.broker.rocket.commitlog.codec import Encoder
 
 HEADER = struct.Struct(">iiqqqiIIi")
 HEADER_BYTES = HEADER.size  # 48
@@ -54,8 +62,22 @@ class Header:
     body_bytes: int
 
 
-def encode_entry(index: int, term: int, position: int, body: bytes) -> bytes:
-    header = _header(index, term, position, len(body), crc32(body))
+ROLLED_BACK = 0xC  # of a message's sysFlag
+NO_OP = Encoder(0).encode(
+    Message(topic="rmq_sys_no_op", queue_id=0, body=b"", sys_flag=ROLLED_BACK), 0, 0, 0
+)
+
+
+def encode_entry(
+    index: int, term: int, position: int, body: bytes, *, checked: bool = True
+) -> bytes:
+    """``checked``: with CRCs."""
+    if checked:
+        return _header(index, term, position, len(body), crc32(body)) + body
+    size, ledger_index = HEADER_BYTES + len(body), index - INDEX_BASE
+    header = HEADER.pack(
+        MAGIC, size, ledger_index, term, position, CHANNEL, UNCHECKED, UNCHECKED, len(body)
+    )
     return header + body
 
 
@@ -80,6 +102,11 @@ def decode_header(data: bytes, at: int = 0) -> Header | None:
         if sound != data[at : at + HEADER_BYTES]:
             return None
     return Header(size, index, term, position, chain_crc, body_crc, body_bytes)
+
+
+def signed(crc: int) -> int:
+    """As Java has it."""
+    return crc - (1 << 32) if crc >> 31 else crc
 
 
 def is_sound(header: Header, body: bytes) -> bool:
@@ -175,6 +202,11 @@ class Directory:
             return 0
         assert index <= self.last_index, index
         return self._terms[bisect_right(self._term_firsts, index) - 1]
+
+    @property
+    def first_of_terms(self) -> list[tuple[int, int]]:
+        """(term, its first index), in order."""
+        return list(zip(self._terms, self._term_firsts, strict=True))
 
     def position_of(self, index: int) -> int:
         return self._positions[index - 1]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import BrokerError, StorageError
-from shalott.broker.raft.api import Role
+from shalott.broker.raft.api import RaftCode, Role
 from shalott.broker.raft.group import NotLeader, ProposalTimeout, RaftGroup
 from shalott.broker.raft.runner import RaftRunner
 from shalott.broker.rocket.commitlog.replica import ReplicaRole
@@ -24,7 +24,8 @@ from shalott.broker.rocket.config import AddressBook
 from shalott.broker.rocket.dledger.ledger import Ledger
 from shalott.broker.rocket.dledger.log import DLedgerLog
 from shalott.broker.rocket.remoting.client import RemotingClient
-from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode, response
+from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.raft_frames import RaftFrames, WireError, decoded_answer
 from shalott.broker.rocket.remoting.server import Caller
 
 log = logging.getLogger("shalott.broker.dledger")
@@ -159,16 +160,18 @@ class Leadership:
 # ReadIndex for followers: the leader confirms with a majority that it still leads, and says how
 # much is committed; a follower whose queues have that much shows nothing older than was
 # acknowledged when it was asked. Asked with METADATA (50000), which every member serves on its Raft
-# port.
-
-READ_INDEX = "readIndex"
+# port. An original's answer has no such index: behind one, a follower shows what it has, as
+# upstream's do.
 
 
 class LeaderReads:
     """``addresses``: of the members' Raft ports, by name."""
 
-    def __init__(self, book: AddressBook, addresses: Mapping[str, str], timeout_ms: int) -> None:
+    def __init__(
+        self, book: AddressBook, frames: RaftFrames, addresses: Mapping[str, str], timeout_ms: int
+    ) -> None:
         self._client = RemotingClient(book.dial)
+        self._frames = frames
         self._addresses = dict(addresses)
         self._timeout_ms = timeout_ms
         self._group: RaftGroup | None = None
@@ -181,20 +184,29 @@ class LeaderReads:
         await self._client.close()
 
     async def index_of(self, leader: str) -> int:
-        """Up to where the leader's group is committed. Raises BrokerError if it does not say."""
-        request = Command(code=RequestCode.DLEDGER_METADATA)
-        answer = await self._client.invoke(self._addresses[leader], request, self._timeout_ms)
-        index = answer.ext.get(READ_INDEX, "")
-        if answer.code != ResponseCode.SUCCESS or not index.isdigit():
-            raise BrokerError(f"{leader} does not lead, or not for sure: {answer.remark}")
-        return int(index)
+        """Up to where the leader's group is committed; 0 if an original leads, which can't say.
+        Raises BrokerError if it does not say."""
+        request = self._frames.metadata(leader, read_index=True)
+        answer = decoded_answer(
+            await self._client.invoke(self._addresses[leader], request, self._timeout_ms)
+        )
+        if answer.code != RaftCode.SUCCESS:
+            raise BrokerError(f"{leader} does not lead, or not for sure: {answer.code}")
+        return answer.read_index or 0
 
-    async def handle(self, request: Command, caller: Caller) -> Command:
-        """METADATA, at the leader."""
+    async def handle(self, command: Command, caller: Caller) -> Command:
+        """METADATA: who leads, as far as this member knows, and for ours how much is committed."""
+        try:
+            request = self._frames.checked_request(command)
+        except WireError as error:
+            return self._frames.refusal(command, error)
         if self._group is None:
-            return response(ResponseCode.SYSTEM_ERROR, "the member is not there yet")
+            return self._frames.metadata_answer(RaftCode.ILLEGAL_MEMBER_STATE)
+        leader, peers = self._group.leader or None, self._addresses
+        if not request.read_index:
+            return self._frames.metadata_answer(RaftCode.SUCCESS, leader, peers)
         try:
             index = await self._group.read_index(self._timeout_ms)
-        except (NotLeader, ProposalTimeout) as error:
-            return response(ResponseCode.SYSTEM_ERROR, str(error))
-        return response(ResponseCode.SUCCESS, ext={READ_INDEX: str(index)})
+        except (NotLeader, ProposalTimeout):
+            return self._frames.metadata_answer(RaftCode.NOT_LEADER, leader, peers)
+        return self._frames.metadata_answer(RaftCode.SUCCESS, leader, peers, index)

@@ -40,6 +40,7 @@ from shalott.broker.rocket.dledger.ledger_files import (
     PATH,
     FoundLedger,
     encode_member_state,
+    find_unchecked_terms,
     has_member_state,
     open_ledger_files,
     read_member_state,
@@ -99,6 +100,7 @@ class Ledger:
         self._unwritten_hard: HardState | None = None
         self._flush_interval_ms = flush_interval_ms
         self._cache = EntryCache(found.directory.last_index + 1)
+        self.unchecked_terms: dict[int, None] = {}  # whose leaders computed no CRCs
         self._flushing = asyncio.Lock()
         self._flush_due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -113,9 +115,11 @@ class Ledger:
             found = await open_ledger_files(env.disk, segment_bytes, is_ours=known or not durable)
             if not known:  # before anything is appended: what lies there later is ours
                 await write_member_state(env.disk, hard, durable=durable)
+            unchecked = await find_unchecked_terms(found)
         except OSError as error:
             raise storage_error(error) from error
         ledger = cls(env, found, hard, flush_interval_ms)
+        ledger.unchecked_terms = unchecked
         ledger._tasks = [
             asyncio.create_task(ledger._flush_forever(), name="ledger flush"),
             asyncio.create_task(ledger._checkpoint_forever(), name="ledger checkpoint"),
@@ -196,13 +200,18 @@ class Ledger:
             assert entry.index == self.last_index + 1, "a gap in the ledger"
             end, segment_bytes = self.directory.end, self.data.segment_bytes
             position = place(end, len(entry.data), segment_bytes)
-            data = encode_entry(entry.index, entry.term, position, entry.data)
+            data = self.encoded(entry, position)
             unit = encode_unit(entry.index, entry.term, position, len(data))
             if position > end:
                 data = filler(position - end) + data
             self.directory.add(position, len(data) - (position - end), entry.term)
             self._cache.add(entry)
             self.writer.add(Addition(data, unit))
+
+    def encoded(self, entry: Entry, position: int) -> bytes:
+        """As it lies, or would lie, at this position."""
+        checked = entry.term not in self.unchecked_terms
+        return encode_entry(entry.index, entry.term, position, entry.data, checked=checked)
 
     def truncate(self, from_index: int) -> None:
         before = self.directory.end
@@ -306,5 +315,5 @@ class LedgerProofs:
             return DATA, b""
         position = ledger.directory.position_of(index)
         start = position - position % ledger.data.segment_bytes
-        text = encode_entry(index, ledger.term_at(index), position, found[0].data)
+        text = ledger.encoded(found[0], position)
         return f"{DATA}/{start:0{NAME_DIGITS}d}", text

@@ -29,6 +29,7 @@ from shalott.broker.rocket.commitlog.log_reads import read_fully
 from shalott.broker.rocket.commitlog.segments import SegmentedLog
 from shalott.broker.rocket.dledger.entry import (
     HEADER_BYTES,
+    UNCHECKED,
     UNIT_BYTES,
     Directory,
     Header,
@@ -153,6 +154,17 @@ async def _scan(data: SegmentedLog, directory: Directory) -> None:
         if position + header.size > data.max_offset or header.size <= wanted:
             return
         wanted = header.size
+
+
+async def find_unchecked_terms(found: FoundLedger) -> dict[int, None]:
+    """Whose entries have no CRCs. Raises StorageError."""
+    unchecked: dict[int, None] = {}
+    for term, first in found.directory.first_of_terms:
+        position = found.directory.position_of(first)
+        header = decode_header(await read_fully(found.data, position, HEADER_BYTES))
+        if header is not None and header.chain_crc == UNCHECKED:
+            unchecked[term] = None
+    return unchecked
 
 
 def _within_file(data: SegmentedLog, position: int, size: int) -> int:

@@ -17,6 +17,7 @@ from shalott.broker.rocket.commitlog.api import PartlyAppended, Scanned
 from shalott.broker.rocket.dledger.entry import (
     FILLER_BYTES,
     HEADER_BYTES,
+    NO_OP,
     decode_header,
     filler_bytes,
     place,
@@ -153,8 +154,13 @@ class DLedgerLog:
             if at + header.size > len(data):
                 needed = header.size if position + at + header.size <= end else 0
                 break
-            if header.body_bytes:
-                spans.append((at + HEADER_BYTES, header.body_bytes))
+            body_at = at + HEADER_BYTES
+            if header.body_bytes != len(NO_OP):
+                is_message = header.body_bytes > 0
+            else:
+                is_message = data[body_at : at + header.size] != NO_OP
+            if is_message:
+                spans.append((body_at, header.body_bytes))
             at += header.size
         return Scanned(data, position, spans, position + at), needed
 

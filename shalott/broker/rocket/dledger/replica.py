@@ -35,10 +35,13 @@ from shalott.broker.rocket.commitlog.replica import (
 )
 from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.broker.rocket.config import AddressBook, RocketConfig
+from shalott.broker.rocket.dledger.entry import NO_OP
 from shalott.broker.rocket.dledger.leadership import LeaderReads, Leadership
 from shalott.broker.rocket.dledger.ledger import Ledger
+from shalott.broker.rocket.dledger.ledger_places import LedgerPlaces
 from shalott.broker.rocket.dledger.log import DLedgerLog
 from shalott.broker.rocket.remoting.command import RequestCode
+from shalott.broker.rocket.remoting.raft_frames import RaftFrames
 from shalott.broker.rocket.remoting.raft_transport import RaftTransport, settings_of
 
 
@@ -104,9 +107,10 @@ class DLedgerReplica:
         addresses = {
             member: book.advertised(member, "raft") for member in config.nodes_with("broker")
         }
-        reads = LeaderReads(book, addresses, config.raft.ack_timeout_ms)
+        frames = RaftFrames(config.broker.broker_name, config.name, LedgerPlaces(ledger))
+        reads = LeaderReads(book, frames, addresses, config.raft.ack_timeout_ms)
         transport = RaftTransport(
-            config.broker.broker_name,
+            frames,
             addresses,
             host=config.bind_host,
             port=config.ports["raft"],
@@ -256,7 +260,7 @@ class DLedgerReplica:
 def _settings(env: Env, config: RocketConfig) -> RaftSettings:
     settings = settings_of(config.raft)
     needed = settings.no_op_on_election or not env.has_bug("KB-DL-01")
-    return msgspec.structs.replace(settings, no_op_on_election=needed)
+    return msgspec.structs.replace(settings, no_op_on_election=needed, no_op=NO_OP)
 
 
 def _refused(code: RaftCode) -> PutResult:

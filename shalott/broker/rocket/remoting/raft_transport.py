@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.base.tasks import Tasks
 from shalott.broker.raft import api
-from shalott.broker.raft.api import RaftCode, RaftSettings
+from shalott.broker.raft.api import PushType, RaftCode, RaftSettings
 from shalott.broker.rocket.config import RaftConfig
-from shalott.broker.rocket.remoting import raft_frames as wire
 from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered, Unreachable
-from shalott.broker.rocket.remoting.command import Command, RequestCode, response
+from shalott.broker.rocket.remoting.command import Command, RequestCode
+from shalott.broker.rocket.remoting.raft_frames import Original, RaftFrames, WireError
+from shalott.broker.rocket.remoting.raft_originals import Originals
 from shalott.broker.rocket.remoting.server import Caller, Handler, RemotingServer
 
 log = logging.getLogger("shalott.broker.raft")
@@ -37,7 +38,8 @@ ASKED_MAX = 10_000
 class _Asked:
     """A member's request that the core has not answered yet."""
 
-    request: Command
+    command: Command
+    request: api.Request
     caller: Caller
 
 
@@ -47,7 +49,7 @@ class RaftTransport:
 
     def __init__(
         self,
-        group: str,
+        frames: RaftFrames,
         addresses: Mapping[str, str],
         *,
         host: str,
@@ -56,7 +58,7 @@ class RaftTransport:
         settings: RaftSettings,
         handlers: Mapping[int, Handler] | None = None,
     ) -> None:
-        self._group = group
+        self._frames = frames
         self._addresses = dict(addresses)
         self._settings = settings
         self._client = RemotingClient(dial)
@@ -65,7 +67,10 @@ class RaftTransport:
         self._server = RemotingServer(served, host=host, port=port)
         self._receive: Callable[[str, api.Message], None] | None = None
         self._asked: dict[tuple[str, int], _Asked] = {}  # in the order in which they came
+        self._heard = 0  # requests: none says which of its sender's it is
         self._sending = Tasks()
+        self._originals = Originals(frames, self._invoke)
+        self._are_original: dict[str, None] = {}  # as far as their last answers say
 
     async def start(self, receive: Callable[[str, api.Message], None]) -> None:
         """Raises ConfigError if the port is taken."""
@@ -82,9 +87,13 @@ class RaftTransport:
         if isinstance(message, api.VoteResponse | api.HeartbeatResponse | api.PushResponse):
             asked = self._asked.pop((to, message.serial), None)
             if asked is not None:
-                asked.caller.answer_now(asked.request, wire.encode_response(message))
+                answer = self._frames.encode_answer(asked.request, message)
+                asked.caller.answer_now(asked.command, answer)
             return
-        command = wire.encode_request(self._group, message)
+        if to in self._are_original and _needs_words(message):
+            self._sending.start(self._ask_original(to, message), f"raft to {to}")
+            return
+        command = self._frames.encode_request(to, message)
         try:
             if not isinstance(message, api.TakeLeadership) and self._client.try_ask(
                 self._addresses[to],
@@ -111,19 +120,41 @@ class RaftTransport:
             answer = error
         self._answered(to, message, answer)
 
-    def _answered(self, to: str, message: api.Request, answer: Command | BrokerError) -> None:
+    async def _invoke(self, to: str, command: Command) -> Command:
+        timeout_ms = 2 * self._settings.push_timeout_ms
+        return await self._client.invoke(self._addresses[to], command, timeout_ms)
+
+    async def _ask_original(self, to: str, message: api.Request) -> None:
+        answer: api.Response | BrokerError | None
+        try:
+            answer = await self._originals.answer(to, message)
+        except BrokerError as error:
+            self._are_original.pop(to, None)
+            answer = error
+        if answer is not None:
+            self._answered(to, message, answer)
+
+    def _answered(
+        self, to: str, message: api.Request, answer: Command | api.Response | BrokerError
+    ) -> None:
         try:
             if isinstance(answer, BrokerError):
                 raise answer
-            decoded = wire.decode_response(message, answer)
+            if isinstance(answer, Command):
+                answer = self._frames.decode_answer(message, answer)
+        except Original:
+            if self._receive is not None and to not in self._are_original:
+                self._are_original[to] = None
+                self._sending.start(self._ask_original(to, message), f"raft to {to}")
+            return
         except (Unreachable, Unanswered) as error:
             log.debug("%s: %s", to, error)
             return
         except BrokerError as error:
             log.warning("%s: %s", to, error)
             return
-        if self._receive is not None and decoded.serial == message.serial:
-            self._receive(to, decoded)
+        if self._receive is not None:
+            self._receive(to, answer)
 
     def _timeout_ms(self, message: api.Request) -> int:
         """Longer than the core waits: a late answer still says what its sender has."""
@@ -135,23 +166,30 @@ class RaftTransport:
 
     def _handle(self, command: Command, caller: Caller) -> Command | None:
         """The core may answer at once or when a disk has written something, by ``send``."""
+        self._heard += 1
         try:
-            message = wire.decode_request(self._group, command)
-        except wire.WireError as error:
+            sender, message = self._frames.decode_request(command, self._heard)
+            if self._receive is None or sender not in self._addresses:
+                reason = f"{sender!r} is no member, or this is none yet"
+                raise WireError(reason, RaftCode.UNKNOWN_MEMBER)
+        except WireError as error:
             log.warning("%s: %s", caller.address, error)
-            return response(wire.UNKNOWN_GROUP, str(error))
-        sender = message.candidate if isinstance(message, api.VoteRequest) else message.leader
-        if self._receive is None or sender not in self._addresses:
-            return response(RaftCode.UNKNOWN_MEMBER, f"{sender} is no member, or this is none yet")
+            return self._frames.refusal(command, error)
         if isinstance(message, api.TakeLeadership):
             self._receive(sender, message)
-            return response(RaftCode.SUCCESS)
-        self._asked.pop((sender, message.serial), None)
-        self._asked[sender, message.serial] = _Asked(command, caller)
+            return self._frames.refusal(command, WireError("", RaftCode.SUCCESS))
+        self._asked[sender, message.serial] = _Asked(command, message, caller)
         if len(self._asked) > ASKED_MAX:  # the oldest is not waited for any more
             del self._asked[next(iter(self._asked))]
         self._receive(sender, message)
         return None
+
+
+def _needs_words(message: api.Request) -> bool:
+    """Whether an original understands only something else."""
+    if isinstance(message, api.PushRequest):
+        return message.type in (PushType.COMPARE, PushType.TRUNCATE)
+    return isinstance(message, api.VoteRequest) and message.pre
 
 
 # -- settings --------------------------------------------------------------------------------------

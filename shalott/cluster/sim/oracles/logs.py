@@ -30,7 +30,9 @@ from shalott.core.oracles import (
 # A stored message: sizes, and what lies where (MessageExtEncoder.java).
 _MAGIC = b"\xda\xa3\x20"  # of both versions
 _HEAD = struct.Struct(">12xi4xqq")  # queue, its offset, the log's
-_HOSTS_AT, _HOST_BYTES = 39, {0x10: 12, 0x20: 12}  # flags of hosts that are so much longer
+_FLAGS_AT = 39
+_HOST_BYTES = {0x10: 12, 0x20: 12}  # flags of hosts that are so much longer
+_UNDECIDED = 0x4  # of transactions that are open or rolled back, also a leader's no-op: in no queue
 _BODY_SIZE_AT = 84
 _SIZE = struct.Struct(">i")  # what every message of a commit log begins with
 Place = tuple[str, int, int, int]  # directory, segment_bytes, begin, end
@@ -292,7 +294,8 @@ def next_offsets_of(log: bytes) -> dict[tuple[str, int], int]:
         size = _SIZE.unpack_from(log, start)[0] if start >= 0 else 0
         if _BODY_SIZE_AT < size <= len(log) - start:
             queue, offset, _ = _HEAD.unpack_from(log, start)
-            found[_topic_of(log[start : start + size]), queue] = offset + 1
+            if not log[start + _FLAGS_AT] & _UNDECIDED:
+                found[_topic_of(log[start : start + size]), queue] = offset + 1
             at = log.find(_MAGIC, start + size)
         else:
             at = log.find(_MAGIC, at + 1)
@@ -300,7 +303,7 @@ def next_offsets_of(log: bytes) -> dict[tuple[str, int], int]:
 
 
 def _topic_of(message: bytes) -> str:
-    hosts = message[_HOSTS_AT]
+    hosts = message[_FLAGS_AT]
     at = _BODY_SIZE_AT + sum(more for flag, more in _HOST_BYTES.items() if hosts & flag)
     at += _SIZE.size + _SIZE.unpack_from(message, at)[0]
     begins = at + (1 if message[4:8] == _MAGIC + b"\xa7" else 2)  # longer topics have two bytes

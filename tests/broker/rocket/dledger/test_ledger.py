@@ -10,10 +10,12 @@ import pytest
 from shalott.broker.base.env import Env, seeded_rng
 from shalott.broker.base.errors import StorageError
 from shalott.broker.raft.api import Entry, HardState
-from shalott.broker.rocket.dledger.entry import HEADER_BYTES
+from shalott.broker.rocket.dledger.entry import HEADER_BYTES, NO_OP, decode_header
 from shalott.broker.rocket.dledger.ledger import Ledger
 from shalott.broker.rocket.dledger.ledger_files import CHECKPOINT, DATA, INDEX
+from shalott.broker.rocket.dledger.ledger_places import LedgerPlaces
 from shalott.broker.rocket.dledger.log import DLedgerLog
+from shalott.broker.rocket.remoting.raft_frames import PlacedEntry
 from shalott.cluster.nodes import DiskFaults
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from tests.world.clock.turns import passes, until
@@ -355,6 +357,73 @@ def test_what_is_cut_off_is_not_dispatched_though_the_files_still_hold_it() -> N
         await ledger.flush()
         assert message_log.written_offset == ledger.directory.end
         assert list(await ledger.load(5, 1 << 16)) == new
+        await ledger.close()
+
+    simulate(body)
+
+
+def told(entry: Entry, position: int, crc: int = 0) -> PlacedEntry:
+    return PlacedEntry(
+        body=entry.data, index=entry.index - 1, term=entry.term, pos=position, chain_crc=crc
+    )
+
+
+def test_entries_of_a_leader_without_crcs_lie_as_they_lie_there() -> None:
+    async def body(loop: Any, disk: SimDisk) -> None:
+        ledger = await opened(disk)
+        places = LedgerPlaces(ledger)
+        own, foreign = entry(1, 1), [entry(2, 2), entry(3, 2)]
+        ledger.append([own])
+        ends = [ledger.directory.end, ledger.directory.end + HEADER_BYTES + len(foreign[0].data)]
+        assert places.would_place([told(*each) for each in zip(foreign, ends, strict=True)])
+        ledger.append(foreign)
+        await ledger.flush()
+        data = await ledger.data.read(0, ledger.directory.end)
+        headers = [decode_header(data, at) for at in (0, *ends)]
+        crcs = [(each.chain_crc, each.body_crc) for each in headers if each is not None]
+        assert crcs[0][0] != 0 and crcs[0][1] != 0 and crcs[1:] == [(0, 0)] * 2
+        for _ in range(2):  # also when it says so itself, in a later life
+            mine, theirs = places.placed(own), places.placed(foreign[1])
+            assert (mine.chain_crc % (1 << 32), mine.body_crc % (1 << 32)) == crcs[0]
+            assert -(1 << 31) <= mine.chain_crc < 1 << 31
+            assert (theirs.pos, theirs.chain_crc, theirs.body_crc) == (ends[1], 0, 0)
+            await ledger.close()
+            ledger = await opened(disk)
+            places = LedgerPlaces(ledger)
+            ledger.append([entry(ledger.last_index + 1, 2)])
+            await ledger.flush()
+        assert places.placed(entry(4, 2)).chain_crc == 0
+        await ledger.close()
+
+    simulate(body)
+
+
+def test_an_entry_that_would_lie_elsewhere_is_not_placed() -> None:
+    async def body(loop: Any, disk: SimDisk) -> None:
+        ledger = await opened(disk)
+        ledger.append([entry(1)])
+        places, end = LedgerPlaces(ledger), ledger.directory.end
+        assert places.would_place([told(entry(2), end, crc=1)])
+        assert not places.would_place([told(entry(2), end + 8, crc=1)])
+        assert not places.would_place([told(entry(1), 8, crc=1)])
+        assert places.would_place([told(entry(9), 8, crc=1)])  # a gap, which the core refuses
+        behind = told(entry(2, size=250), SEGMENT_BYTES, crc=1)
+        assert places.would_place([behind])  # it does not fit in the first file
+        await ledger.close()
+
+    simulate(body)
+
+
+def test_a_leaders_no_op_is_no_message_to_anybody() -> None:
+    async def body(loop: Any, disk: SimDisk) -> None:
+        ledger = await opened(disk)
+        ledger.append([Entry(1, 1, NO_OP), Entry(2, 1, b""), entry(3), Entry(4, 1, NO_OP)])
+        message_log = DLedgerLog(ledger)
+        message_log.set_committed(4)
+        await ledger.flush()
+        scanned = await message_log.scan(0, message_log.written_offset, 1 << 20)
+        found = [scanned.data[start : start + size] for start, size in scanned.spans]
+        assert found == [entry(3).data]
         await ledger.close()
 
     simulate(body)

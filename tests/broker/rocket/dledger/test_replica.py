@@ -11,7 +11,7 @@ from shalott.broker.base.errors import BrokerError, DiskFull, StorageError
 from shalott.broker.raft.group import Busy, NotLeader, ProposalLost, ProposalTimeout
 from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.broker.rocket.config import RaftConfig
-from shalott.broker.rocket.dledger.entry import HEADER_BYTES
+from shalott.broker.rocket.dledger.entry import HEADER_BYTES, NO_OP
 from shalott.broker.rocket.dledger.replica import RaftCode, code_of, status_of
 from tests.world.clock.turns import passes
 from tests.world.rocket.dledger import SAFE, Broker, Group
@@ -49,7 +49,7 @@ def test_a_message_lies_48_bytes_behind_its_entry() -> None:
         assert result.status is PutStatus.PUT_OK
         assert result.stage is not None
         first, second = result.stage.messages
-        assert first.offset == HEADER_BYTES + HEADER_BYTES  # behind the leader's no-op
+        assert first.offset == 2 * HEADER_BYTES + len(NO_OP)  # behind the leader's no-op
         assert second.offset == first.end + HEADER_BYTES
         assert [first.queue_offset, second.queue_offset] == [0, 1]
         assert int(first.message_id[-16:], 16) == first.offset

@@ -105,6 +105,13 @@ EPOCHS_AGREE: Final = Oracle(
     "Epochs never go back, and mean the same everywhere.",
     "docs/protocols.md 2.3, 2.9",
 )
+SETS_COUNT: Final = Oracle(
+    "sets-count",
+    "member-not-counted",
+    "whether masters wait for all that may be in the SyncStateSet",
+    "A master waits for each member that the set has or may get, and is one of the set before.",
+    "docs/protocols.md 2.8, 3.3",
+)
 FLAGS_KEPT: Final = Oracle(
     "flags-kept",
     "flag-forgotten",
@@ -140,6 +147,7 @@ ORACLES: Final = (
     CONFIRMED_ONLY,
     DENSE_QUEUES,
     EPOCHS_AGREE,
+    SETS_COUNT,
     SYNCHRONISED_ONLY,
     MIRRORS_AGREE,
     FLAGS_KEPT,

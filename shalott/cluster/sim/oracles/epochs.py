@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from shalott.cluster.sim.oracles.sets import Sets
 from shalott.cluster.sim.oracles.watch import Watch
 from shalott.core.oracles import EPOCHS_AGREE
 
@@ -17,8 +18,9 @@ Members = tuple[int, ...]
 
 
 class Epochs:
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch, sets: Sets) -> None:
         self._watch = watch
+        self._sets = sets
         self._hosts: Mapping[int, str] = {}
         self._set: tuple[int, Members] = (0, ())  # its epoch, and who is in it
         self._master_epoch = 0
@@ -49,11 +51,14 @@ class Epochs:
         if set_epoch >= self._set[0]:
             self._set, self._hosts = (set_epoch, members), hosts
         self._master_epoch = max(self._master_epoch, master_epoch)
+        self._sets.decided(node, master_epoch, master, set_epoch, members, hosts)
 
     def role(self, node: str, life: int, group: str, role: str, epoch: int) -> None:
         """A broker has entered ``role`` in ``epoch``."""
         watch, key = self._watch, (node, life, group)
         watch.asked(EPOCHS_AGREE, node)
+        if role != "master":
+            self._sets.stepped_down(node)
         if epoch > self._master_epoch:
             summary = f"{node} is {role} of {group} in epoch {epoch}, which was never decided"
             watch.broken(EPOCHS_AGREE, node, summary, offset=epoch)

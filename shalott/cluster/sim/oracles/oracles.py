@@ -15,13 +15,15 @@ from shalott.cluster.sim.oracles.logs import Logs
 from shalott.cluster.sim.oracles.mirrors import Mirrors
 from shalott.cluster.sim.oracles.queues import Queues
 from shalott.cluster.sim.oracles.raft import Raft
+from shalott.cluster.sim.oracles.sets import Sets
 from shalott.cluster.sim.oracles.watch import Promised, Watch, Watched
 
 
 class Oracles:
     def __init__(self, loop: SimLoop, machines: Mapping[str, Watched], promised: Promised) -> None:
         watch = Watch(loop, machines, promised)
-        epochs, raft, queues = Epochs(watch), Raft(watch), Queues(watch)
+        sets, raft, queues = Sets(watch), Raft(watch), Queues(watch)
+        epochs = Epochs(watch, sets)
         logs, mirrors = Logs(watch, epochs), Mirrors(watch)
         self.clients = Clients(watch, queues)
         self._ask: dict[str, Callable[..., None]] = {
@@ -42,12 +44,17 @@ class Oracles:
             "cut": epochs.cut,
             "set": epochs.decided,
             "role": epochs.role,
+            "waits for": sets.waits_for,
+            "reports set": sets.reported,
+            "set refused": sets.refused,
             "epochs": epochs.file,
             "left": raft.left,
             "raft.began": raft.began,
+            "raft.term": raft.term,
             "raft.voted": raft.voted,
             "raft.cut": raft.cut,
             "raft.holds": raft.holds,
+            "raft.counts": raft.counts,
             "raft.follows": raft.follows,
             "raft.leads": raft.leads,
             "raft.applied": raft.applied,

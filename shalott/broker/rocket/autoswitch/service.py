@@ -150,6 +150,7 @@ class AutoSwitchHAService:
         await self._stop_client()
         await self._cut_tail()
         start = await self._begin_epoch(epoch)
+        self._tell_begin(epoch, start)
         if self._last_set and self._env.has_bug("KB-RKT-19"):
             members = self._last_set  # of the last time that this broker was the master
         known = SyncStateSet(
@@ -225,6 +226,7 @@ class AutoSwitchHAService:
             start = tenure.send_limit = self.store.log.max_offset
             await self.store.log.flushed(start)
             await uninterrupted(self.cache.append(EpochStart(epoch, start)))
+            self._tell_begin(epoch, start)
             self.epoch = epoch
             tenure.begin_epoch(epoch, members, set_epoch)
             self._last_set = tenure.set.members
@@ -324,14 +326,16 @@ class AutoSwitchHAService:
         if changed:
             self._emit("role", {"master": master} if master else {})
         if start is not None:
-            replicated, size = self.store.log, self._config.store.segment_bytes
-            self._env.witness("reigns", replicated.directory, size, self.epoch, start)
             known = self.cache.entries[-EPOCHS_TOLD:]
             epochs = [[entry.epoch, entry.start_offset] for entry in known]
             end = self.store.log.max_offset
             self._emit("epoch", {"start": start, "end": end, "epochs": epochs})
             self.tell_set(members, set_epoch)
         self.role_changed()
+
+    def _tell_begin(self, epoch: int, start: int) -> None:
+        replicated, size = self.store.log, self._config.store.segment_bytes
+        self._env.witness("reigns", replicated.directory, size, epoch, start)
 
     def tell_set(self, members: tuple[int, ...], set_epoch: int) -> None:
         """A set that the controllers know."""

@@ -27,6 +27,7 @@ class Epochs:
         self._applied: dict[tuple[str, int, str], tuple[int, int]] = {}  # by node, life and group
         self._meaning: dict[tuple[str, str, int], object] = {}  # (kind, group, epoch) -> what it is
         self._roles: dict[tuple[str, int, str], int] = {}
+        self._last_roles: dict[tuple[str, int], tuple[str, int]] = {}  # and their epochs
         self._learnt: dict[tuple[str, int], int] = {}  # epochs of SyncStateSets, by node and life
         self._files: dict[tuple[str, int], list[tuple[int, int]]] = {}  # by node and life
 
@@ -68,6 +69,7 @@ class Epochs:
         elif role != "none":
             self._not_older(node, life, f"is {role} in", epoch)
         self._roles[key] = epoch
+        self._last_roles[node, life] = role, epoch
 
     def heard(self, node: str, life: int, group: str, epoch: int, role: str, own: int) -> None:
         """A broker knows now that another one is the master of ``epoch``; it is ``role`` in its
@@ -98,6 +100,14 @@ class Epochs:
             self._watch.broken(EPOCHS_AGREE, node, summary, offset=epoch)
         else:
             self._not_older(node, life, "follows a master of", epoch)
+
+    def copied(self, node: str, life: int, epoch: int) -> None:
+        """A slave takes a table that it asked its master for in ``epoch``."""
+        role, own = self._last_roles.get((node, life), ("slave", epoch))
+        self._watch.asked(EPOCHS_AGREE, node)
+        if role != "slave" or epoch < own:
+            summary = f"{node} is {role} in epoch {own}, and copies what it asked for in {epoch}"
+            self._watch.broken(EPOCHS_AGREE, node, summary, offset=epoch)
 
     def cut(self, node: str, life: int, end: int) -> None:
         """A slave has cut its log to ``end``, and what its epoch file says of the rest."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.oracles.clients import Clients
+from shalott.cluster.sim.oracles.decisions import Decisions
 from shalott.cluster.sim.oracles.epochs import Epochs
 from shalott.cluster.sim.oracles.logs import Logs
 from shalott.cluster.sim.oracles.mirrors import Mirrors
@@ -25,9 +26,14 @@ class Oracles:
         sets, raft, queues = Sets(watch), Raft(watch), Queues(watch)
         epochs = Epochs(watch, sets)
         logs, mirrors = Logs(watch, epochs), Mirrors(watch)
+        self._logs, self._decisions = logs, Decisions(watch)
         self.clients = Clients(watch, queues)
         self._ask: dict[str, Callable[..., None]] = {
-            "acked": logs.acked,
+            "acked": self._acked,
+            "decides": self._decisions.decides,
+            "notes": self._decisions.notes,
+            "written": logs.written,
+            "copies": epochs.copied,
             "dispatched": logs.dispatched,
             "queue offset": logs.queue_offset,
             "confirmed": logs.confirmed,
@@ -36,6 +42,7 @@ class Oracles:
             "holds": logs.holds,
             "sends": logs.sends,
             "appends": logs.appends,
+            "ends": logs.ends,
             "checkpoint": logs.checkpoint,
             "reigns": logs.reigns,
             "followed": epochs.followed,
@@ -76,6 +83,13 @@ class Oracles:
             "delivered": queues.delivered,
             "promoted": queues.promoted,
         }
+
+    def _acked(
+        self, node: str, life: int, directory: str, segment_bytes: int, begin: int, end: int,
+        age_ns: int,
+    ) -> None:  # fmt: skip
+        self._logs.acked(node, life, directory, segment_bytes, begin, end, age_ns)
+        self._decisions.acked(node, life, directory, segment_bytes, begin, end)
 
     def heard(self, node: str, life: int, what: str, /, *details: object) -> None:
         self._ask[what](node, life, *details)

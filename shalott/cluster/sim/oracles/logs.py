@@ -158,7 +158,7 @@ class Logs:
         watch.asked(SYNC_FIRST, node)
         if not watch.disk(node).keeps_bytes(path, 0, content):
             summary = f"{node} takes {path} for written, and its disk has something else"
-            watch.broken(SYNC_FIRST, node, summary, path=path)
+            watch.broken(SYNC_FIRST, node, summary)
 
     def appends(
         self, node: str, life: int, directory: str, segment_bytes: int, begin: int, end: int,

@@ -1,5 +1,5 @@
-"""Oracles of SyncStateSets: each follows from the one before, and a master waits for every member of
-what the controllers have decided, and of what it has asked for and they may still carry out.
+"""Oracles of SyncStateSets: each follows from the one before, and a master waits for all members of
+what controllers have decided, and of what it has asked for and they may still carry out.
 
 A report may be carried out until it is refused, or the set is another one by then; also when it
 was not answered, and when the master that sent it has started again since.

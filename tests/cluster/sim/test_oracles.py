@@ -54,12 +54,6 @@ def read(*answers: tuple[str, int]) -> Tell:
     return tell
 
 
-def begin_in_memory(w: World) -> None:
-    w.epochs.file("n1", 1, [(3, 501)])
-    w.watch.summaries.clear()  # it began elsewhere before
-    w.logs.reigns("n1", 1, *LOG, 3, 501)
-
-
 def deliver(again_at: str) -> Tell:
     """A master delivers a message to a client at n2, flagged, and then as new."""
 
@@ -213,7 +207,7 @@ SOUND: dict[str, Tell] = {
     "a rollback is noted": note(commits=False, half=None),
     "a commit that is stored is noted": note(commits=True, half=40),
     "a slave copies tables": copy(3),
-    "a table is written": lambda w: w.logs.written("n1", 1, "config/topics.json", b""),
+    "a table is written": lambda w: w.decisions.written("n1", 1, "config/topics.json", b""),
     "a member comes back with what it acknowledged": restart(7),
     "it was told to give up some of it": restart(4, cut_from=5),
     "a mirror has all": mirror([1, -2, 3], 0),
@@ -259,7 +253,7 @@ BROKEN: dict[str, Tell] = {
     "another commit is stored": note(commits=True, half=41),
     "a slave copies tables of the epoch before": copy(2),
     "a master copies tables": copy(3, "master"),
-    "a table is not written": lambda w: w.logs.written("n1", 1, "config/topics.json", b"{}"),
+    "a table is not written": lambda w: w.decisions.written("n1", 1, "config/topics.json", b"{}"),
     "a member forgets what it acknowledged": restart(6),
     "a mirror has the oldest": mirror([1, -2], 1),
     "a mirror has more": mirror([9, 1, -2, 3], 0),
@@ -280,7 +274,7 @@ BROKEN: dict[str, Tell] = {
     "bytes of two epochs as of one": send(20, 101, (1, 0)),
     "bytes as of the epoch before": send(100, 120, (1, 0)),
     "bytes that may be lost": send(490, 501, (3, 100)),
-    "an epoch begins in memory": begin_in_memory,
+    "an epoch begins in memory": lambda w: w.logs.begins("n1", 1, *LOG, 3, 501),
     "an epoch begins elsewhere": lambda w: w.logs.reigns("n1", 1, *LOG, 3, 99),
     "an older set": learn(8, 7),
     "a set that was not decided": learn(7, members=(1,)),

@@ -1,10 +1,12 @@
-"""Oracles of RocketMQ's transactions: what is noted as committed has been stored, and counts."""
+"""Oracles of what RocketMQ's brokers keep beside messages: transactions that are noted as committed
+have been stored, and count; tables that count as written are on the disk.
+"""
 
 from __future__ import annotations
 
 from shalott.cluster.sim.oracles.messages import messages_in
 from shalott.cluster.sim.oracles.watch import Watch, pieces
-from shalott.core.oracles import COMMITS_STORED
+from shalott.core.oracles import COMMITS_STORED, SYNC_FIRST
 
 
 class Decisions:
@@ -31,6 +33,14 @@ class Decisions:
         halves = {one.prepared: None for one in messages_in(log)}
         for number in [number for number, offset in waiting.items() if offset in halves]:
             waiting[number] = None
+
+    def written(self, node: str, life: int, path: str, content: bytes) -> None:
+        """A table counts as written."""
+        watch = self._watch
+        watch.asked(SYNC_FIRST, node)
+        if not watch.disk(node).keeps_bytes(path, 0, content):
+            summary = f"{node} takes {path} for written, and its disk has something else"
+            watch.broken(SYNC_FIRST, node, summary)
 
     def notes(self, node: str, life: int, number: int) -> None:
         """A master is about to note that a transaction has ended."""

@@ -32,7 +32,9 @@ class Epochs:
         self._files: dict[tuple[str, int], list[tuple[int, int]]] = {}  # by node and life
 
     def members(self) -> list[str]:
-        """The nodes in the SyncStateSet that was decided last."""
+        """The nodes in the SyncStateSet that was decided last, where one is promised."""
+        if not self._watch.promised.by_set:
+            return []
         return [self._hosts[one] for one in self._set[1] if one in self._hosts]
 
     def decided(
@@ -103,7 +105,9 @@ class Epochs:
 
     def copied(self, node: str, life: int, epoch: int) -> None:
         """A slave takes a table that it asked its master for in ``epoch``."""
-        role, own = self._last_roles.get((node, life), ("slave", epoch))
+        if (node, life) not in self._last_roles:
+            return  # nobody tells of roles
+        role, own = self._last_roles[node, life]
         self._watch.asked(EPOCHS_AGREE, node)
         if role != "slave" or epoch < own:
             summary = f"{node} is {role} in epoch {own}, and copies what it asked for in {epoch}"

@@ -72,7 +72,7 @@ class Logs:
             or self._seen(one, place) == own
             or watch.disk(one).lost_ns >= since_ns
         ]
-        missing = [one for one in self._members() if one not in on_disks]
+        missing = [one for one in self._epochs.members() if one not in on_disks]
         if len(on_disks) < promised.disks or len(held) < promised.copies or missing:
             where = " and ".join(on_disks) or "none"
             summary = f"{node} acknowledged its log up to {end}: of the disks {where} has it"
@@ -93,7 +93,7 @@ class Logs:
         own = self._seen(node, place)
         self._compare(node, directory, begin, own)
         watch.asked(CONFIRMED_ONLY, node)
-        needed = [node] if promised.copies > promised.disks else self._members()
+        needed = [node] if promised.copies > promised.disks else self._epochs.members()
         missing = [one for one in needed if not self._keeps(one, place, own)]
         on_disks = promised.disks
         if not needed:
@@ -136,11 +136,16 @@ class Logs:
             summary = f"{node} sends its log from {begin} to {end} as of {epoch}: it is of {known}"
             watch.broken(EPOCHS_AGREE, node, summary, offset=begin)
 
+    def begins(
+        self, node: str, life: int, directory: str, segment_bytes: int, epoch: int, start: int
+    ) -> None:
+        """A master is about to note that its epoch begins at ``start``."""
+        self._has_synced(node, f"begins epoch {epoch} at", (directory, segment_bytes, 0, start))
+
     def reigns(
         self, node: str, life: int, directory: str, segment_bytes: int, epoch: int, start: int
     ) -> None:
         """A master's epoch has begun at ``start``."""
-        self._has_synced(node, f"begins epoch {epoch} at", (directory, segment_bytes, 0, start))
         known = self._epochs.written_in(node, life, start, start + 1)
         if known != (epoch, start):
             summary = f"{node} begins epoch {epoch} at {start}, and its epoch file says {known}"
@@ -151,14 +156,6 @@ class Logs:
         for directory, segment_bytes, end in places:
             place = (directory, segment_bytes, end, end)
             self._has_synced(node, f"has a checkpoint of {directory} up to", place)
-
-    def written(self, node: str, life: int, path: str, content: bytes) -> None:
-        """A table counts as written."""
-        watch = self._watch
-        watch.asked(SYNC_FIRST, node)
-        if not watch.disk(node).keeps_bytes(path, 0, content):
-            summary = f"{node} takes {path} for written, and its disk has something else"
-            watch.broken(SYNC_FIRST, node, summary)
 
     def appends(
         self, node: str, life: int, directory: str, segment_bytes: int, begin: int, end: int,
@@ -207,7 +204,7 @@ class Logs:
         if not watch.promised.disks:
             return
         watch.asked(CONFIRMED_BY_ALL, node)
-        for member in self._members():
+        for member in self._epochs.members():
             if self._is_damaged(member, (directory, segment_bytes, begin, end)):
                 continue
             has = self._durable_end(member, directory, segment_bytes, end)
@@ -239,9 +236,6 @@ class Logs:
         if has < end:
             summary = f"{node} {does} {end}, and its disk has {has} for sure"
             watch.broken(SYNC_FIRST, node, summary, offset=end)
-
-    def _members(self) -> list[str]:
-        return self._epochs.members() if self._watch.promised.by_set else []
 
     def _compare(self, node: str, directory: str, begin: int, own: bytes) -> None:
         """With what the first node let see there."""

@@ -106,7 +106,7 @@ class Epochs:
     def copied(self, node: str, life: int, epoch: int) -> None:
         """A slave takes a table that it asked its master for in ``epoch``."""
         if (node, life) not in self._last_roles:
-            return  # nobody tells of roles
+            return  # nodes of this system tell no roles
         role, own = self._last_roles[node, life]
         self._watch.asked(EPOCHS_AGREE, node)
         if role != "slave" or epoch < own:

@@ -24,13 +24,16 @@ class Decisions:
     def acked(
         self, node: str, life: int, directory: str, segment_bytes: int, begin: int, end: int
     ) -> None:
-        """These messages count."""
+        """These messages count: any disk shows which they are, for a majority may be without the
+        leader's."""
         waiting = self._open.get((node, life))
         if not waiting:
             return
-        disk = self._watch.disk(node)
-        log = b"".join(disk.seen(*one) for one in pieces(directory, segment_bytes, begin, end))
-        halves = {one.prepared: None for one in messages_in(log)}
+        place = list(pieces(directory, segment_bytes, begin, end))
+        halves: dict[int, None] = {}
+        for each in self._watch.machines:
+            log = b"".join(self._watch.disk(each).seen(*piece) for piece in place)
+            halves |= {one.prepared: None for one in messages_in(log)}
         for number in [number for number, offset in waiting.items() if offset in halves]:
             waiting[number] = None
 

@@ -123,13 +123,12 @@ def _of_transactions(nodes: Mapping[str, RocketNode], disks: Mapping[str, SimDis
         noted = {int(number): None for body in notes for number in body.split(b",")}
         known = broker.halves
         for number in halves:
-            is_noted, counts = number in noted, number < done or number in known.decided
-            if counts and not is_noted:
+            if number >= done and number not in noted and number in known.decided:
                 yield name, f"transaction {number} counts as ended, and its log has no note of it"
-            elif is_noted and not counts:
-                yield name, f"it does not know that transaction {number} has ended"
-            elif not is_noted and number not in known.waiting:
+            elif number >= done and number not in noted and number not in known.waiting:
                 yield name, f"it does not know of transaction {number}, which is open"
+            elif number >= done and number in noted and number not in known.decided:
+                yield name, f"it does not know that transaction {number} has ended"
 
 
 def _of_states(nodes: Mapping[str, RocketNode]) -> Said:

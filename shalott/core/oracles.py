@@ -105,6 +105,27 @@ EPOCHS_AGREE: Final = Oracle(
     "Epochs never go back, and mean the same everywhere.",
     "docs/protocols.md 2.3, 2.9",
 )
+WHOLE_MESSAGES: Final = Oracle(
+    "whole-messages",
+    "message-in-part",
+    "whether logs are cut, and gone on with, between messages",
+    "A log that was cut, or that a master appends to, ends with a whole message.",
+    "docs/protocols.md 6.3",
+)
+COMMITS_STORED: Final = Oracle(
+    "commits-stored",
+    "noted-unstored",
+    "whether transactions are noted as committed too early",
+    "A commit is noted once its message counts.",
+    "EndTransactionProcessor.java",
+)
+SETS_COUNT: Final = Oracle(
+    "sets-count",
+    "member-not-counted",
+    "whether masters wait for all that may be in the SyncStateSet",
+    "A master waits for each member that the set has or may get, and is one of the set before.",
+    "docs/protocols.md 2.8, 3.3",
+)
 FLAGS_KEPT: Final = Oracle(
     "flags-kept",
     "flag-forgotten",
@@ -140,6 +161,9 @@ ORACLES: Final = (
     CONFIRMED_ONLY,
     DENSE_QUEUES,
     EPOCHS_AGREE,
+    SETS_COUNT,
+    WHOLE_MESSAGES,
+    COMMITS_STORED,
     SYNCHRONISED_ONLY,
     MIRRORS_AGREE,
     FLAGS_KEPT,

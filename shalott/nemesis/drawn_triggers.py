@@ -34,8 +34,13 @@ AGAIN = ("kill", "power")
 ALL_AGAIN = ("kill-all", "power-all")  # the same of all nodes at once, also after a restart
 # Of these: another node is, which may be the master that it gets its data from.
 ELSEWHERE_SHARE = 0.4
-# They take hold of a node, or of its links, at once, so that it can be held until they have.
-_AT_ONCE = ("kill", "power", "pause", "suspend", "hold-back")
+# Of the same: it comes when roles, epochs or sets change next, and hits who tells of that, such as
+# the successor, whose set has no other member yet.
+NEXT_SHARE = 0.3
+NEXT_COUNTS = (1, 1, 2, 3)
+# They take hold of a node, or of its links, at once, so that it can be held until they have; or ask
+# it to end.
+_AT_ONCE = ("kill", "power", "pause", "suspend", "hold-back", "stop")
 _DISKS = ("disk-full", "disk-error")  # the next call fails
 _PARTITIONS = tuple(record.name for record in members("partition"))
 # What only the simulation can do, in place of what takes as much away.
@@ -83,6 +88,8 @@ def draw_again(
             again = _again(seed, action, rng.choice(kinds), rng)
             if nodes:
                 again = _elsewhere(seed, action.id, again, nodes, messages)
+                if not any(each.settle for each in actions):
+                    again = _at_change(seed, action.id, again, present)
             more.append((again, action.id))
     return together(actions, more)
 
@@ -169,6 +176,21 @@ def _elsewhere(
         )  # fmt: skip
     node = rng.choice(nodes)
     return msgspec.structs.replace(again, target=node, nodes=(node,), when=when)
+
+
+def _at_change(
+    seed: int, first: int, again: FaultAction, present: Mapping[str, None]
+) -> FaultAction:
+    """In a share: who is next told to have changed, or one that a pause takes for dead."""
+    rng, when = Stream(seed, "change", first), again.when
+    if rng.random() >= NEXT_SHARE or when is msgspec.UNSET:
+        return again
+    kind = rng.choice((again.kind, *_there(("pause",), present)))
+    when = Trigger(
+        kind="observed", what=rng.choice(CHANGES), count=rng.choice(NEXT_COUNTS), moment="after",
+        within_ms=when.within_ms,
+    )  # fmt: skip
+    return msgspec.structs.replace(again, kind=kind, target=THERE, nodes=None, when=when)
 
 
 def _drawn(

@@ -116,6 +116,18 @@ def test_some_of_them_hit_another_node_when_that_one_gets_a_message() -> None:
     assert seen == {("message", True), ("message", False), ("disk", False)}
 
 
+@pytest.mark.parametrize("changes", [True, False])
+def test_some_of_them_hit_who_is_next_where_nodes_change_roles(changes: bool) -> None:
+    seen: set[str] = set()
+    for seed in range(40):
+        bare, _ = drawn(seed, changes=changes)
+        for again in filter(of_another, draw_again(seed, bare, NODES, ("Often",))):
+            if again.when is not msgspec.UNSET and again.when.kind == "observed":
+                assert again.target == "there" and again.nodes is None
+                seen.add(again.kind)
+    assert seen == ({"kill", "power", "pause"} if changes else set())
+
+
 @pytest.mark.parametrize("system", ["mirrored", "master-slave", "dledger", "controller"])
 def test_a_run_without_moments_is_what_it_was(system: str) -> None:
     subject = plain_subject(system, "safe")

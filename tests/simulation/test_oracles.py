@@ -319,12 +319,13 @@ def test_the_sound_broker_keeps_all_promises_and_is_asked(system: str) -> None:
     asked = {r.checker for r in outcome.results if r.counts.get("asked-count", 0) > 0}
     of_logs = {"disk-copies", "equal-logs", "dispatched-confirmed", "dense-queues"}
     of_queues = {"synchronised-only", "flags-kept", "mirrors-agree"}
+    of_transactions, of_commit_log = {"commits-stored"}, {"whole-messages"}
     of_raft = {"votes-kept", "leaders-complete", "leaders-heard"}
     expected = {
         "mirrored": {"disk-copies", "sync-first", "equal-logs", *of_queues, *of_raft},
-        "master-slave": {*of_logs, "sync-first"},
+        "master-slave": {*of_logs, *of_commit_log, "sync-first"},
         "dledger": {*of_logs, *of_raft, "sync-first", "reads-led"},
-        "controller": {*NAMES} - of_queues,
+        "controller": {*NAMES} - of_queues - of_transactions,
     }
     assert asked & {*NAMES} == expected[system]
 

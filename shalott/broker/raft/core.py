@@ -123,6 +123,11 @@ class RaftCore:
         """A leader's: up to where each of the others is known to have its log."""
         return {name: p.match_index for name, p in self._state.progress.items()}
 
+    def match_of(self, member: str) -> int:
+        """A leader's: up to where this one is known to have its log; 0 if it leads no more."""
+        progress = self._state.progress.get(member)
+        return 0 if progress is None else progress.match_index
+
     def heard_count(self) -> int:
         """A leader's: how many members it has heard, itself included, in twice the time after
         which it should give up."""

@@ -139,6 +139,9 @@ class CoreDriver:
 
     def _received(self, sender: str, message: api.Message) -> None:
         self.happened(api.MessageReceived(sender, message))
+        if isinstance(message, api.PushResponse):
+            core, match = self.core, self.core.match_of(sender)
+            self._env.witness("raft.counts", self._storage.path, core.term, sender, match)
 
     def _load_to_apply(self, first: int) -> None:
         async def load() -> None:
@@ -179,6 +182,7 @@ class CoreDriver:
                 self._writer.wrote(mark)
             case api.Persist(hard, mark):
                 self._storage.set_hard_state(hard)
+                self._env.witness("raft.term", self._storage.path, hard.term)
                 self._writer.wrote(mark)
             case api.Truncate(from_index, mark):
                 self._truncate(from_index)

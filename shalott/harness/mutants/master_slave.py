@@ -255,6 +255,7 @@ MASTER_SLAVE: tuple[Mutant, ...] = (
         """,
         "",
         "a checkpoint covers what is not flushed",
+        equivalent="where reads wait for the flush, as in safe, nothing is dispatched before it",
     ),
     _of(
         "rocket.commitlog.checkpoint",

@@ -55,12 +55,6 @@ def read(*answers: tuple[str, int]) -> Tell:
     return tell
 
 
-def begin_in_memory(w: World) -> None:
-    w.epochs.file("n1", 1, [(3, 501)])
-    w.watch.summaries.clear()  # it began elsewhere before
-    w.logs.reigns("n1", 1, *LOG, 3, 501)
-
-
 def deliver(again_at: str) -> Tell:
     """A master delivers a message to a client at n2, flagged, and then as new."""
 
@@ -128,7 +122,93 @@ def restart(last: int, cut_from: int = 9) -> Tell:
     return tell
 
 
+def acknowledge(term: int, own: int) -> Tell:
+    """A follower that is in term ``own`` acknowledges entries in ``term``."""
+
+    def tell(w: World) -> None:
+        w.raft.term("n1", 1, "log", own)
+        w.raft.holds("n1", 1, "log", term, 7, "", b"")
+
+    return tell
+
+
+def count(index: int, term: int = 5) -> Tell:
+    """A leader, of a follower that acknowledged seven entries in term 5."""
+
+    def tell(w: World) -> None:
+        w.raft.holds("n2", 1, "log", 5, 7, "", b"")
+        w.raft.counts("n1", 1, "log", term, "n2", index)
+
+    return tell
+
+
+def wait_for(*members: int, reports: int = 0, refused: int = 0, life: int = 2) -> Tell:
+    """The set is 1 and 2. Its master, in its second life, asked for one with 3, too."""
+
+    def tell(w: World) -> None:
+        w.sets.decided("c1", 4, 1, 9, (1,), {1: "n1"})
+        w.sets.decided("c1", 4, 1, 10, (1, 2), {1: "n1"})
+        for _ in range(reports):
+            w.sets.reported("n1", life, 4, 10, (1, 2, 3))
+        for _ in range(refused):
+            w.sets.refused("n1", life, 4, 10, (1, 2, 3))
+        w.sets.waits_for("n1", 2, 4, members)
+
+    return tell
+
+
+def elect(master: int | None, *members: int) -> Tell:
+    return lambda w: w.sets.decided("c1", 4, master, 8, members, {})
+
+
+def log_of(end: int) -> Tell:
+    """Two messages of the same size, and a log that ends at ``end``."""
+
+    def tell(w: World) -> None:
+        message = Message(topic="t", queue_id=3, body=b"body", prepared_transaction_offset=40)
+        stored = b"".join([Encoder(100).encode(message, 0, offset, 7) for offset in (0, 1)])
+        w.watch.the_disk.content = stored
+        w.logs.ends("n1", 1, *LOG, len(stored) + end)
+
+    return tell
+
+
+def note(*, commits: bool, half: int | None) -> Tell:
+    """A master decides a transaction whose half message lies at 40, has the whole one of ``half``
+    acknowledged, and notes that."""
+
+    def tell(w: World) -> None:
+        log_of(0)(w)
+        w.decisions.decides("n1", 1, 9, 40 if half is None else half, commits)
+        if half is not None:
+            w.decisions.acked("n1", 1, *LOG, 0, 1000)
+        w.decisions.notes("n1", 1, 9)
+
+    return tell
+
+
+def copy(epoch: int, role: str = "slave") -> Tell:
+    def tell(w: World) -> None:
+        w.epochs.role("n1", 1, "g", role, 3)
+        w.epochs.copied("n1", 1, epoch)
+
+    return tell
+
+
 SOUND: dict[str, Tell] = {
+    "a follower acknowledges in its term": acknowledge(5, 5),
+    "a leader counts what was acknowledged": count(7),
+    "a leader that leads no more": count(0, term=6),
+    "a master waits for the set": wait_for(1, 2),
+    "it waits for what it asks for": wait_for(1, 2, 3, reports=1),
+    "all reports were refused": wait_for(1, 2, reports=2, refused=2),
+    "a master out of the set": elect(2, 2),
+    "nobody of the set can follow": elect(None, 1, 2),
+    "a log ends between messages": log_of(0),
+    "a rollback is noted": note(commits=False, half=None),
+    "a commit that is stored is noted": note(commits=True, half=40),
+    "a slave copies tables": copy(3),
+    "a table is written": lambda w: w.decisions.written("n1", 1, "config/topics.json", b""),
     "a member comes back with what it acknowledged": restart(7),
     "it was told to give up some of it": restart(4, cut_from=5),
     "a mirror has all": mirror([1, -2, 3], 0),
@@ -159,6 +239,22 @@ SOUND: dict[str, Tell] = {
     "a leader that hears a majority": lambda w: w.raft.leads("n1", 1, "log", 5, 3, 2),
 }
 BROKEN: dict[str, Tell] = {
+    "a term forgotten in memory": lambda w: [w.raft.term("n1", 1, "log", n) for n in (5, 4)],
+    "a follower acknowledges in a former term": acknowledge(4, 5),
+    "a leader counts more": count(8),
+    "a leader counts what was acknowledged in another term": count(7, term=6),
+    "a master waits for less than the set": wait_for(1),
+    "a master forgets what it asked for": wait_for(1, 2, reports=1),
+    "one of two reports was refused": wait_for(1, 2, reports=2, refused=1),
+    "a master forgets what it asked for before it was killed": wait_for(1, 2, reports=1, life=1),
+    "a master from elsewhere": elect(3, 3),
+    "the set goes with its master": elect(None),
+    "a log ends in a message": log_of(-1),
+    "a commit is noted first": note(commits=True, half=None),
+    "another commit is stored": note(commits=True, half=41),
+    "a slave copies tables of the epoch before": copy(2),
+    "a master copies tables": copy(3, "master"),
+    "a table is not written": lambda w: w.decisions.written("n1", 1, "config/topics.json", b"{}"),
     "a member forgets what it acknowledged": restart(6),
     "a mirror has the oldest": mirror([1, -2], 1),
     "a mirror has more": mirror([9, 1, -2, 3], 0),
@@ -179,7 +275,7 @@ BROKEN: dict[str, Tell] = {
     "bytes of two epochs as of one": send(20, 101, (1, 0)),
     "bytes as of the epoch before": send(100, 120, (1, 0)),
     "bytes that may be lost": send(490, 501, (3, 100)),
-    "an epoch begins in memory": begin_in_memory,
+    "an epoch begins in memory": lambda w: w.logs.begins("n1", 1, *LOG, 3, 501),
     "an epoch begins elsewhere": lambda w: w.logs.reigns("n1", 1, *LOG, 3, 99),
     "an older set": learn(8, 7),
     "a set that was not decided": learn(7, members=(1,)),

@@ -5,23 +5,32 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import cast
 
+from shalott.cluster.sim.oracles.decisions import Decisions
 from shalott.cluster.sim.oracles.epochs import Epochs
 from shalott.cluster.sim.oracles.logs import Logs
 from shalott.cluster.sim.oracles.mirrors import Mirrors
 from shalott.cluster.sim.oracles.queues import Queues
 from shalott.cluster.sim.oracles.raft import Raft
+from shalott.cluster.sim.oracles.sets import Sets
 from shalott.cluster.sim.oracles.watch import Watch
 from shalott.core.oracles import Oracle
 
 
 class Disk:
     emptied = rotted = False
+    content = b""
 
     def durable_size(self, path: str) -> int:
         return 500
 
     def is_damaged(self, path: str) -> bool:
         return False
+
+    def seen(self, path: str, begin: int, end: int) -> bytes:
+        return self.content[begin:end]
+
+    def keeps_bytes(self, path: str, begin: int, wanted: bytes) -> bool:
+        return self.seen(path, begin, begin + len(wanted)) == wanted
 
     def keeps_text(self, path: str, text: bytes) -> bool:
         return False
@@ -32,10 +41,13 @@ class FakeWatch:
 
     def __init__(self) -> None:
         self.summaries: list[str] = []
-        self.promised = SimpleNamespace(disks=1)
+        self.promised = SimpleNamespace(disks=1, by_set=True)
+        process = SimpleNamespace(incarnation=2)
+        self.machines = {"n1": SimpleNamespace(process=process)}
+        self.the_disk = Disk()
 
     def disk(self, node: str) -> Disk:
-        return Disk()
+        return self.the_disk
 
     def asked(self, oracle: Oracle, node: str) -> None:
         return
@@ -48,7 +60,8 @@ class World:
     def __init__(self) -> None:
         self.watch = FakeWatch()
         watch = cast(Watch, self.watch)
-        self.epochs, self.raft = Epochs(watch), Raft(watch)
+        self.sets, self.raft, self.decisions = Sets(watch), Raft(watch), Decisions(watch)
+        self.epochs = Epochs(watch, self.sets)
         self.queues, self.mirrors = Queues(watch), Mirrors(watch)
         self.logs = Logs(watch, self.epochs)
         self.epochs.decided("c1", 1, "g", 3, 1, 7, (1, 2), {})

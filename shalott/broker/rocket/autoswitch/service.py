@@ -150,6 +150,7 @@ class AutoSwitchHAService:
         await self._stop_client()
         await self._cut_tail()
         start = await self._begin_epoch(epoch)
+        self._env.witness("reigns", *self._place(), epoch, start)
         if self._last_set and self._env.has_bug("KB-RKT-19"):
             members = self._last_set  # of the last time that this broker was the master
         known = SyncStateSet(
@@ -197,6 +198,7 @@ class AutoSwitchHAService:
             await uninterrupted(cache.truncate_epochs(epoch))  # KB-RKT-C: it begins here, now
         if not self._env.has_bug("KB-RKT-A"):
             await uninterrupted(cache.truncate_suffix(end))
+        self._env.witness("begins", *self._place(), epoch, end)
         await uninterrupted(cache.append(EpochStart(epoch, end)))
         return end
 
@@ -224,7 +226,9 @@ class AutoSwitchHAService:
         if epoch > self.epoch:
             start = tenure.send_limit = self.store.log.max_offset
             await self.store.log.flushed(start)
+            self._env.witness("begins", *self._place(), epoch, start)
             await uninterrupted(self.cache.append(EpochStart(epoch, start)))
+            self._env.witness("reigns", *self._place(), epoch, start)
             self.epoch = epoch
             tenure.begin_epoch(epoch, members, set_epoch)
             self._last_set = tenure.set.members
@@ -324,14 +328,16 @@ class AutoSwitchHAService:
         if changed:
             self._emit("role", {"master": master} if master else {})
         if start is not None:
-            replicated, size = self.store.log, self._config.store.segment_bytes
-            self._env.witness("reigns", replicated.directory, size, self.epoch, start)
             known = self.cache.entries[-EPOCHS_TOLD:]
             epochs = [[entry.epoch, entry.start_offset] for entry in known]
             end = self.store.log.max_offset
             self._emit("epoch", {"start": start, "end": end, "epochs": epochs})
             self.tell_set(members, set_epoch)
         self.role_changed()
+
+    def _place(self) -> tuple[str, int]:
+        """Where the log is, to witnesses."""
+        return self.store.log.directory, self._config.store.segment_bytes
 
     def tell_set(self, members: tuple[int, ...], set_epoch: int) -> None:
         """A set that the controllers know."""

@@ -65,6 +65,7 @@ class Tenure:
         self._broker_id_of = broker_id_of
         self._set_is_wrong = set_is_wrong
         self._is_over = False
+        self._told: tuple[int, Members] = (0, ())
         self._sends_unflushed = env.has_bug("KB-RKT-D")
         self._drops_who_left = env.has_bug("KB-RKT-F")
 
@@ -152,6 +153,9 @@ class Tenure:
 
     def _update_confirm_offset(self) -> None:
         judged = self.set.judged
+        if (waits := (self.epoch, judged)) != self._told:
+            self._told = waits
+            self.env.witness("waits for", *waits)
         if len(judged) == 1 or not self.config.all_ack_in_sync_state_set:
             self._store.set_confirm_offset(None)
             return

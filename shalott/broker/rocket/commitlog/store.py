@@ -186,6 +186,8 @@ class MessageStore:
                 dispatch.position = max(dispatch.position, self.log.min_offset)
                 dispatch.position = min(dispatch.position, self.log.max_offset)
                 await dispatch.recover_queue_offsets()
+                ends = self.log.directory, self.log.segment_bytes, self.log.max_offset
+                self._env.witness("ends", *ends)
         dispatch.wake()
 
     async def cut_queues(self, offset: int) -> None:

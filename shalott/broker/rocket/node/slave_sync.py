@@ -140,4 +140,5 @@ class SlaveSync:
         answer = await self._client.invoke(address, Command(code=code), TIMEOUT_MS)
         if self._master() != master or self._broker.replica.epoch != epoch:
             return None
+        self._broker.env.witness("copies", epoch)
         return answer

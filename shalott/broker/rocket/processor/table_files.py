@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from shalott.broker.base.disk import Disk
+from shalott.broker.base.env import Witness, unseen
 from shalott.broker.base.files import FORMER, read_file, replace_file
 from shalott.broker.rocket.remoting.java_json import decode_java_json
 
@@ -37,9 +38,10 @@ BEHIND = (OFFSETS, DELAYS, TIMERS)  # written every so often
 class TableFiles:
     """Of one broker. ``contents`` gives what each file should hold now."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, witness: Witness = unseen) -> None:
         self.contents: dict[str, Callable[[], bytes]] = {}
         self._disk = disk
+        self._witness = witness
         self._dirty: dict[str, None] = {}
         self._rubbish: dict[str, None] = {}  # files whose content must not become the former one
         self._changed = asyncio.Event()
@@ -103,12 +105,15 @@ class TableFiles:
         """Whether the disk took them all; what it did not take stays to be written."""
         for path in paths:
             self._dirty.pop(path, None)
-            sound = path not in self._rubbish
+            sound, content = path not in self._rubbish, self.contents[path]()
             try:
-                await replace_file(self._disk, path, self.contents[path](), keep_former=sound)
+                await replace_file(self._disk, path, content, keep_former=sound)
                 self._rubbish.pop(path, None)
             except OSError as error:
                 log.warning("%s can't be written: %s", path, error.strerror or error)
                 self._dirty[path] = None
                 return False
+            finally:
+                if path not in self._dirty:
+                    self._witness("written", path, content)
         return True

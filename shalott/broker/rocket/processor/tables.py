@@ -54,7 +54,7 @@ class Tables:
         self.offsets_version = DataVersion()
         self._env = env
         self._epoch = epoch
-        self.files = TableFiles(env.disk)
+        self.files = TableFiles(env.disk, env.witness)
         self._touch = self.files.touch
         self.delayed = DelayTables(env, epoch, self.files.touch)
         self.files.contents = {

@@ -119,7 +119,7 @@ class Transactions:
         worked_off = self.broker.tables.offset(GROUP, HALF_TOPIC, QUEUE) or 0
         if queue_offset in self._known.decided or queue_offset < worked_off:
             raise BadRequest("the transaction was decided before")
-        self._known.decided[queue_offset] = None
+        self._begin(queue_offset, stored, commits=outcome == COMMIT)
         result: PutResult | None = None
         try:
             if outcome == COMMIT:
@@ -167,14 +167,20 @@ class Transactions:
         properties = stored.message.properties
         message = replace(whole(stored, self.broker.host), topic=LAID_ASIDE_TOPIC, queue_id=0)
         message = replace(message, properties=properties, sys_flag=flags_to_store_again(stored))
-        self._known.decided[queue_offset] = None
+        self._begin(queue_offset, stored, commits=True)
         result = await put(self.broker, [message])
         if result.status is PutStatus.PUT_OK:
             result = await self._note(queue_offset)
         if result.status is not PutStatus.PUT_OK:
             self._known.decided.pop(queue_offset, None)
 
+    def _begin(self, queue_offset: int, half: Stored, *, commits: bool) -> None:
+        """What is under way is not decided anew."""
+        self._known.decided[queue_offset] = None
+        self.broker.env.witness("decides", queue_offset, half.physical_offset, commits)
+
     async def _note(self, queue_offset: int) -> PutResult:
+        self.broker.env.witness("notes", queue_offset)
         ensure_topic(self.broker, OP_TOPIC, queues=1)
         note = Message(
             topic=OP_TOPIC,

@@ -87,6 +87,8 @@ class SetReports:
 
     async def _send(self, tenure: Tenure, proposal: Proposal) -> bool:
         """Whether it was committed."""
+        report = (proposal.master_epoch, proposal.set_epoch, proposal.members)
+        self._env.witness("reports set", *report)
         try:
             known = await self._client.alter_sync_state_set(
                 self._group,
@@ -101,6 +103,7 @@ class SetReports:
             log.info("it is unknown whether the set is %s: %s", proposal.members, error)
         except BrokerError as error:
             log.info("the set can't be %s: %s", proposal.members, error)
+            self._env.witness("set refused", *report)
             if tenure.epoch == proposal.master_epoch:
                 tenure.refused(proposal.members)
         else:

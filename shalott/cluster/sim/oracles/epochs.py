@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from shalott.cluster.sim.oracles.sets import Sets
 from shalott.cluster.sim.oracles.watch import Watch
 from shalott.core.oracles import EPOCHS_AGREE
 
@@ -17,19 +18,23 @@ Members = tuple[int, ...]
 
 
 class Epochs:
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch, sets: Sets) -> None:
         self._watch = watch
+        self._sets = sets
         self._hosts: Mapping[int, str] = {}
         self._set: tuple[int, Members] = (0, ())  # its epoch, and who is in it
         self._master_epoch = 0
         self._applied: dict[tuple[str, int, str], tuple[int, int]] = {}  # by node, life and group
         self._meaning: dict[tuple[str, str, int], object] = {}  # (kind, group, epoch) -> what it is
         self._roles: dict[tuple[str, int, str], int] = {}
+        self._last_roles: dict[tuple[str, int], tuple[str, int]] = {}  # and their epochs
         self._learnt: dict[tuple[str, int], int] = {}  # epochs of SyncStateSets, by node and life
         self._files: dict[tuple[str, int], list[tuple[int, int]]] = {}  # by node and life
 
     def members(self) -> list[str]:
-        """The nodes in the SyncStateSet that was decided last."""
+        """The nodes in the SyncStateSet that was decided last, where one is promised."""
+        if not self._watch.promised.by_set:
+            return []
         return [self._hosts[one] for one in self._set[1] if one in self._hosts]
 
     def decided(
@@ -49,11 +54,14 @@ class Epochs:
         if set_epoch >= self._set[0]:
             self._set, self._hosts = (set_epoch, members), hosts
         self._master_epoch = max(self._master_epoch, master_epoch)
+        self._sets.decided(node, master_epoch, master, set_epoch, members, hosts)
 
     def role(self, node: str, life: int, group: str, role: str, epoch: int) -> None:
         """A broker has entered ``role`` in ``epoch``."""
         watch, key = self._watch, (node, life, group)
         watch.asked(EPOCHS_AGREE, node)
+        if role != "master":
+            self._sets.stepped_down(node)
         if epoch > self._master_epoch:
             summary = f"{node} is {role} of {group} in epoch {epoch}, which was never decided"
             watch.broken(EPOCHS_AGREE, node, summary, offset=epoch)
@@ -63,6 +71,7 @@ class Epochs:
         elif role != "none":
             self._not_older(node, life, f"is {role} in", epoch)
         self._roles[key] = epoch
+        self._last_roles[node, life] = role, epoch
 
     def heard(self, node: str, life: int, group: str, epoch: int, role: str, own: int) -> None:
         """A broker knows now that another one is the master of ``epoch``; it is ``role`` in its
@@ -93,6 +102,16 @@ class Epochs:
             self._watch.broken(EPOCHS_AGREE, node, summary, offset=epoch)
         else:
             self._not_older(node, life, "follows a master of", epoch)
+
+    def copied(self, node: str, life: int, epoch: int) -> None:
+        """A slave takes a table that it asked its master for in ``epoch``."""
+        if (node, life) not in self._last_roles:
+            return  # nodes of this system tell no roles
+        role, own = self._last_roles[node, life]
+        self._watch.asked(EPOCHS_AGREE, node)
+        if role != "slave" or epoch < own:
+            summary = f"{node} is {role} in epoch {own}, and copies what it asked for in {epoch}"
+            self._watch.broken(EPOCHS_AGREE, node, summary, offset=epoch)
 
     def cut(self, node: str, life: int, end: int) -> None:
         """A slave has cut its log to ``end``, and what its epoch file says of the rest."""

@@ -12,10 +12,10 @@ Legal, and no finding:
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 
 from shalott.cluster.sim.oracles.epochs import Epochs
+from shalott.cluster.sim.oracles.messages import HEAD, SIZE, is_border, messages_in
 from shalott.cluster.sim.oracles.watch import Watch, pieces
 from shalott.core.oracles import (
     CONFIRMED_BY_ALL,
@@ -25,16 +25,10 @@ from shalott.core.oracles import (
     EPOCHS_AGREE,
     EQUAL_LOGS,
     SYNC_FIRST,
+    WHOLE_MESSAGES,
 )
 
-# A stored message: sizes, and what lies where (MessageExtEncoder.java).
-_MAGIC = b"\xda\xa3\x20"  # of both versions
-_HEAD = struct.Struct(">12xi4xqq")  # queue, its offset, the log's
-_FLAGS_AT = 39
-_HOST_BYTES = {0x10: 12, 0x20: 12}  # flags of hosts that are so much longer
-_UNDECIDED = 0x4  # of transactions that are open or rolled back, also a leader's no-op: in no queue
-_BODY_SIZE_AT = 84
-_SIZE = struct.Struct(">i")  # what every message of a commit log begins with
+COMMIT_LOG = "commitlog"
 Place = tuple[str, int, int, int]  # directory, segment_bytes, begin, end
 
 
@@ -78,7 +72,7 @@ class Logs:
             or self._seen(one, place) == own
             or watch.disk(one).lost_ns >= since_ns
         ]
-        missing = [one for one in self._members() if one not in on_disks]
+        missing = [one for one in self._epochs.members() if one not in on_disks]
         if len(on_disks) < promised.disks or len(held) < promised.copies or missing:
             where = " and ".join(on_disks) or "none"
             summary = f"{node} acknowledged its log up to {end}: of the disks {where} has it"
@@ -99,7 +93,7 @@ class Logs:
         own = self._seen(node, place)
         self._compare(node, directory, begin, own)
         watch.asked(CONFIRMED_ONLY, node)
-        needed = [node] if promised.copies > promised.disks else self._members()
+        needed = [node] if promised.copies > promised.disks else self._epochs.members()
         missing = [one for one in needed if not self._keeps(one, place, own)]
         on_disks = promised.disks
         if not needed:
@@ -118,7 +112,7 @@ class Logs:
         is_gone = any(watch.disk(one).lost_ns >= 0 for one in watch.machines)
         if promised.copies <= promised.disks or is_gone or directory in self._parted:
             return
-        begin = _HEAD.unpack_from(message)[2]
+        begin = HEAD.unpack_from(message)[2]
         place = (directory, segment_bytes, begin, begin + len(message))
         watch.asked(CONFIRMED_ONLY, node)
         holders = [one for one in watch.machines if self._seen(one, place) == message]
@@ -142,11 +136,16 @@ class Logs:
             summary = f"{node} sends its log from {begin} to {end} as of {epoch}: it is of {known}"
             watch.broken(EPOCHS_AGREE, node, summary, offset=begin)
 
+    def begins(
+        self, node: str, life: int, directory: str, segment_bytes: int, epoch: int, start: int
+    ) -> None:
+        """A master is about to note that its epoch begins at ``start``."""
+        self._has_synced(node, f"begins epoch {epoch} at", (directory, segment_bytes, 0, start))
+
     def reigns(
         self, node: str, life: int, directory: str, segment_bytes: int, epoch: int, start: int
     ) -> None:
         """A master's epoch has begun at ``start``."""
-        self._has_synced(node, f"begins epoch {epoch} at", (directory, segment_bytes, 0, start))
         known = self._epochs.written_in(node, life, start, start + 1)
         if known != (epoch, start):
             summary = f"{node} begins epoch {epoch} at {start}, and its epoch file says {known}"
@@ -166,12 +165,26 @@ class Logs:
         watch, place = self._watch, (directory, segment_bytes, begin, end)
         if self._is_damaged(node, place):
             return
+        if directory == COMMIT_LOG:  # DLedger's is one of entries
+            self.ends(node, life, directory, segment_bytes, end)
         watch.asked(DENSE_QUEUES, node)
         for (topic, queue), offset in next_offsets_of(self._seen(node, place)).items():
             told = next_offsets.get((topic, queue), 0)
             if told != offset:
                 summary = f"{node} goes on with {told} in queue {queue} of {topic}, not {offset}"
                 watch.broken(DENSE_QUEUES, node, summary, offset=told)
+
+    def ends(self, node: str, life: int, directory: str, segment_bytes: int, end: int) -> None:
+        """A log was cut there, or new messages come there."""
+        begin = max(0, end - 1) // segment_bytes * segment_bytes
+        place = (directory, segment_bytes, begin, end)
+        seen = self._seen(node, place)
+        if self._is_damaged(node, place) or len(seen) < end - begin:
+            return
+        self._watch.asked(WHOLE_MESSAGES, node)
+        if not is_border(seen):
+            summary = f"{node} has its log end at {end}, in the midst of a message"
+            self._watch.broken(WHOLE_MESSAGES, node, summary, offset=end)
 
     def queue_offset(
         self, node: str, life: int, topic: str, queue: int, offset: int, wrong: str
@@ -191,7 +204,7 @@ class Logs:
         if not watch.promised.disks:
             return
         watch.asked(CONFIRMED_BY_ALL, node)
-        for member in self._members():
+        for member in self._epochs.members():
             if self._is_damaged(member, (directory, segment_bytes, begin, end)):
                 continue
             has = self._durable_end(member, directory, segment_bytes, end)
@@ -223,9 +236,6 @@ class Logs:
         if has < end:
             summary = f"{node} {does} {end}, and its disk has {has} for sure"
             watch.broken(SYNC_FIRST, node, summary, offset=end)
-
-    def _members(self) -> list[str]:
-        return self._epochs.members() if self._watch.promised.by_set else []
 
     def _compare(self, node: str, directory: str, begin: int, own: bytes) -> None:
         """With what the first node let see there."""
@@ -277,8 +287,8 @@ class Logs:
         """The end of the last message that lies before ``end`` as a whole."""
         at = len(self._confirmed.get(directory, b""))
         while at < end:
-            head = self._seen(node, (directory, segment_bytes, at, at + _SIZE.size))
-            size = _SIZE.unpack(head)[0] if len(head) == _SIZE.size else 0
+            head = self._seen(node, (directory, segment_bytes, at, at + SIZE.size))
+            size = SIZE.unpack(head)[0] if len(head) == SIZE.size else 0
             if size <= 0 or at + size > end:
                 break
             at += size
@@ -287,28 +297,8 @@ class Logs:
 
 def next_offsets_of(log: bytes) -> dict[tuple[str, int], int]:
     """By topic and queue, as the messages in these bytes have them."""
-    found: dict[tuple[str, int], int] = {}
-    at = log.find(_MAGIC)
-    while at >= 0:
-        start = at - _SIZE.size
-        size = _SIZE.unpack_from(log, start)[0] if start >= 0 else 0
-        if _BODY_SIZE_AT < size <= len(log) - start:
-            queue, offset, _ = _HEAD.unpack_from(log, start)
-            if not log[start + _FLAGS_AT] & _UNDECIDED:
-                found[_topic_of(log[start : start + size]), queue] = offset + 1
-            at = log.find(_MAGIC, start + size)
-        else:
-            at = log.find(_MAGIC, at + 1)
-    return found
-
-
-def _topic_of(message: bytes) -> str:
-    hosts = message[_FLAGS_AT]
-    at = _BODY_SIZE_AT + sum(more for flag, more in _HOST_BYTES.items() if hosts & flag)
-    at += _SIZE.size + _SIZE.unpack_from(message, at)[0]
-    begins = at + (1 if message[4:8] == _MAGIC + b"\xa7" else 2)  # longer topics have two bytes
-    size = int.from_bytes(message[at:begins])
-    return message[begins : begins + size].decode()
+    found = (one for one in messages_in(log) if not one.is_undecided)
+    return {(one.topic, one.queue): one.queue_offset + 1 for one in found}
 
 
 def _backwards(directory: str, segment_bytes: int, end: int) -> Iterator[tuple[str, int, int]]:

@@ -40,8 +40,11 @@ class Raft:
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self._terms: dict[tuple[str, str], int] = {}  # the highest told, by node and log
+        self._own_terms: dict[tuple[str, str], int] = {}  # that the node is in, told or not
         self._votes: dict[tuple[str, str, int], str] = {}
         self._held: dict[tuple[str, str], int] = {}  # the last entry that was acknowledged
+        # The same, in each term: by node, log and term.
+        self._acked: dict[tuple[str, str, int], int] = {}
         self._anew: dict[tuple[str, str], None] = {}  # it may be another group's by now
         self._applied: dict[tuple[str, int], tuple[int, int]] = {}  # (log, index): term and CRC
         self._committed: dict[str, tuple[int, int]] = {}  # of each log the last: index and term
@@ -57,6 +60,7 @@ class Raft:
     def began(self, node: str, life: int, log: str, term: int, voted_for: str, last: int) -> None:
         """A life begins with what the disk says. ``last``: the index of its last entry."""
         watch, told = self._watch, self._terms.get((node, log), 0)
+        self._own_terms[node, log] = term
         if watch.disk(node).emptied or watch.disk(node).rotted:
             self.left(node, life)
             return
@@ -77,10 +81,19 @@ class Raft:
         """Its operator has the node begin again with nothing: what was its is another member's."""
         for key in [key for key in self._terms if key[0] == node]:
             del self._terms[key]
+            self._own_terms.pop(key, None)
             self._held.pop(key, None)
             self._anew[key] = None
         for vote in [vote for vote in self._votes if vote[0] == node]:
             del self._votes[vote]
+
+    def term(self, node: str, life: int, log: str, term: int) -> None:
+        """A member is in this term from now on, and may not have told anybody."""
+        known = self._own_terms.get((node, log), 0)
+        self._own_terms[node, log] = term
+        if term < known:
+            summary = f"{node} goes back from term {known} of {log} to term {term}"
+            self._watch.broken(VOTES_KEPT, node, summary, offset=term)
 
     def voted(
         self, node: str, life: int, log: str, term: int, candidate: str, end: tuple[int, int],
@@ -115,14 +128,29 @@ class Raft:
         self, node: str, life: int, log: str, term: int, index: int, path: str, text: bytes
     ) -> None:
         """A follower says that it has all up to ``index``. ``text`` is the last entry's."""
-        watch = self._watch
+        watch, key = self._watch, (node, log, term)
         self._tell_term(node, log, term)
+        if term < (own := self._own_terms.get((node, log), 0)):
+            summary = f"{node} acknowledges {log} up to {index} in term {term}, and is in {own}"
+            watch.broken(VOTES_KEPT, node, summary, offset=index)
+        self._acked[key] = max(index, self._acked.get(key, 0))
         if text:
             self._held[node, log] = max(index, self._held.get((node, log), 0))
             watch.asked(SYNC_FIRST, node)
             if not watch.disk(node).keeps_text(path, text):
                 summary = f"{node} acknowledged {log} up to {index}, which its disk does not have"
                 watch.broken(SYNC_FIRST, node, summary, offset=index)
+
+    def counts(self, node: str, life: int, log: str, term: int, member: str, index: int) -> None:
+        """A leader takes a follower to have its log up to ``index``."""
+        watch, acked = self._watch, self._acked.get((member, log, term), 0)
+        watch.asked(LEADERS_COMPLETE, node)
+        if index > acked:
+            summary = (
+                f"{node} counts {member} for {log} up to {index}, which acknowledged {acked} in"
+                f" term {term}"
+            )
+            watch.broken(LEADERS_COMPLETE, node, summary, offset=index)
 
     def cut(self, node: str, life: int, log: str, from_index: int) -> None:
         """A member gives up its entries from there on."""

@@ -128,7 +128,7 @@ MIRRORED: tuple[Mutant, ...] = (
         "if master_lives:\n"
         "    self._confirm(message)\n"
         "elif message.seq is not None:\n"
-        "    self.outbox.refuse(message.channel, message.seq)",
+        "    self._refuse(message.channel, message.seq, message.content.id)",
         "self._confirm(message)",
         "a mirror whose synchronisation died with the master confirms what it threw away",
     ),

@@ -69,7 +69,7 @@ class UnconfirmedMessages:
         self,
         master_of: Callable[[str], Pid | None] | None = None,
         *,
-        counted: Callable[[str, Iterable[Pid]], None] = lambda queue, processes: None,
+        counted: Callable[[int, str, Iterable[Pid]], None] = lambda seq, queue, processes: None,
     ) -> None:
         self._master_of = master_of
         self._counted = counted
@@ -206,7 +206,7 @@ class UnconfirmedMessages:
             self._nack(seq)
             return
         self._answered(seq, queue)
-        self._counted(queue, debt.confirmed)
+        self._counted(seq, queue, debt.confirmed)
         del debts[queue]
         if not debts:
             del self._debts[seq]

@@ -72,6 +72,10 @@ class Deliveries:
         given = (delivery.process for delivery in self._unsettled.values())
         return list(dict.fromkeys(process for process in given if process is not None))
 
+    def outstanding(self) -> int:
+        """Those that take a place in the channel's prefetch, counted anew."""
+        return sum(one.counted for one in (*self._unsettled.values(), *self._uncommitted.values()))
+
     @property
     def upcoming_tag(self) -> int:
         """Of the next delivery. A reply bears it too, and can't be settled."""

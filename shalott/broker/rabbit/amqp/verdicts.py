@@ -55,6 +55,7 @@ class Verdicts:
         unsynchronised: Mapping[str, Sequence[Pid]],
     ) -> None:
         self._unconfirmed.sent(seq, queues, unsynchronised)
+        self._testify("published", seq, list(queues))
 
     def on_confirmed(self, message: Confirmed) -> None:
         self._unconfirmed.confirm(message.process, message.seqs)
@@ -105,6 +106,7 @@ class Verdicts:
         for nack in self._unconfirmed.take_nacks():
             self.refused = True
             if self.confirming:
+                self._testify("answered", nack.seq, False, False)
                 await self._context.port.send(commands.Basic.Nack(nack.seq, requeue=False))
         if not self._unconfirmed.decided:
             return not self._unconfirmed.in_question
@@ -117,12 +119,20 @@ class Verdicts:
                 await self._send_ack(ack)
         return not self._unconfirmed.in_question
 
-    def _counted(self, queue: str, processes: Iterable[Pid]) -> None:
-        self._context.services.env.witness("counted", queue, [str(one) for one in processes])
+    def _counted(self, seq: int, queue: str, processes: Iterable[Pid]) -> None:
+        self._testify("counted", seq, queue, [str(one) for one in processes])
+
+    def committed(self) -> None:
+        """The client is about to hear that its commit is done."""
+        self._testify("committed")
+
+    def _testify(self, what: str, *details: object) -> None:
+        self._context.services.env.witness(what, self._context.pid, *details)
 
     def _master_of(self, queue: str) -> Pid | None:
         row = self._context.services.metadata.read("queue", queue)
         return row.pid if isinstance(row, QueueRow) else None
 
     async def _send_ack(self, ack: Verdict) -> None:
+        self._testify("answered", ack.seq, True, ack.multiple)
         await self._context.port.send(commands.Basic.Ack(ack.seq, multiple=ack.multiple))

@@ -187,6 +187,11 @@ class BackingQueue:
         self.pager.failure_listener = callback
         self.index.on_failure(callback)
 
+    @property
+    def last_serial(self) -> int:
+        """The next message gets the one after it."""
+        return self._serial
+
     # -- messages in -------------------------------------------------------------------------------
 
     def publish(

@@ -11,11 +11,16 @@ from collections.abc import Callable, Mapping
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.oracles.clients import Clients
 from shalott.cluster.sim.oracles.epochs import Epochs
+from shalott.cluster.sim.oracles.heirs import Heirs
+from shalott.cluster.sim.oracles.journals import Journals
 from shalott.cluster.sim.oracles.logs import Logs
 from shalott.cluster.sim.oracles.mirrors import Mirrors
 from shalott.cluster.sim.oracles.queues import Queues
 from shalott.cluster.sim.oracles.raft import Raft
+from shalott.cluster.sim.oracles.verdicts import Verdicts
 from shalott.cluster.sim.oracles.watch import Promised, Watch, Watched
+
+Asks = Callable[..., None]
 
 
 class Oracles:
@@ -23,52 +28,70 @@ class Oracles:
         watch = Watch(loop, machines, promised)
         epochs, raft, queues = Epochs(watch), Raft(watch), Queues(watch)
         logs, mirrors = Logs(watch, epochs), Mirrors(watch)
+        verdicts, heirs, journals = Verdicts(watch), Heirs(watch), Journals(watch)
         self.clients = Clients(watch, queues)
-        self._ask: dict[str, Callable[..., None]] = {
-            "acked": logs.acked,
-            "dispatched": logs.dispatched,
-            "queue offset": logs.queue_offset,
-            "confirmed": logs.confirmed,
-            "failed over": logs.failed_over,
-            "reads": logs.reads,
-            "holds": logs.holds,
-            "sends": logs.sends,
-            "appends": logs.appends,
-            "checkpoint": logs.checkpoint,
-            "reigns": logs.reigns,
-            "followed": epochs.followed,
-            "heard": epochs.heard,
-            "learnt": epochs.learnt,
-            "cut": epochs.cut,
-            "set": epochs.decided,
-            "role": epochs.role,
-            "epochs": epochs.file,
-            "left": raft.left,
-            "raft.began": raft.began,
-            "raft.voted": raft.voted,
-            "raft.cut": raft.cut,
-            "raft.holds": raft.holds,
-            "raft.follows": raft.follows,
-            "raft.leads": raft.leads,
-            "raft.applied": raft.applied,
-            "raft.led": raft.led,
-            "raft.committed": raft.committed,
-            "raft.asked": raft.asked,
-            "raft.read": raft.read,
-            "queue.role": queues.role,
-            "synchronised": queues.synchronised,
-            "replica": mirrors.replica,
-            "sent": mirrors.sent,
-            "ring.told": mirrors.told,
-            "ring.heard": mirrors.heard,
-            "ring.brought": mirrors.brought,
-            "mirror.confirms": mirrors.mirror_confirms,
-            "master.confirms": mirrors.master_confirms,
-            "durable": queues.durable,
-            "counted": queues.counted,
-            "delivered": queues.delivered,
-            "promoted": queues.promoted,
+        self._ask: dict[str, tuple[Asks, ...]] = {
+            "acked": (logs.acked,),
+            "dispatched": (logs.dispatched,),
+            "queue offset": (logs.queue_offset,),
+            "confirmed": (logs.confirmed,),
+            "failed over": (logs.failed_over,),
+            "reads": (logs.reads,),
+            "holds": (logs.holds,),
+            "sends": (logs.sends,),
+            "appends": (logs.appends,),
+            "checkpoint": (logs.checkpoint,),
+            "reigns": (logs.reigns,),
+            "followed": (epochs.followed,),
+            "heard": (epochs.heard,),
+            "learnt": (epochs.learnt,),
+            "cut": (epochs.cut,),
+            "set": (epochs.decided,),
+            "role": (epochs.role,),
+            "epochs": (epochs.file,),
+            "left": (raft.left,),
+            "raft.began": (raft.began,),
+            "raft.voted": (raft.voted,),
+            "raft.cut": (raft.cut,),
+            "raft.holds": (raft.holds,),
+            "raft.follows": (raft.follows,),
+            "raft.leads": (raft.leads,),
+            "raft.applied": (raft.applied,),
+            "raft.led": (raft.led,),
+            "raft.committed": (raft.committed,),
+            "raft.asked": (raft.asked,),
+            "raft.read": (raft.read,),
+            "queue.role": (queues.role,),
+            "synchronised": (queues.synchronised,),
+            "replica": (mirrors.replica,),
+            "sent": (mirrors.sent,),
+            "ring.told": (mirrors.told,),
+            "ring.heard": (mirrors.heard,),
+            "ring.brought": (mirrors.brought, heirs.brought),
+            "mirror.confirms": (mirrors.mirror_confirms, heirs.answers),
+            "master.confirms": (mirrors.master_confirms, heirs.answers),
+            "durable": (queues.durable, journals.durable),
+            "counted": (queues.counted, verdicts.counted),
+            "delivered": (queues.delivered,),
+            "promoted": (queues.promoted,),
+            "published": (verdicts.published,),
+            "answered": (verdicts.answered,),
+            "committed": (verdicts.committed,),
+            "mirror.takes": (heirs.takes,),
+            "mirror.forgets": (heirs.forgets,),
+            "refuses": (heirs.answers,),
+            "master.takes": (heirs.master_takes,),
+            "succeeded": (heirs.succeeded,),
+            "deaths": (heirs.deaths,),
+            "stays": (heirs.stays,),
+            "recovered": (journals.recovered,),
+            "rests": (journals.rests,),
+            "sync.began": (mirrors.sync_began,),
+            "sync.ended": (mirrors.sync_ended,),
+            "stops": (queues.stops,),
+            "stopped": (queues.stopped,),
         }
 
     def heard(self, node: str, life: int, what: str, /, *details: object) -> None:
-        self._ask[what](node, life, *details)
+        for ask in self._ask[what]:
+            ask(node, life, *details)

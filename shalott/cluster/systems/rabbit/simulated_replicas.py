@@ -69,6 +69,20 @@ def look(machine: Machine) -> Iterator[Replica]:
         )
 
 
+def _ask_journals(machine: Machine) -> None:
+    """Of the queues of a node that runs, whether their journals have what they hold."""
+    node, process = machine.node, machine.process
+    if process is None or not machine.is_alive or not isinstance(node, Node) or node.broker is None:
+        return
+    for key in sorted(node.broker.supervisor.children.by_key):
+        own = node.broker.supervisor.children.process_of(key)
+        queue = None if own is None or own.role is None else own.role.queue
+        if queue is not None and queue.index.is_durable:
+            lasting = [m.content.id for m in _held_by(queue, machine.disk) if m.content.persistent]
+            told = key, queue.directory, lasting
+            machine.witness(machine.name, process.incarnation, "rests", *told)
+
+
 def _held_by(queue: BackingQueue, disk: SimDisk) -> Sequence[Held]:
     """All of it, now: also what is on its pages, which takes the node time and this look none."""
     snapshot = queue.snapshot(_Still(disk))
@@ -118,6 +132,8 @@ async def record_replicas(machines: Mapping[str, Machine]) -> None:
     is not at rest."""
     await until(lambda: in_step(_all(machines)), STEP_TIMEOUT_S)
     await record_waits(machines, waits)
+    for machine in machines.values():
+        _ask_journals(machine)
     replicas = _all(machines)
     for replica in replicas:
         machine = machines[replica.node]

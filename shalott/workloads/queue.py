@@ -76,9 +76,7 @@ class QueueParameters(msgspec.Struct, frozen=True, kw_only=True):
     confirms: Annotated[bool, msgspec.Meta(description="Await a confirm of each enqueue.")] = True
     behind: Annotated[
         int,
-        msgspec.Meta(
-            ge=0, le=9, description="Publishes right behind each enqueue, which nobody gets."
-        ),
+        msgspec.Meta(ge=0, le=9, description="Publishes behind each enqueue that nobody gets."),
     ] = 0
     patient: Annotated[bool, msgspec.Meta(description="Stays connected without a confirm.")] = False
     copied: Annotated[bool, msgspec.Meta(description="Enqueues by the headers CC and BCC.")] = False

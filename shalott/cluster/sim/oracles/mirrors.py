@@ -61,7 +61,8 @@ class Mirrors:
         self._mirrors: dict[Process, _Mirror] = {}  # by process
         self._lacks: dict[Process, int | None] = {}  # by process, as it says
         self._sent_to: dict[int, list[Process]] = {}  # by message
-        self._copied: dict[Process, Messages | None] = {}  # by master, when it began
+        # By synchronisation: whose, and what its queue had when it began.
+        self._copied: dict[int, tuple[Process, Messages | None]] = {}
 
     def replica(self, node: str, life: int, pid: Process, outline: Outline) -> None:
         self._outlines[pid] = outline
@@ -101,16 +102,16 @@ class Mirrors:
             summary = f"{pid} has done what {origin} said as number {number}, and {wrong}"
             self._watch.broken(MIRRORS_AGREE, node, summary, number=number)
 
-    def sync_began(self, node: str, life: int, syncer: Process) -> None:
-        self._copied[syncer] = self._outlines[syncer]()
+    def sync_began(self, node: str, life: int, syncer: Process, ref: int) -> None:
+        self._copied[ref] = syncer, self._outlines[syncer]()
 
     def sync_ended(
-        self, node: str, life: int, pid: Process, syncer: Process, done: bool, lacks: int | None
+        self, node: str, life: int, pid: Process, ref: int, done: bool, lacks: int | None
     ) -> None:
         """A mirror takes no more of it. It has all but what its master gave up meanwhile; or, when
         that was broken off, no older messages without the newer ones."""
         self._lacks[pid] = lacks
-        theirs, own = self._copied.get(syncer), self._outlines[pid]()
+        (syncer, theirs), own = self._copied.get(ref, ("", None)), self._outlines[pid]()
         if theirs is None or own is None:
             return
         self._watch.asked(MIRRORS_AGREE, node)

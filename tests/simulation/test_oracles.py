@@ -318,7 +318,8 @@ def test_the_sound_broker_keeps_all_promises_and_is_asked(system: str) -> None:
     assert found_by_oracles(outcome) == []
     asked = {r.checker for r in outcome.results if r.counts.get("asked-count", 0) > 0}
     of_logs = {"disk-copies", "equal-logs", "dispatched-confirmed", "dense-queues"}
-    of_queues = {"synchronised-only", "flags-kept", "mirrors-agree"}
+    told = {"answers-due", "heirs-complete", "journals-true"}
+    of_queues = {"synchronised-only", "flags-kept", "mirrors-agree", *told}
     of_raft = {"votes-kept", "leaders-complete", "leaders-heard"}
     expected = {
         "mirrored": {"disk-copies", "sync-first", "equal-logs", *of_queues, *of_raft},

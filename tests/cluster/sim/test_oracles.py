@@ -7,8 +7,19 @@ from typing import Any
 
 import pytest
 
+from shalott.broker.base.batches import encode_batch
+from shalott.broker.rabbit.amqp.queue_protocol import Content
+from shalott.broker.rabbit.storage.queue_index import (
+    Closed,
+    Opened,
+    Published,
+    QueueRecord,
+    Removed,
+    encode_record,
+)
 from shalott.broker.rocket.commitlog.api import Message
 from shalott.broker.rocket.commitlog.codec import Encoder
+from shalott.cluster.sim.oracles.journals import EVERY
 from shalott.cluster.sim.oracles.logs import next_offsets_of
 from tests.world.cluster.oracles import World
 
@@ -127,7 +138,122 @@ def restart(last: int, cut_from: int = 9) -> Tell:
     return tell
 
 
+def answer(*seqs: int, ack: bool = True, multiple: bool = False) -> Tell:
+    """Of three publishes the first is decided by one of two queues, and the others by all."""
+
+    def tell(w: World) -> None:
+        for seq, queues in ((1, ("a", "b")), (2, ()), (3, ("a",))):
+            w.verdicts.published("n1", 1, "channel", seq, queues)
+            w.verdicts.counted("n1", 1, "channel", seq, "a", ["p"])
+        for seq in seqs:
+            w.verdicts.answered("n1", 1, "channel", seq, ack, multiple)
+
+    return tell
+
+
+def commit(*counted: str) -> Tell:
+    def tell(w: World) -> None:
+        w.verdicts.published("n1", 1, "channel", 1, ["a", "b"])
+        for queue in counted:
+            w.verdicts.counted("n1", 1, "channel", 1, queue, ["p"])
+        w.verdicts.committed("n1", 1, "channel")
+
+    return tell
+
+
+def promote(
+    *taken: int, owes: Sequence[int] = (8, 9), flagged: bool = True, before: str = ""
+) -> Tell:
+    """Channels sent messages 7, 8 and 9; the ring brought 8, and 7 wants no confirm."""
+
+    def tell(w: World) -> None:
+        for number in (7, 8, 9):
+            w.heirs.takes("n2", 1, "mirror", number, number > 7)
+        w.heirs.brought("n2", 1, "mirror", 8)
+        if before == "forgets":
+            w.heirs.forgets("n2", 1, "mirror", [9])
+        elif before:
+            w.heirs.answers("n2", 1, "mirror", 9)
+        for number in taken:
+            w.heirs.master_takes("n2", 1, "mirror", number)
+        w.heirs.succeeded("n2", 1, "mirror", lambda: list(owes), lambda: [(7, flagged)])
+
+    return tell
+
+
+def stay(master: str) -> Tell:
+    def tell(w: World) -> None:
+        w.heirs.deaths("n2", 1, "mirror", ["dead"])
+        w.heirs.deaths("n2", 1, "mirror", ["other"])
+        w.heirs.stays("n2", 1, "mirror", master)
+
+    return tell
+
+
+def stop(*left: str, first: str = "", reason: str = "shutdown", synchronised: bool = False) -> Tell:
+    """A master that sees one mirror stops in order."""
+
+    def tell(w: World) -> None:
+        w.queues.synchronised("n2", 1, "q@/", "mirror", synchronised)
+        w.queues.stops("n1", 1, "q@/", "master", True, ["mirror"])
+        if first:
+            w.queues.stopped("n2", 1, "q@/", first, "stopped by its master", [])
+        w.queues.stopped("n1", 1, "q@/", "master", reason, left)
+
+    return tell
+
+
+def synchronise(own: Sequence[int], *, done: bool, since: Sequence[int] = (1, 2, 3)) -> Tell:
+    """By a master that had 1, 2 and 3."""
+
+    def tell(w: World) -> None:
+        w.mirrors.replica("n1", 1, "master", lambda: messages([1, 2, 3]))
+        w.mirrors.sync_began("n1", 1, "master", 5)
+        w.mirrors.replica("n1", 1, "master", lambda: messages(since))
+        w.mirrors.replica("n2", 1, "mirror", lambda: messages(own))
+        w.mirrors.sync_ended("n2", 1, "mirror", 5, done, 0)
+
+    return tell
+
+
+def recover(
+    *flags: tuple[int, bool], last: int = 3, then: Sequence[QueueRecord] = (), confirms: int = 0
+) -> Tell:
+    """A queue whose journal has 1, flagged, and 2, and of 3 that it is gone."""
+
+    def tell(w: World) -> None:
+        contents = [Content(number, "", "q", b"", b"", True) for number in (1, 2, 3)]
+        records = [Published(c.id, c.id == 1, c) for c in contents]
+        written = [*records, Removed([3]), Closed([]), *then]
+        w.watch.all_disks.content = encode_batch(0, [encode_record(one) for one in written])
+        for _ in range(EVERY if confirms else 0):
+            w.journals.durable("n1", 1, "q@/", "queues/q", confirms)
+        w.journals.recovered("n1", 1, "q@/", "queues/q", last, lambda: list(flags))
+
+    return tell
+
+
+AS_BEFORE = ((1, True), (2, True))
 SOUND: dict[str, Tell] = {
+    "an acknowledgement of what is decided": answer(3, 2),
+    "a refusal of what is not": answer(1, ack=False),
+    "an acknowledgement of many, behind a refusal": lambda w: (
+        answer(1, ack=False)(w),
+        w.verdicts.answered("n1", 1, "channel", 3, True, True),
+    ),
+    "a commit that all queues have": commit("a", "b"),
+    "an heir sees to all": promote(7, 9),
+    "it confirmed one before": promote(7, 9, owes=[8], before="answers"),
+    "the channel of one is dead": promote(7, owes=[8], before="forgets"),
+    "it follows another": stay("third"),
+    "a master that stops ends its mirror": stop("mirror", first="mirror"),
+    "it is no mirror any more": stop(),
+    "a master leaves the queue to one that has all": stop("mirror", synchronised=True),
+    "it crashes before it is done": stop("mirror", reason="crash"),
+    "a mirror gets all": synchronise([1, 2, 3], done=True),
+    "it gets what is left": synchronise([2, 3], done=True, since=[2, 3, 4]),
+    "it starts anew": synchronise([], done=False),
+    "a queue is recovered": recover(*AS_BEFORE, then=[Opened()], confirms=2),
     "a member comes back with what it acknowledged": restart(7),
     "it was told to give up some of it": restart(4, cut_from=5),
     "a mirror has all": mirror([1, -2, 3], 0),
@@ -158,6 +284,23 @@ SOUND: dict[str, Tell] = {
     "a leader that hears a majority": lambda w: w.raft.leads("n1", 1, "log", 5, 3, 2),
 }
 BROKEN: dict[str, Tell] = {
+    "an acknowledgement of what is not decided": answer(1),
+    "an acknowledgement of many, and one is not": answer(3, multiple=True),
+    "a second answer": answer(3, 3),
+    "a commit that one queue has not": commit("a"),
+    "an heir drops what the ring had not brought": promote(9),
+    "an heir forgets a confirm": promote(7, 9, owes=[9]),
+    "an heir takes one for new": promote(7, 9, flagged=False),
+    "it stays with a dead master": stay("dead"),
+    "a master leaves the queue to one that lacks messages": stop("mirror"),
+    "a mirror gets less": synchronise([1, 2], done=True),
+    "a mirror keeps a part": synchronise([1], done=False),
+    "a recovered queue lacks one": recover((1, True), then=[Opened()]),
+    "it has one more": recover(*AS_BEFORE, (3, True), then=[Opened()]),
+    "it takes one for new": recover((1, True), (2, False), then=[Opened()]),
+    "it gives a number again": recover(*AS_BEFORE, last=2, then=[Opened()]),
+    "its journal is closed": recover((1, True), (2, False)),
+    "it confirms what is gone": recover(*AS_BEFORE, then=[Opened()], confirms=3),
     "a member forgets what it acknowledged": restart(6),
     "a mirror has the oldest": mirror([1, -2], 1),
     "a mirror has more": mirror([9, 1, -2, 3], 0),

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import cast
 
 from shalott.cluster.sim.oracles.epochs import Epochs
+from shalott.cluster.sim.oracles.heirs import Heirs
+from shalott.cluster.sim.oracles.journals import Journals
 from shalott.cluster.sim.oracles.logs import Logs
 from shalott.cluster.sim.oracles.mirrors import Mirrors
 from shalott.cluster.sim.oracles.queues import Queues
 from shalott.cluster.sim.oracles.raft import Raft
+from shalott.cluster.sim.oracles.verdicts import Verdicts
 from shalott.cluster.sim.oracles.watch import Watch
 from shalott.core.oracles import Oracle
 
 
+@dataclass(slots=True)
 class Disk:
-    emptied = rotted = False
+    """``content``: of every file that is read."""
+
+    content: bytes = b""
+    emptied: bool = False
+    rotted: bool = False
 
     def durable_size(self, path: str) -> int:
-        return 500
+        return len(self.content) or 500
+
+    def seen(self, path: str, begin: int, end: int) -> bytes:
+        return self.content[begin:end]
 
     def is_damaged(self, path: str) -> bool:
         return False
@@ -33,9 +45,10 @@ class FakeWatch:
     def __init__(self) -> None:
         self.summaries: list[str] = []
         self.promised = SimpleNamespace(disks=1)
+        self.all_disks = Disk()
 
     def disk(self, node: str) -> Disk:
-        return Disk()
+        return self.all_disks
 
     def asked(self, oracle: Oracle, node: str) -> None:
         return
@@ -50,6 +63,7 @@ class World:
         watch = cast(Watch, self.watch)
         self.epochs, self.raft = Epochs(watch), Raft(watch)
         self.queues, self.mirrors = Queues(watch), Mirrors(watch)
+        self.verdicts, self.heirs, self.journals = Verdicts(watch), Heirs(watch), Journals(watch)
         self.logs = Logs(watch, self.epochs)
         self.epochs.decided("c1", 1, "g", 3, 1, 7, (1, 2), {})
         self.epochs.file("n1", 1, [(1, 0), (3, 100)])

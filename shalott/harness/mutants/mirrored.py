@@ -88,6 +88,7 @@ MIRRORED: tuple[Mutant, ...] = (
         """,
         "",
         "a master in the minority sends confirms",
+        equivalent="channels count it if its row says so still, and wait for all whom that names",
     ),
     _of(
         "rabbit.replica.publish_copies",

@@ -132,6 +132,7 @@ MIRRORED: tuple[Mutant, ...] = (
         "    self._refuse(message.channel, message.seq, message.content.id)",
         "self._confirm(message)",
         "a mirror whose synchronisation died with the master confirms what it threw away",
+        equivalent="it lacked messages when it was sent that, so its confirm counts for nothing",
     ),
     _of(
         "rabbit.amqp.transactions",

@@ -217,14 +217,19 @@ def synchronise(own: Sequence[int], *, done: bool, since: Sequence[int] = (1, 2,
 
 
 def recover(
-    *flags: tuple[int, bool], last: int = 3, then: Sequence[QueueRecord] = (), confirms: int = 0
+    *flags: tuple[int, bool],
+    last: int = 3,
+    given: Sequence[int] = (2,),
+    then: Sequence[QueueRecord] = (Opened(),),
+    confirms: int = 0,
 ) -> Tell:
-    """A queue whose journal has 1, flagged, and 2, and of 3 that it is gone."""
+    """A queue whose journal has 1, flagged, and 2, and of 3 that it is gone. ``given``: what was
+    delivered when it was closed."""
 
     def tell(w: World) -> None:
         contents = [Content(number, "", "q", b"", b"", True) for number in (1, 2, 3)]
         records = [Published(c.id, c.id == 1, c) for c in contents]
-        written = [*records, Removed([3]), Closed([]), *then]
+        written = [*records, Removed([3]), Closed(list(given)), *then]
         w.watch.all_disks.content = encode_batch(0, [encode_record(one) for one in written])
         for _ in range(EVERY if confirms else 0):
             w.journals.durable("n1", 1, "q@/", "queues/q", confirms)
@@ -253,7 +258,9 @@ SOUND: dict[str, Tell] = {
     "a mirror gets all": synchronise([1, 2, 3], done=True),
     "it gets what is left": synchronise([2, 3], done=True, since=[2, 3, 4]),
     "it starts anew": synchronise([], done=False),
-    "a queue is recovered": recover(*AS_BEFORE, then=[Opened()], confirms=2),
+    "a queue is recovered": recover(*AS_BEFORE, confirms=2),
+    "it knows what was delivered": recover((1, True), (2, False), given=[]),
+    "it was open": recover(*AS_BEFORE, given=[], then=[Opened(), Removed([3])]),
     "a member comes back with what it acknowledged": restart(7),
     "it was told to give up some of it": restart(4, cut_from=5),
     "a mirror has all": mirror([1, -2, 3], 0),
@@ -295,12 +302,15 @@ BROKEN: dict[str, Tell] = {
     "a master leaves the queue to one that lacks messages": stop("mirror"),
     "a mirror gets less": synchronise([1, 2], done=True),
     "a mirror keeps a part": synchronise([1], done=False),
-    "a recovered queue lacks one": recover((1, True), then=[Opened()]),
-    "it has one more": recover(*AS_BEFORE, (3, True), then=[Opened()]),
-    "it takes one for new": recover((1, True), (2, False), then=[Opened()]),
-    "it gives a number again": recover(*AS_BEFORE, last=2, then=[Opened()]),
-    "its journal is closed": recover((1, True), (2, False)),
-    "it confirms what is gone": recover(*AS_BEFORE, then=[Opened()], confirms=3),
+    "a recovered queue lacks one": recover((1, True)),
+    "it has one more": recover(*AS_BEFORE, (3, True)),
+    "it takes one for new": recover((1, True), (2, False)),
+    "nobody knows what was delivered": recover(
+        (1, True), (2, False), given=[], then=[Opened(), Removed([3])]
+    ),
+    "it gives a number again": recover(*AS_BEFORE, last=2),
+    "its journal is closed": recover(*AS_BEFORE, then=()),
+    "it confirms what is gone": recover(*AS_BEFORE, confirms=3),
     "a member forgets what it acknowledged": restart(6),
     "a mirror has the oldest": mirror([1, -2], 1),
     "a mirror has more": mirror([9, 1, -2, 3], 0),

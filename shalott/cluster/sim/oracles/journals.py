@@ -27,7 +27,8 @@ Flags = Callable[[], list[tuple[int, bool]] | None]
 
 @dataclass(slots=True)
 class Left:
-    """What a restart finds. ``messages``: whether each counts as redelivered."""
+    """What a restart finds. ``messages``: whether each counts as redelivered. ``is_closed``: it ends
+    as one that was closed in order, and was not opened since."""
 
     messages: dict[int, bool] = field(default_factory=dict)
     last_serial: int = 0  # the highest that any record names
@@ -40,11 +41,13 @@ def left_by(data: bytes) -> Left | None:
         records = [_decode(record) for record in scan(data).records]
     except (StorageError, msgspec.DecodeError):
         return None
-    left, delivered = Left(), dict[object, None]()
+    left, delivered, goes_by_end = Left(), dict[object, None](), False
     messages: dict[object, tuple[int, bool]] = {}  # by serial
     removed: dict[object, None] = {}
     for record in records:
         tag, first = record[0], record[1] if len(record) > 1 else None
+        # Who has opened it, and done no more, goes by how it was closed.
+        goes_by_end = tag == CLOSED or (tag == OPENED and left.is_closed)
         left.is_closed = tag == CLOSED
         if tag == PUBLISHED:
             content = record[3]
@@ -53,14 +56,15 @@ def left_by(data: bytes) -> Left | None:
         elif tag == PURGED:
             kept = dict.fromkeys(_listed(record[2]))
             messages = {serial: one for serial, one in messages.items() if serial in kept}
-        elif tag in (REMOVED, CLOSED):
-            (removed if tag == REMOVED else delivered).update(dict.fromkeys(_listed(first)))
+        elif tag == REMOVED:
+            removed.update(dict.fromkeys(_listed(first)))
+        elif tag == CLOSED:
+            delivered = dict.fromkeys(_listed(first))
         named = _listed(first) if tag == REMOVED else [first] if tag in (PUBLISHED, PURGED) else ()
         left.last_serial = max([left.last_serial, *(n for n in named if isinstance(n, int))])
     for serial, (message_id, is_flagged) in messages.items():
         if serial not in removed:
-            may_be = serial in delivered if left.is_closed else True
-            left.messages[message_id] = is_flagged or may_be
+            left.messages[message_id] = is_flagged or not goes_by_end or serial in delivered
     return left
 
 

@@ -27,8 +27,8 @@ Flags = Callable[[], list[tuple[int, bool]] | None]
 
 @dataclass(slots=True)
 class Left:
-    """What a restart finds. ``messages``: whether each counts as redelivered. ``is_closed``: it ends
-    as one that was closed in order, and was not opened since."""
+    """What a restart finds. ``messages``: whether each counts as redelivered. ``is_closed``: it
+    ends as one that was closed in order, and was not opened since."""
 
     messages: dict[int, bool] = field(default_factory=dict)
     last_serial: int = 0  # the highest that any record names

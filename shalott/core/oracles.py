@@ -148,6 +148,13 @@ JOURNALS_TRUE: Final = Oracle(
     "A journal brings back what its queue holds, no more, and flagged if it was delivered.",
     "rabbit_queue_index.erl",
 )
+PREFETCH_TRUE: Final = Oracle(
+    "prefetch-true",
+    "prefetch-miscounted",
+    "whether what clients hold is what is counted",
+    "A channel counts against its prefetch what its client holds, and nothing of dead queues.",
+    "AMQP 0-9-1, basic.qos",
+)
 
 ORACLES: Final = (
     DISK_COPIES,
@@ -167,4 +174,5 @@ ORACLES: Final = (
     ANSWERS_DUE,
     HEIRS_COMPLETE,
     JOURNALS_TRUE,
+    PREFETCH_TRUE,
 )

@@ -223,7 +223,7 @@ def draw_parameters(draw: Draw) -> Values:
         "persistent": draw.knob("persistent", (True,)),
         "confirms": draw.knob("confirms", (True,)),
         "transactions": draw.knob("transactions", (False,)),
-        "behind": draw.knob("behind", (0, 0, 2)),
+        "behind": draw.knob("behind", (0, 0, 3, 5)),
         "patient": draw.knob("patient", (False, True)),
         "copied": draw.knob("copied", (False, False, True)),
     }

@@ -274,6 +274,7 @@ class Unsettled:
             self.deliveries.add(
                 tag, _given(self._context, message.process, message.ack_id, counted=True)
             )
+        self._testify()
         content = message.content
         self._given_away("deliver_no_ack" if no_ack else "deliver", message.process, message)
         payload = encode_deliver(
@@ -289,6 +290,11 @@ class Unsettled:
         told = str(process), given.content.id, given.redelivered
         self._context.services.env.witness("delivered", *told)
 
+    def _testify(self) -> None:
+        """What counts against the prefetch."""
+        told = self._context.pid, self.deliveries.counted, self.deliveries.outstanding
+        self._context.services.env.witness("prefetch", *told)
+
     def requeue(self, message: Deliver) -> None:
         settle = Settle(self._context.pid, (message.ack_id,), "requeue")
         self._context.services.runtime.send(message.process, settle)
@@ -298,6 +304,7 @@ class Unsettled:
         self.deliveries.process_down(process)
         self._returned.pop(process, None)
         self.written.process_down(process)
+        self._testify()
 
     # -- the channel-wide prefetch -----------------------------------------------------------------
 

@@ -88,6 +88,7 @@ class Oracles:
             "rests": (journals.rests,),
             "sync.began": (mirrors.sync_began,),
             "sync.ended": (mirrors.sync_ended,),
+            "prefetch": (verdicts.prefetch,),
             "stops": (queues.stops,),
             "stopped": (queues.stopped,),
         }

@@ -1,17 +1,17 @@
-"""The oracle of what channels tell publishers: an acknowledgement covers what is decided, and so
+"""Oracles of channels. What they tell publishers: an acknowledgement covers what is decided, and so
 does the answer to a commit.
 
 A channel tells of each publish that wants a verdict, and of each queue whose processes decided on
 it. ``basic.ack`` with ``multiple`` settles at the client all that came before as well. In a
-transaction the answer to the commit stands for all.
+transaction the answer to the commit stands for all. And what they count against a prefetch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from shalott.cluster.sim.oracles.watch import Watch
-from shalott.core.oracles import ANSWERS_DUE
+from shalott.core.oracles import ANSWERS_DUE, PREFETCH_TRUE
 
 
 class Verdicts:
@@ -43,6 +43,15 @@ class Verdicts:
             if (queues := waiting.pop(one, {})) and is_ack:
                 summary = f"{channel} acknowledges {one}, and {next(iter(queues))} has not decided"
                 watch.broken(ANSWERS_DUE, node, summary, number=one)
+
+    def prefetch(
+        self, node: str, life: int, channel: Hashable, counted: int, held: Callable[[], int]
+    ) -> None:
+        """What a channel counts, and what its client has, of queues that live."""
+        self._watch.asked(PREFETCH_TRUE, node)
+        if counted != (has := held()):
+            summary = f"{channel} counts {counted} deliveries against its prefetch, not {has}"
+            self._watch.broken(PREFETCH_TRUE, node, summary)
 
     def committed(self, node: str, life: int, channel: Hashable) -> None:
         """What was refused stays open: no client hears of it but by this."""

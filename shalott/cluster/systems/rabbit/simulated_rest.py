@@ -81,9 +81,6 @@ def _of_channel(channel: Channel, actors: Actors) -> Iterator[str]:
         known = () if master is None else (one.request for one in master.consumers)
         if not any(one.channel == channel.pid and one.tag == tag for one in known):
             yield f"has the consumer {tag}, of which no master knows"
-    deliveries = channel.unsettled.deliveries
-    if deliveries.counted != (outstanding := deliveries.outstanding()):
-        yield f"counts {deliveries.counted} deliveries against its prefetch, not {outstanding}"
     dead = [p for p in channel.unsettled.deliveries.processes() if _master(actors, p) is None]
     if dead:
         yield f"holds deliveries of {len(dead)} queue processes that are no masters"

@@ -31,8 +31,9 @@ to wait for it; the worker goes on with another.
 message is to be there once, and no receiver may see BCC, which counts as corrupted.
 
 ``behind``: so many publishes follow each enqueue at once: two to no queue, one to its own with a
-time to live of zero, and so on. Their acks, which may come before its own, count for nothing. One that comes
-out all the same, of a queue that was recovered by a clock that went back, is taken for nothing too.
+time to live of zero, and so on. Their acks, which may come before its own, count for nothing. One
+that comes out all the same, of a queue that was recovered by a clock that went back, is taken for
+nothing, too.
 
 Weaker client guarantees (checkers/queues/guarantees.py) open the documented windows of loss.
 Without confirms an enqueue is ok once it was written and a synchronous call on the same channel

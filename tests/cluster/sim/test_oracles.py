@@ -261,6 +261,10 @@ SOUND: dict[str, Tell] = {
     "it starts anew": synchronise([], done=False),
     "a queue is recovered": recover(*AS_BEFORE, confirms=2),
     "it knows what was delivered": recover((1, True), (2, False), given=[]),
+    "it rests": lambda w: (
+        recover(*AS_BEFORE)(w),
+        w.journals.rests("n1", 1, "q@/", "queues/q", [1, 2], 3),
+    ),
     "it was open": recover(*AS_BEFORE, given=[], then=[Opened(), Removed([3])]),
     "a member comes back with what it acknowledged": restart(7),
     "it was told to give up some of it": restart(4, cut_from=5),
@@ -311,6 +315,14 @@ BROKEN: dict[str, Tell] = {
         (1, True), (2, False), given=[], then=[Opened(), Removed([3])]
     ),
     "it gives a number again": recover(*AS_BEFORE, last=2),
+    "the next life gives a number again": lambda w: (
+        recover(*AS_BEFORE)(w),
+        w.journals.rests("n1", 1, "q@/", "queues/q", [1, 2], 2),
+    ),
+    "it holds more than a restart would find": lambda w: (
+        recover(*AS_BEFORE)(w),
+        w.journals.rests("n1", 1, "q@/", "queues/q", [1, 2, 3], 3),
+    ),
     "its journal is closed": recover(*AS_BEFORE, then=()),
     "it confirms what is gone": recover(*AS_BEFORE, confirms=3),
     "a member forgets what it acknowledged": restart(6),

@@ -8,7 +8,7 @@ against a queue whose file a fault has damaged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -93,9 +93,7 @@ class Journals:
             if new := [one for one, flag in held if left.messages.get(one) and not flag]:
                 what = f"takes {len(new)} messages for new that may have been delivered"
                 self._tell(node, queue, what)
-        if last_serial < left.last_serial:
-            what = f"goes on with the number {last_serial}, and {left.last_serial} was given"
-            self._tell(node, queue, what)
+        self._continue(node, queue, left, last_serial)
         if safe.is_closed:
             self._tell(node, queue, "is open, and its journal says that it was closed in order")
 
@@ -110,13 +108,21 @@ class Journals:
             self._tell(node, queue, f"confirms message {message_id}, which no restart would find")
 
     def rests(
-        self, node: str, life: int, queue: Hashable, directory: str, held: Iterable[int]
+        self,
+        node: str,
+        life: int,
+        queue: str,
+        directory: str,
+        held: Iterable[int],
+        last_serial: int,
     ) -> None:
-        """All is at rest. ``held``: the messages that outlast a restart."""
+        """All is at rest. ``held``: the messages that outlast a restart. ``last_serial``: with
+        which its next life would go on."""
         left = self._left(node, f"{directory}/{JOURNAL}")
         if left is not None:
             self._watch.asked(JOURNALS_TRUE, node)
-            self._compare(node, str(queue), left, held)
+            self._compare(node, queue, left, held)
+            self._continue(node, queue, left, last_serial)
 
     def _compare(self, node: str, queue: str, left: Left, held: Iterable[int]) -> None:
         own = dict.fromkeys(held)
@@ -124,6 +130,11 @@ class Journals:
         less = sum(one not in left.messages for one in own)
         if more or less:
             what = f"a restart would find {more} messages too many, and {less} too few"
+            self._tell(node, queue, what)
+
+    def _continue(self, node: str, queue: str, left: Left, last_serial: int) -> None:
+        if last_serial < left.last_serial:
+            what = f"goes on with the number {last_serial}, and {left.last_serial} was given"
             self._tell(node, queue, what)
 
     def _tell(self, node: str, queue: str, what: str) -> None:

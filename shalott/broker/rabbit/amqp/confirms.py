@@ -17,7 +17,7 @@ client gets a nack.
 
 A third rule holds where metadata need a majority: a process that is only out of reach (``suspect``)
 may live and be promoted, so it owes its confirm until the queue's row is without it. Its debts can
-still come to a nack, which promises nothing.
+still come to a nack, which promises nothing, and do in time: its confirm may have been lost.
 
 Acknowledgements are coalesced. ``basic.ack(n, multiple)`` settles *everything* up to n at the
 client, so it is legal only if nothing up to n is still undecided, and only after the nacks among
@@ -167,6 +167,12 @@ class UnconfirmedMessages:
             debt = self._debts[seq][queue]
             debt.owing[process] = debt.all_normal = False
             if not debt.confirmed and not any(debt.owing.values()):
+                self._nack(seq)
+
+    def give_up(self, process: Pid) -> None:
+        """Nobody hears any more whether it got what it owed when it was found out of reach."""
+        for seq, queue in list(self._owed_by.get(process, {}).items()):
+            if seq in self._debts and not self._debts[seq][queue].owing[process]:
                 self._nack(seq)
 
     def queues_owed_by(self, process: Pid) -> list[str]:

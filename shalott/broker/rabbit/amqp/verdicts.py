@@ -10,7 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pamqp import commands
 
-from shalott.broker.rabbit.amqp.confirms import UnconfirmedMessages, Verdict, confirm_rules
+from shalott.broker.rabbit.amqp.confirms import (
+    IN_QUESTION_MAX_NS,
+    UnconfirmedMessages,
+    Verdict,
+    confirm_rules,
+)
 from shalott.broker.rabbit.amqp.queue_protocol import Confirmed, Refused
 from shalott.broker.rabbit.amqp.services import Context
 from shalott.broker.rabbit.metadata.records import QueueRow
@@ -32,7 +37,8 @@ class Verdicts:
             self._master_of if self.rules.needs_recorded_master else None,
             counted=self._counted,
         )
-        self._suspects: dict[Pid, None] = {}  # out of reach, and perhaps still in a queue's row
+        # Out of reach, and perhaps still in a queue's row: since when.
+        self._suspects: dict[Pid, int] = {}
 
     def __len__(self) -> int:
         """How many publishes are undecided."""
@@ -68,7 +74,7 @@ class Verdicts:
         if settles or not self._may_return(process):
             self._unconfirmed.down(process, normal=settles)
         else:
-            self._suspects[process] = None
+            self._suspects[process] = self._now_ns()
             self._unconfirmed.suspect(process)
 
     def _may_return(self, process: Pid) -> bool:
@@ -87,16 +93,22 @@ class Verdicts:
                 return True
         return False
 
+    def _now_ns(self) -> int:
+        return self._context.services.env.clock.monotonic_ns()
+
     def _clear_suspects(self) -> None:
         for process in list(self._suspects):
             if not self._may_return(process):
                 del self._suspects[process]
                 self._unconfirmed.down(process, normal=False)
+            elif self._now_ns() - self._suspects[process] >= IN_QUESTION_MAX_NS:
+                del self._suspects[process]
+                self._unconfirmed.give_up(process)
 
     async def flush(self) -> bool:
         """Send the verdicts that may be sent. False if some were held back: try again later."""
         if self._unconfirmed.in_question:
-            self._unconfirmed.reconsider(self._context.services.env.clock.monotonic_ns())
+            self._unconfirmed.reconsider(self._now_ns())
         self._clear_suspects()
         return await self._flush() and not self._suspects
 

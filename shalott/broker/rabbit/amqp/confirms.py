@@ -170,7 +170,7 @@ class UnconfirmedMessages:
                 self._nack(seq)
 
     def give_up(self, process: Pid) -> None:
-        """Nobody hears any more whether it got what it owed when it was found out of reach."""
+        """Its confirm of what it owed when it was found out of reach is not waited for any more."""
         for seq, queue in list(self._owed_by.get(process, {}).items()):
             if seq in self._debts and not self._debts[seq][queue].owing[process]:
                 self._nack(seq)

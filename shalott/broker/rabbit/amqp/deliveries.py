@@ -274,7 +274,7 @@ class Unsettled:
             self.deliveries.add(
                 tag, _given(self._context, message.process, message.ack_id, counted=True)
             )
-        self._testify()
+        _testify(self._context, self.deliveries)
         content = message.content
         self._given_away("deliver_no_ack" if no_ack else "deliver", message.process, message)
         payload = encode_deliver(
@@ -290,11 +290,6 @@ class Unsettled:
         told = str(process), given.content.id, given.redelivered
         self._context.services.env.witness("delivered", *told)
 
-    def _testify(self) -> None:
-        """What counts against the prefetch."""
-        told = self._context.pid, self.deliveries.counted, self.deliveries.outstanding
-        self._context.services.env.witness("prefetch", *told)
-
     def requeue(self, message: Deliver) -> None:
         settle = Settle(self._context.pid, (message.ack_id,), "requeue")
         self._context.services.runtime.send(message.process, settle)
@@ -304,7 +299,7 @@ class Unsettled:
         self.deliveries.process_down(process)
         self._returned.pop(process, None)
         self.written.process_down(process)
-        self._testify()
+        _testify(self._context, self.deliveries)
 
     # -- the channel-wide prefetch -----------------------------------------------------------------
 
@@ -345,6 +340,12 @@ class Unsettled:
         for process in [process for process, heard in self._returned.items() if heard]:
             del self._returned[process]
             self._context.services.runtime.send(process, Resume(self._context.pid))
+
+
+def _testify(context: Context, deliveries: Deliveries) -> None:
+    """What counts against the prefetch."""
+    told = context.pid, deliveries.counted, deliveries.outstanding
+    context.services.env.witness("prefetch", *told)
 
 
 def _given(context: Context, process: Pid, ack_id: int, *, counted: bool) -> Delivery:

@@ -1,8 +1,9 @@
 """The oracle of promotions: what a dead master leaves, its heir has to see to.
 
 A mirror has each publish from its channel, too. What the ring had not brought when the master died,
-the heir takes as new; it owes each confirm that the mirror owed; and whatever it has may have been
-given to a client, so it is flagged. Nobody stays with a master of whose death it has heard.
+the heir takes as new; it owes each confirm that the mirror owed; and each message that it has may
+have been given to a client, so it is flagged. No mirror stays with a master of whose death it has
+heard.
 """
 
 from __future__ import annotations

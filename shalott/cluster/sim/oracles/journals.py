@@ -81,7 +81,7 @@ class Journals:
     def recovered(
         self, node: str, life: int, queue: str, directory: str, last_serial: int, flags: Flags
     ) -> None:
-        """A queue comes back from its disk, and serves nobody yet."""
+        """A queue comes back from its disk, and serves no client yet."""
         path = f"{directory}/{JOURNAL}"
         left, safe = self._left(node, path), self._left(node, path, is_durable=True)
         if left is None or safe is None:

@@ -148,6 +148,34 @@ MIRRORS_AGREE: Final = Oracle(
     "A mirror has its master's newest messages, and confirms none that the ring has not brought.",
     "rabbit_mirror_queue_slave.erl",
 )
+ANSWERS_DUE: Final = Oracle(
+    "answers-due",
+    "answered-undecided",
+    "whether publishers hear of what is decided only",
+    "An acknowledgement, or the answer to a commit, covers what all its queues have decided.",
+    "RabbitMQ's guide on publisher confirms, basic.ack",
+)
+HEIRS_COMPLETE: Final = Oracle(
+    "heirs-complete",
+    "heritage-lost",
+    "whether a dead master's heir sees to all it left",
+    "A promoted mirror takes what it was sent, owes what it owed, and flags what it has.",
+    "rabbit_mirror_queue_slave.erl, promote_me",
+)
+JOURNALS_TRUE: Final = Oracle(
+    "journals-true",
+    "journal-differs",
+    "whether a restart would find what queues hold",
+    "A journal brings back what its queue holds, no more, and flagged if it was delivered.",
+    "rabbit_queue_index.erl",
+)
+PREFETCH_TRUE: Final = Oracle(
+    "prefetch-true",
+    "prefetch-miscounted",
+    "whether what clients hold is what is counted",
+    "A channel counts against its prefetch what its client holds, and nothing of dead queues.",
+    "AMQP 0-9-1, basic.qos",
+)
 
 ORACLES: Final = (
     DISK_COPIES,
@@ -167,4 +195,8 @@ ORACLES: Final = (
     SYNCHRONISED_ONLY,
     MIRRORS_AGREE,
     FLAGS_KEPT,
+    ANSWERS_DUE,
+    HEIRS_COMPLETE,
+    JOURNALS_TRUE,
+    PREFETCH_TRUE,
 )

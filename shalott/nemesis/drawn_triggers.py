@@ -33,11 +33,19 @@ AGAIN_SHARE = 0.4
 AGAIN = ("kill", "power")
 ALL_AGAIN = ("kill-all", "power-all")  # the same of all nodes at once, also after a restart
 # Of these: another node is, which may be the master that it gets its data from.
-ELSEWHERE_SHARE = 0.4
+ELSEWHERE_SHARE = 0.6
+# Of these: it is who sent the message, as a master to a mirror that it synchronises.
+SENDER_SHARE = 0.5
 # Of the same: it comes when roles, epochs or sets change next, and hits who tells of that, such as
 # the successor, whose set has no other member yet.
 NEXT_SHARE = 0.3
 NEXT_COUNTS = (1, 1, 2, 3)
+# Of the nodes that are taken: another one's disk is slow meanwhile, so that what it was told last
+# is not safe there when it takes over.
+BESIDE_SHARE = 0.4
+BESIDE, SLOW = ("kill", "power", "stop", "suspend", "pause"), "disk-slow"
+BESIDE_MS = (100, 300)  # each call of it
+BESIDE_BEFORE_MS, BESIDE_AFTER_MS = 500, 2000
 # They take hold of a node, or of its links, at once, so that it can be held until they have; or ask
 # it to end.
 _AT_ONCE = ("kill", "power", "pause", "suspend", "hold-back", "stop")
@@ -175,6 +183,8 @@ def _elsewhere(
             moment=rng.choice(("before", "after")), within_ms=when.within_ms,
         )  # fmt: skip
     node = rng.choice(nodes)
+    if when.kind == "message" and Stream(seed, "sender", first).random() < SENDER_SHARE:
+        return msgspec.structs.replace(again, when=msgspec.structs.replace(when, moment="sent"))
     return msgspec.structs.replace(again, target=node, nodes=(node,), when=when)
 
 
@@ -191,6 +201,29 @@ def _at_change(
         within_ms=when.within_ms,
     )  # fmt: skip
     return msgspec.structs.replace(again, kind=kind, target=THERE, nodes=None, when=when)
+
+
+def draw_beside(
+    seed: int, actions: Sequence[FaultAction], nodes: Sequence[str]
+) -> tuple[FaultAction, ...]:
+    """The actions, and a slow disk beside some of those that take one node, if the plan has slow
+    disks. That takes nothing, so a promise holds as before."""
+    alone, more = apart(actions)
+    if all(action.kind != SLOW for action in alone):
+        return tuple(actions)
+    beside = []
+    for action in alone:
+        rng = Stream(seed, "beside", action.id)
+        is_one = action.kind in BESIDE and is_single(action.target)
+        if is_one and rng.random() < BESIDE_SHARE:
+            node = rng.choice(nodes)
+            slow = FaultAction(
+                id=0, at_ms=max(0, action.at_ms - BESIDE_BEFORE_MS), kind=SLOW, target=node,
+                duration_ms=action.duration_ms + BESIDE_BEFORE_MS + BESIDE_AFTER_MS, nodes=(node,),
+                amount=rng.choice(BESIDE_MS), seed=rng.next_u64() >> 1,
+            )  # fmt: skip
+            beside.append(slow)
+    return together([*alone, *beside], more)
 
 
 def _drawn(

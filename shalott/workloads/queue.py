@@ -76,7 +76,7 @@ class QueueParameters(msgspec.Struct, frozen=True, kw_only=True):
     confirms: Annotated[bool, msgspec.Meta(description="Await a confirm of each enqueue.")] = True
     behind: Annotated[
         int,
-        msgspec.Meta(ge=0, le=9, description="Publishes to no queue, right behind each enqueue."),
+        msgspec.Meta(ge=0, le=9, description="Publishes behind each enqueue that nobody gets."),
     ] = 0
     patient: Annotated[bool, msgspec.Meta(description="Stays connected without a confirm.")] = False
     copied: Annotated[bool, msgspec.Meta(description="Enqueues by the headers CC and BCC.")] = False
@@ -223,7 +223,7 @@ def draw_parameters(draw: Draw) -> Values:
         "persistent": draw.knob("persistent", (True,)),
         "confirms": draw.knob("confirms", (True,)),
         "transactions": draw.knob("transactions", (False,)),
-        "behind": draw.knob("behind", (0, 0, 2)),
+        "behind": draw.knob("behind", (0, 0, 3, 5)),
         "patient": draw.knob("patient", (False, True)),
         "copied": draw.knob("copied", (False, False, True)),
     }

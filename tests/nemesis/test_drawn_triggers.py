@@ -10,7 +10,7 @@ import pytest
 from shalott.core.plan import FaultAction
 from shalott.harness.scenarios.swarm import draw_plan, plain_subject
 from shalott.nemesis.drawing import draw_faults
-from shalott.nemesis.drawn_triggers import draw_again, draw_triggers
+from shalott.nemesis.drawn_triggers import draw_again, draw_beside, draw_triggers
 
 pytestmark = pytest.mark.unit
 
@@ -80,6 +80,10 @@ def of_another(action: FaultAction) -> bool:
     return action.when is not msgspec.UNSET and action.when.fault > 0
 
 
+def is_beside(action: FaultAction) -> bool:
+    return action.kind == "disk-slow" and action.nodes == (action.target,)
+
+
 def test_nodes_are_killed_again_while_they_come_up() -> None:
     seen: set[tuple[str, str]] = set()
     for seed in range(40):
@@ -110,9 +114,11 @@ def test_some_of_them_hit_another_node_when_that_one_gets_a_message() -> None:
             when = other.when
             if own == other or when is msgspec.UNSET:
                 continue
-            assert of_another(other) and not when.node and other.nodes == (other.target,)
-            assert other.target in NODES and own.kind == other.kind and own.at_ms == other.at_ms
-            seen.add((when.kind, when.what == "Seldom"))
+            assert of_another(other) and not when.node
+            assert own.kind == other.kind and own.at_ms == other.at_ms
+            is_sender = other.target == "there"
+            assert when.moment == "sent" if is_sender else other.nodes == (other.target,)
+            seen.add((when.kind, when.what == "Seldom" or is_sender))
     assert seen == {("message", True), ("message", False), ("disk", False)}
 
 
@@ -128,6 +134,27 @@ def test_some_of_them_hit_who_is_next_where_nodes_change_roles(changes: bool) ->
     assert seen == ({"kill", "power", "pause"} if changes else set())
 
 
+def test_a_disk_is_slow_beside_some_that_take_one_node() -> None:
+    slow, seen = FaultAction(id=1, at_ms=0, duration_ms=9, kind="disk-slow", target="one"), 0
+    for seed in range(20):
+        bare, _ = drawn(seed, changes=False)
+        assert draw_beside(seed, bare, NODES) == bare
+        both = draw_beside(seed, (slow, *draw_again(seed, bare, NODES)), NODES)
+        assert [each.id for each in both] == list(range(1, len(both) + 1))
+        by_id = {each.id: each for each in both}
+        for again in filter(of_another, both):
+            assert again.when is not msgspec.UNSET and by_id[again.when.fault].kind in (
+                "kill",
+                "power",
+            )
+        for own in filter(is_beside, both):
+            seen += 1
+            end_ms = own.at_ms + own.duration_ms
+            taken = [each for each in both if each.kind in ("kill", "power", "pause")]
+            assert any(own.at_ms <= t.at_ms and t.at_ms + t.duration_ms < end_ms for t in taken)
+    assert seen
+
+
 @pytest.mark.parametrize("system", ["mirrored", "master-slave", "dledger", "controller"])
 def test_a_run_without_moments_is_what_it_was(system: str) -> None:
     subject = plain_subject(system, "safe")
@@ -137,7 +164,7 @@ def test_a_run_without_moments_is_what_it_was(system: str) -> None:
         own, bare = draw_plan(subject, seed), draw_plan(plain, seed)
         differing += own != bare
         assert own.sim is not None and bare.sim is not None
-        first = [each for each in own.faults if not of_another(each)]
+        first = [each for each in own.faults if not of_another(each) and not is_beside(each)]
         assert [each.at_ms for each in first] == [each.at_ms for each in bare.faults]
         still = msgspec.structs.replace(own.sim, schedule=msgspec.UNSET)
         assert (still, own.system, own.workload) == (bare.sim, bare.system, bare.workload)

@@ -290,10 +290,15 @@ PLANTS = (
     Plant(invents_epochs, "controller", "epoch-went-back"),
     Plant(counts_unsynchronised_mirrors, "mirrored", "unsynchronised-counted", policy=MANUAL),
     Plant(promotes_the_youngest, "mirrored", "unsynchronised-counted", policy=MANUAL),
-    Plant(confirms_before_the_sync, "mirrored", "acked-before-sync", ("too-few-disks",)),
+    Plant(
+        confirms_before_the_sync,
+        "mirrored",
+        "acked-before-sync",
+        ("journal-differs", "too-few-disks"),
+    ),
     Plant(drops_nothing, "mirrored", "mirror-differs"),
     Plant(confirms_before_the_ring, "mirrored", "mirror-differs"),
-    Plant(takes_back_as_new, "mirrored", "flag-forgotten", workload="consume"),
+    Plant(takes_back_as_new, "mirrored", "flag-forgotten", ("heritage-lost",), workload="consume"),
     Plant(
         counts_what_is_only_written,
         "master-slave",
@@ -318,8 +323,9 @@ def test_the_sound_broker_keeps_all_promises_and_is_asked(system: str) -> None:
     assert found_by_oracles(outcome) == []
     asked = {r.checker for r in outcome.results if r.counts.get("asked-count", 0) > 0}
     of_logs = {"disk-copies", "equal-logs", "dispatched-confirmed", "dense-queues"}
-    of_queues = {"synchronised-only", "flags-kept", "mirrors-agree"}
     of_transactions, of_commit_log = {"commits-stored"}, {"whole-messages"}
+    told = {"answers-due", "heirs-complete", "journals-true", "prefetch-true"}
+    of_queues = {"synchronised-only", "flags-kept", "mirrors-agree", *told}
     of_raft = {"votes-kept", "leaders-complete", "leaders-heard"}
     expected = {
         "mirrored": {"disk-copies", "sync-first", "equal-logs", *of_queues, *of_raft},

@@ -30,8 +30,10 @@ to wait for it; the worker goes on with another.
 ``copied``: an enqueue names its queue in the headers CC and BCC only, there twice and once: the
 message is to be there once, and no receiver may see BCC, which counts as corrupted.
 
-``behind``: so many publishes follow each enqueue at once, to no queue. Their acks, which may come
-before its own, count for nothing.
+``behind``: so many publishes follow each enqueue at once: two to no queue, one to its own with a
+time to live of zero, and so on. Their acks, which may come before its own, count for nothing. One
+that comes out all the same, of a queue that was recovered by a clock that went back, is taken for
+nothing, too.
 
 Weaker client guarantees (checkers/queues/guarantees.py) open the documented windows of loss.
 Without confirms an enqueue is ok once it was written and a synchronous call on the same channel
@@ -151,10 +153,11 @@ class AmqpQueueClient:
         self._publish(connection, queue, value)
         self._awaits_confirm = True
         tag = self._channel.published
-        for _ in range(self._behind):
+        for number in range(self._behind):
             self._channel.published += 1
-            to_nobody = commands.Basic.Publish(routing_key=f"{queue}{NO_QUEUE}")
-            connection.send_content(to_nobody, commands.Basic.Properties(), NOTHING)
+            key = queue if number % 3 == 2 else f"{queue}{NO_QUEUE}"
+            properties = commands.Basic.Properties(delivery_mode=PERSISTENT, expiration="0")
+            connection.send_content(commands.Basic.Publish(routing_key=key), properties, NOTHING)
         if not self.guarantees.confirms:
             connection.send(commands.Basic.Qos(prefetch_count=0))
         returned: str | None = None
@@ -203,6 +206,10 @@ class AmqpQueueClient:
         if isinstance(event, commands.Basic.GetEmpty):
             return Completion(type="fail", error=EMPTY)
         assert isinstance(event, Content) and isinstance(event.method, commands.Basic.GetOk)
+        if event.body == NOTHING:
+            if not no_ack:
+                self._acknowledge(connection, event.method.delivery_tag or 0)
+            return await self._dequeue(connection, queue)
         value = decode_body(event.body)
         redelivered = bool(event.method.redelivered)
         if not no_ack and self._ack_after_ms:

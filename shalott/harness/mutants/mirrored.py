@@ -88,6 +88,7 @@ MIRRORED: tuple[Mutant, ...] = (
         """,
         "",
         "a master in the minority sends confirms",
+        equivalent="channels count it if its row says so still, and wait for all whom that names",
     ),
     _of(
         "rabbit.replica.publish_copies",
@@ -128,9 +129,10 @@ MIRRORED: tuple[Mutant, ...] = (
         "if master_lives:\n"
         "    self._confirm(message)\n"
         "elif message.seq is not None:\n"
-        "    self.outbox.refuse(message.channel, message.seq)",
+        "    self._refuse(message.channel, message.seq, message.content.id)",
         "self._confirm(message)",
         "a mirror whose synchronisation died with the master confirms what it threw away",
+        equivalent="it lacked messages when it was sent that, so its confirm counts for nothing",
     ),
     _of(
         "rabbit.amqp.transactions",

@@ -39,7 +39,7 @@ from shalott.harness.run.plan_checks import check_plan, requirements_of
 from shalott.harness.run.planning import lay_out
 from shalott.harness.run.request import parse_nodes, profile_of
 from shalott.nemesis.drawing import STEP_MS, Promise, Slots, draw_faults
-from shalott.nemesis.drawn_triggers import draw_again, draw_triggers
+from shalott.nemesis.drawn_triggers import draw_again, draw_beside, draw_triggers
 from shalott.nemesis.record import members
 from shalott.nemesis.targets import is_single
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
@@ -384,6 +384,7 @@ def _with_moments(subject: Subject, plan: Plan, draw: Draw) -> Plan:
     names = system if isinstance(system, NamesMessages) else None
     messages = () if names is None else names.message_names
     again = draw_again(draw.seed, plan.faults, plan.cluster.nodes, messages)
+    again = draw_beside(draw.seed, again, plan.cluster.nodes)
     if draw.stream("triggered").random() >= subject.swarm.triggered:
         return msgspec.structs.replace(plan, faults=again)
     faults = draw_triggers(

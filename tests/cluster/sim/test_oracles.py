@@ -7,9 +7,20 @@ from typing import Any
 
 import pytest
 
+from shalott.broker.base.batches import encode_batch
+from shalott.broker.rabbit.amqp.queue_protocol import Content
+from shalott.broker.rabbit.storage.queue_index import (
+    Closed,
+    Opened,
+    Published,
+    QueueRecord,
+    Removed,
+    encode_record,
+)
 from shalott.broker.rocket.commitlog.api import Message
 from shalott.broker.rocket.commitlog.codec import Encoder
 from shalott.broker.rocket.dledger.entry import NO_OP
+from shalott.cluster.sim.oracles.journals import EVERY
 from shalott.cluster.sim.oracles.logs import next_offsets_of
 from tests.world.cluster.oracles import World
 
@@ -132,12 +143,35 @@ def acknowledge(term: int, own: int) -> Tell:
     return tell
 
 
+def answer(*seqs: int, ack: bool = True, multiple: bool = False) -> Tell:
+    """Of three publishes the first is decided by one of two queues, and the others by all."""
+
+    def tell(w: World) -> None:
+        for seq, queues in ((1, ("a", "b")), (2, ()), (3, ("a",))):
+            w.verdicts.published("n1", 1, "channel", seq, queues)
+            w.verdicts.counted("n1", 1, "channel", seq, "a", ["p"])
+        for seq in seqs:
+            w.verdicts.answered("n1", 1, "channel", seq, ack, multiple)
+
+    return tell
+
+
 def count(index: int, term: int = 5) -> Tell:
     """A leader, of a follower that acknowledged seven entries in term 5."""
 
     def tell(w: World) -> None:
         w.raft.holds("n2", 1, "log", 5, 7, "", b"")
         w.raft.counts("n1", 1, "log", term, "n2", index)
+
+    return tell
+
+
+def commit(*counted: str) -> Tell:
+    def tell(w: World) -> None:
+        w.verdicts.published("n1", 1, "channel", 1, ["a", "b"])
+        for queue in counted:
+            w.verdicts.counted("n1", 1, "channel", 1, queue, ["p"])
+        w.verdicts.committed("n1", 1, "channel")
 
     return tell
 
@@ -157,6 +191,26 @@ def wait_for(*members: int, reports: int = 0, refused: int = 0, life: int = 2) -
     return tell
 
 
+def promote(
+    *taken: int, owes: Sequence[int] = (8, 9), flagged: bool = True, before: str = ""
+) -> Tell:
+    """Channels sent messages 7, 8 and 9; the ring brought 8, and 7 wants no confirm."""
+
+    def tell(w: World) -> None:
+        for number in (7, 8, 9):
+            w.heirs.takes("n2", 1, "mirror", number, number > 7)
+        w.heirs.brought("n2", 1, "mirror", 8)
+        if before == "forgets":
+            w.heirs.forgets("n2", 1, "mirror", [9])
+        elif before:
+            w.heirs.answers("n2", 1, "mirror", 9)
+        for number in taken:
+            w.heirs.master_takes("n2", 1, "mirror", number)
+        w.heirs.succeeded("n2", 1, "mirror", lambda: list(owes), lambda: [(7, flagged)])
+
+    return tell
+
+
 def elect(master: int | None, *members: int) -> Tell:
     return lambda w: w.sets.decided("c1", 4, master, 8, members, {})
 
@@ -167,8 +221,17 @@ def log_of(end: int) -> Tell:
     def tell(w: World) -> None:
         message = Message(topic="t", queue_id=3, body=b"body", prepared_transaction_offset=40)
         stored = b"".join([Encoder(100).encode(message, 0, offset, 7) for offset in (0, 1)])
-        w.watch.the_disk.content = stored
+        w.watch.all_disks.content = stored
         w.logs.ends("n1", 1, *LOG, len(stored) + end)
+
+    return tell
+
+
+def stay(master: str) -> Tell:
+    def tell(w: World) -> None:
+        w.heirs.deaths("n2", 1, "mirror", ["dead"])
+        w.heirs.deaths("n2", 1, "mirror", ["other"])
+        w.heirs.stays("n2", 1, "mirror", master)
 
     return tell
 
@@ -187,6 +250,19 @@ def note(*, commits: bool, half: int | None) -> Tell:
     return tell
 
 
+def stop(*left: str, first: str = "", reason: str = "shutdown", synchronised: bool = False) -> Tell:
+    """A master that sees one mirror stops in order."""
+
+    def tell(w: World) -> None:
+        w.queues.synchronised("n2", 1, "q@/", "mirror", synchronised)
+        w.queues.stops("n1", 1, "q@/", "master", True, ["mirror"])
+        if first:
+            w.queues.stopped("n2", 1, "q@/", first, "stopped by its master", [])
+        w.queues.stopped("n1", 1, "q@/", "master", reason, left)
+
+    return tell
+
+
 def copy(epoch: int, role: str = "slave") -> Tell:
     def tell(w: World) -> None:
         w.epochs.role("n1", 1, "g", role, 3)
@@ -195,6 +271,42 @@ def copy(epoch: int, role: str = "slave") -> Tell:
     return tell
 
 
+def synchronise(own: Sequence[int], *, done: bool, since: Sequence[int] = (1, 2, 3)) -> Tell:
+    """By a master that had 1, 2 and 3."""
+
+    def tell(w: World) -> None:
+        w.mirrors.replica("n1", 1, "master", lambda: messages([1, 2, 3]))
+        w.mirrors.sync_began("n1", 1, "master", 5)
+        w.mirrors.replica("n1", 1, "master", lambda: messages(since))
+        w.mirrors.replica("n2", 1, "mirror", lambda: messages(own))
+        w.mirrors.sync_ended("n2", 1, "mirror", 5, done, 0)
+
+    return tell
+
+
+def recover(
+    *flags: tuple[int, bool],
+    last: int = 3,
+    given: Sequence[int] = (2,),
+    then: Sequence[QueueRecord] = (Opened(),),
+    confirms: int = 0,
+) -> Tell:
+    """A queue whose journal has 1, flagged, and 2, and of 3 that it is gone. ``given``: what was
+    delivered when it was closed."""
+
+    def tell(w: World) -> None:
+        contents = [Content(number, "", "q", b"", b"", True) for number in (1, 2, 3)]
+        records = [Published(c.id, c.id == 1, c) for c in contents]
+        written = [*records, Removed([3]), Closed(list(given)), *then]
+        w.watch.all_disks.content = encode_batch(0, [encode_record(one) for one in written])
+        for _ in range(EVERY if confirms else 0):
+            w.journals.durable("n1", 1, "q@/", "queues/q", confirms)
+        w.journals.recovered("n1", 1, "q@/", "queues/q", last, lambda: list(flags))
+
+    return tell
+
+
+AS_BEFORE = ((1, True), (2, True))
 SOUND: dict[str, Tell] = {
     "a follower acknowledges in its term": acknowledge(5, 5),
     "a leader counts what was acknowledged": count(7),
@@ -209,6 +321,32 @@ SOUND: dict[str, Tell] = {
     "a commit that is stored is noted": note(commits=True, half=40),
     "a slave copies tables": copy(3),
     "a table is written": lambda w: w.decisions.written("n1", 1, "config/topics.json", b""),
+    "an acknowledgement of what is decided": answer(3, 2),
+    "a refusal of what is not": answer(1, ack=False),
+    "an acknowledgement of many, behind a refusal": lambda w: (
+        answer(1, ack=False)(w),
+        w.verdicts.answered("n1", 1, "channel", 3, True, True),
+    ),
+    "a commit that all queues have": commit("a", "b"),
+    "what a client holds": lambda w: w.verdicts.prefetch("n1", 1, "channel", 3, lambda: 3),
+    "an heir sees to all": promote(7, 9),
+    "it confirmed one before": promote(7, 9, owes=[8], before="answers"),
+    "the channel of one is dead": promote(7, owes=[8], before="forgets"),
+    "it follows another": stay("third"),
+    "a master that stops ends its mirror": stop("mirror", first="mirror"),
+    "it is no mirror any more": stop(),
+    "a master leaves the queue to one that has all": stop("mirror", synchronised=True),
+    "it crashes before it is done": stop("mirror", reason="crash"),
+    "a mirror gets all": synchronise([1, 2, 3], done=True),
+    "it gets what is left": synchronise([2, 3], done=True, since=[2, 3, 4]),
+    "it starts anew": synchronise([], done=False),
+    "a queue is recovered": recover(*AS_BEFORE, confirms=2),
+    "it knows what was delivered": recover((1, True), (2, False), given=[]),
+    "it rests": lambda w: (
+        recover(*AS_BEFORE)(w),
+        w.journals.rests("n1", 1, "q@/", "queues/q", [1, 2], 3),
+    ),
+    "it was open": recover(*AS_BEFORE, given=[], then=[Opened(), Removed([3])]),
     "a member comes back with what it acknowledged": restart(7),
     "it was told to give up some of it": restart(4, cut_from=5),
     "a mirror has all": mirror([1, -2, 3], 0),
@@ -255,6 +393,35 @@ BROKEN: dict[str, Tell] = {
     "a slave copies tables of the epoch before": copy(2),
     "a master copies tables": copy(3, "master"),
     "a table is not written": lambda w: w.decisions.written("n1", 1, "config/topics.json", b"{}"),
+    "an acknowledgement of what is not decided": answer(1),
+    "an acknowledgement of many, and one is not": answer(3, multiple=True),
+    "a second answer": answer(3, 3),
+    "a commit that one queue has not": commit("a"),
+    "more than a client holds": lambda w: w.verdicts.prefetch("n1", 1, "channel", 3, lambda: 2),
+    "an heir drops what the ring had not brought": promote(9),
+    "an heir forgets a confirm": promote(7, 9, owes=[9]),
+    "an heir takes one for new": promote(7, 9, flagged=False),
+    "it stays with a dead master": stay("dead"),
+    "a master leaves the queue to one that lacks messages": stop("mirror"),
+    "a mirror gets less": synchronise([1, 2], done=True),
+    "a mirror keeps a part": synchronise([1], done=False),
+    "a recovered queue lacks one": recover((1, True)),
+    "it has one more": recover(*AS_BEFORE, (3, True)),
+    "it takes one for new": recover((1, True), (2, False)),
+    "nobody knows what was delivered": recover(
+        (1, True), (2, False), given=[], then=[Opened(), Removed([3])]
+    ),
+    "it gives a number again": recover(*AS_BEFORE, last=2),
+    "the next life gives a number again": lambda w: (
+        recover(*AS_BEFORE)(w),
+        w.journals.rests("n1", 1, "q@/", "queues/q", [1, 2], 2),
+    ),
+    "it holds more than a restart would find": lambda w: (
+        recover(*AS_BEFORE)(w),
+        w.journals.rests("n1", 1, "q@/", "queues/q", [1, 2, 3], 3),
+    ),
+    "its journal is closed": recover(*AS_BEFORE, then=()),
+    "it confirms what is gone": recover(*AS_BEFORE, confirms=3),
     "a member forgets what it acknowledged": restart(6),
     "a mirror has the oldest": mirror([1, -2], 1),
     "a mirror has more": mirror([9, 1, -2, 3], 0),

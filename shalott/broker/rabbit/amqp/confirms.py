@@ -17,7 +17,7 @@ client gets a nack.
 
 A third rule holds where metadata need a majority: a process that is only out of reach (``suspect``)
 may live and be promoted, so it owes its confirm until the queue's row is without it. Its debts can
-still come to a nack, which promises nothing.
+still come to a nack, which promises nothing, and do in time: its confirm may have been lost.
 
 Acknowledgements are coalesced. ``basic.ack(n, multiple)`` settles *everything* up to n at the
 client, so it is legal only if nothing up to n is still undecided, and only after the nacks among
@@ -69,7 +69,7 @@ class UnconfirmedMessages:
         self,
         master_of: Callable[[str], Pid | None] | None = None,
         *,
-        counted: Callable[[str, Iterable[Pid]], None] = lambda queue, processes: None,
+        counted: Callable[[int, str, Iterable[Pid]], None] = lambda seq, queue, processes: None,
     ) -> None:
         self._master_of = master_of
         self._counted = counted
@@ -169,6 +169,12 @@ class UnconfirmedMessages:
             if not debt.confirmed and not any(debt.owing.values()):
                 self._nack(seq)
 
+    def give_up(self, process: Pid) -> None:
+        """Its confirm of what it owed when it was found out of reach is not waited for any more."""
+        for seq, queue in list(self._owed_by.get(process, {}).items()):
+            if seq in self._debts and not self._debts[seq][queue].owing[process]:
+                self._nack(seq)
+
     def queues_owed_by(self, process: Pid) -> list[str]:
         """The queues for which it still owes a confirm."""
         return list(dict.fromkeys(self._owed_by.get(process, {}).values()))
@@ -206,7 +212,7 @@ class UnconfirmedMessages:
             self._nack(seq)
             return
         self._answered(seq, queue)
-        self._counted(queue, debt.confirmed)
+        self._counted(seq, queue, debt.confirmed)
         del debts[queue]
         if not debts:
             del self._debts[seq]

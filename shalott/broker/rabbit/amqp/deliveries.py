@@ -72,6 +72,10 @@ class Deliveries:
         given = (delivery.process for delivery in self._unsettled.values())
         return list(dict.fromkeys(process for process in given if process is not None))
 
+    def outstanding(self) -> int:
+        """Those that take a place in the channel's prefetch, counted anew."""
+        return sum(one.counted for one in (*self._unsettled.values(), *self._uncommitted.values()))
+
     @property
     def upcoming_tag(self) -> int:
         """Of the next delivery. A reply bears it too, and can't be settled."""
@@ -270,6 +274,7 @@ class Unsettled:
             self.deliveries.add(
                 tag, _given(self._context, message.process, message.ack_id, counted=True)
             )
+        _testify(self._context, self.deliveries)
         content = message.content
         self._given_away("deliver_no_ack" if no_ack else "deliver", message.process, message)
         payload = encode_deliver(
@@ -294,6 +299,7 @@ class Unsettled:
         self.deliveries.process_down(process)
         self._returned.pop(process, None)
         self.written.process_down(process)
+        _testify(self._context, self.deliveries)
 
     # -- the channel-wide prefetch -----------------------------------------------------------------
 
@@ -334,6 +340,12 @@ class Unsettled:
         for process in [process for process, heard in self._returned.items() if heard]:
             del self._returned[process]
             self._context.services.runtime.send(process, Resume(self._context.pid))
+
+
+def _testify(context: Context, deliveries: Deliveries) -> None:
+    """What counts against the prefetch."""
+    told = context.pid, deliveries.counted, deliveries.outstanding
+    context.services.env.witness("prefetch", *told)
 
 
 def _given(context: Context, process: Pid, ack_id: int, *, counted: bool) -> Delivery:

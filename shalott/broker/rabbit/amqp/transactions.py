@@ -74,6 +74,7 @@ class Transactions:
                 class_id=_COMMIT >> 16,
                 method_id=_COMMIT & 0xFFFF,
             )
+        self._verdicts.committed()
         await self._context.port.send(commands.Tx.CommitOk())
 
     def _check_selected(self) -> None:

@@ -10,7 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pamqp import commands
 
-from shalott.broker.rabbit.amqp.confirms import UnconfirmedMessages, Verdict, confirm_rules
+from shalott.broker.rabbit.amqp.confirms import (
+    IN_QUESTION_MAX_NS,
+    UnconfirmedMessages,
+    Verdict,
+    confirm_rules,
+)
 from shalott.broker.rabbit.amqp.queue_protocol import Confirmed, Refused
 from shalott.broker.rabbit.amqp.services import Context
 from shalott.broker.rabbit.metadata.records import QueueRow
@@ -32,7 +37,8 @@ class Verdicts:
             self._master_of if self.rules.needs_recorded_master else None,
             counted=self._counted,
         )
-        self._suspects: dict[Pid, None] = {}  # out of reach, and perhaps still in a queue's row
+        # Out of reach, and perhaps still in a queue's row: since when.
+        self._suspects: dict[Pid, int] = {}
 
     def __len__(self) -> int:
         """How many publishes are undecided."""
@@ -55,6 +61,7 @@ class Verdicts:
         unsynchronised: Mapping[str, Sequence[Pid]],
     ) -> None:
         self._unconfirmed.sent(seq, queues, unsynchronised)
+        self._testify("published", seq, list(queues))
 
     def on_confirmed(self, message: Confirmed) -> None:
         self._unconfirmed.confirm(message.process, message.seqs)
@@ -67,7 +74,7 @@ class Verdicts:
         if settles or not self._may_return(process):
             self._unconfirmed.down(process, normal=settles)
         else:
-            self._suspects[process] = None
+            self._suspects[process] = self._now_ns()
             self._unconfirmed.suspect(process)
 
     def _may_return(self, process: Pid) -> bool:
@@ -86,16 +93,22 @@ class Verdicts:
                 return True
         return False
 
+    def _now_ns(self) -> int:
+        return self._context.services.env.clock.monotonic_ns()
+
     def _clear_suspects(self) -> None:
         for process in list(self._suspects):
             if not self._may_return(process):
                 del self._suspects[process]
                 self._unconfirmed.down(process, normal=False)
+            elif self._now_ns() - self._suspects[process] >= IN_QUESTION_MAX_NS:
+                del self._suspects[process]
+                self._unconfirmed.give_up(process)
 
     async def flush(self) -> bool:
         """Send the verdicts that may be sent. False if some were held back: try again later."""
         if self._unconfirmed.in_question:
-            self._unconfirmed.reconsider(self._context.services.env.clock.monotonic_ns())
+            self._unconfirmed.reconsider(self._now_ns())
         self._clear_suspects()
         return await self._flush() and not self._suspects
 
@@ -105,6 +118,7 @@ class Verdicts:
         for nack in self._unconfirmed.take_nacks():
             self.refused = True
             if self.confirming:
+                self._testify("answered", nack.seq, False, False)
                 await self._context.port.send(commands.Basic.Nack(nack.seq, requeue=False))
         if not self._unconfirmed.decided:
             return not self._unconfirmed.in_question
@@ -117,12 +131,20 @@ class Verdicts:
                 await self._send_ack(ack)
         return not self._unconfirmed.in_question
 
-    def _counted(self, queue: str, processes: Iterable[Pid]) -> None:
-        self._context.services.env.witness("counted", queue, [str(one) for one in processes])
+    def _counted(self, seq: int, queue: str, processes: Iterable[Pid]) -> None:
+        self._testify("counted", seq, queue, [str(one) for one in processes])
+
+    def committed(self) -> None:
+        """The client is about to hear that its commit is done."""
+        self._testify("committed")
+
+    def _testify(self, what: str, *details: object) -> None:
+        self._context.services.env.witness(what, self._context.pid, *details)
 
     def _master_of(self, queue: str) -> Pid | None:
         row = self._context.services.metadata.read("queue", queue)
         return row.pid if isinstance(row, QueueRow) else None
 
     async def _send_ack(self, ack: Verdict) -> None:
+        self._testify("answered", ack.seq, True, ack.multiple)
         await self._context.port.send(commands.Basic.Ack(ack.seq, multiple=ack.multiple))

@@ -178,8 +178,10 @@ async def stop(state: QueueState, shell: QueueShell, reason: str) -> None:
     row, role = shell.row(), state.role
     if isinstance(role, Master) and reason == "shutdown" and row is not None:
         alive = [pid for pid in row.slave_pids if shell.runtime.is_alive(pid)]
+        obliged = not policy.promotes_unsynced_on_shutdown(row)
+        shell.env.witness("stops", state.key, str(shell.pid), obliged, [str(p) for p in alive])
         synced = [pid for pid in alive if pid in row.sync_slave_pids]
-        if alive and not synced and not policy.promotes_unsynced_on_shutdown(row):
+        if alive and not synced and obliged:
             log.warning(log_lines.stopping_all(state.key))
             _stop_mirrors(state, shell, alive, reason)
             return
@@ -246,9 +248,11 @@ async def _all_stopped(state: QueueState, shell: QueueShell, stopping: MirrorsSt
 async def stopped(state: QueueState, shell: QueueShell, reason: str) -> None:
     """Last thing, at any end but a kill."""
     _answer_starter(state.identity, reason)
-    role = state.role
+    role, row = state.role, shell.row()
     if role is None:
         return
+    left = () if row is None or row.pid != shell.pid else row.slave_pids
+    shell.env.witness("stopped", state.key, str(shell.pid), reason, [str(p) for p in left])
     role.confirms.flush()
     if state.ring.gm is not None:
         state.ring.gm.idle()

@@ -135,6 +135,7 @@ async def members_died(state: QueueState, shell: QueueShell, deaths: tuple[Pid, 
     # All that ever died: a master that stays recorded because no mirror may replace it is still
     # dead.
     state.ring.known_dead.update(dict.fromkeys(deaths))
+    shell.env.witness("deaths", shell.pid, deaths)
     dead = tuple(state.ring.known_dead)
     unsynced = not shell.rules.obeys_promote_on_failure
     removal = await shell.transactions.transact(
@@ -156,6 +157,7 @@ async def members_died(state: QueueState, shell: QueueShell, deaths: tuple[Pid, 
             shell.exit("shutdown")
         case "same":
             assert removal.row is not None
+            shell.env.witness("stays", shell.pid, removal.row.pid)
             if isinstance(state.role, Master):
                 if await ending.yields(state, shell, stops_mirrors=True):
                     return
@@ -199,4 +201,6 @@ def _promote(state: QueueState, shell: QueueShell, removal: rows.Removal) -> Non
     master.requeue_all()
     master.tell_depth()
     master.take_deliveries()
+    told = shell.pid, master.confirms.owed_ids, master.queue.messages.flags
+    shell.env.witness("succeeded", *told)
     syncing.maybe_auto_sync(state, shell, None)

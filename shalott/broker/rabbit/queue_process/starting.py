@@ -105,6 +105,8 @@ async def _recover(state: QueueState, shell: QueueShell, recovery: RecoverStart)
         shell.exit("shutdown")
     queue = await shell.context.storage.recover(row)
     log.info("queue '%s': recovered %d messages", state.key, queue.messages.depth)
+    told = queue.directory, queue.last_serial, queue.messages.flags
+    shell.env.witness("recovered", state.key, *told)
     roles.become_master(state, shell, queue, row, Inheritance(), started_as="recovered")
 
 

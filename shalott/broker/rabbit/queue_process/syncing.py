@@ -109,6 +109,7 @@ def _start(state: QueueState, shell: QueueShell, mirrors: tuple[Pid, ...]) -> No
     state.sync.as_master = sync
     log.info(log_lines.synchronising(state.key, f"{sync.total} messages to synchronise"))
     log.info(log_lines.synchronising(state.key, f"batch size: {batch_size}"))
+    shell.env.witness("sync.began", shell.pid, ref)
     sync.start()
 
 
@@ -182,9 +183,10 @@ def _mirror_handle(
         case SyncBatch(ref, messages):
             mirror.take_synced(messages)
             shell.send(sync.syncer, SyncNext(shell.pid, ref))
-        case SyncComplete():
+        case SyncComplete(ref):
             state.sync.as_mirror = None
             mirror.finish_sync()
+            shell.env.witness("sync.ended", shell.pid, ref, True, mirror.depth_delta)
             shell.emit("sync_done", outcome="complete", messages=mirror.queue.messages.depth)
         case SyncAborted():
             _abort(state, shell, "cancelled", master_lives=True)
@@ -197,9 +199,12 @@ def _syncer_down(state: QueueState, shell: QueueShell, pid: Pid) -> None:
 
 def _abort(state: QueueState, shell: QueueShell, outcome: str, *, master_lives: bool) -> None:
     assert isinstance(state.role, Mirror)
+    sync = state.sync.as_mirror
+    assert sync is not None
     state.sync.as_mirror = None
     shell.emit("sync_done", outcome=outcome, discarded=state.role.queue.messages.depth)
     state.role.abort_sync(master_lives=master_lives)
+    shell.env.witness("sync.ended", shell.pid, sync.ref, False, state.role.depth_delta)
 
 
 async def record_synchronised(state: QueueState, shell: QueueShell) -> None:

@@ -169,9 +169,14 @@ class MasterConfirms:
         """Publishes that wait for their confirm."""
         return len(self._owed)
 
+    def owed_ids(self) -> list[int]:
+        """Of which messages those are."""
+        return list(self._owed)
+
     def refuse(self, message: Publish) -> None:
         """The same channel gets a refusal instead."""
         if message.seq is not None:
+            self._shell.env.witness("refuses", self._shell.pid, message.content.id)
             self.outbox.refuse(message.channel, message.seq)
 
     def took_in_ring(self, message: Publish, *, must_be_durable: bool) -> bool:

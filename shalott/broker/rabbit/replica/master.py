@@ -177,6 +177,7 @@ class Master:
     def publish(self, message: Publish, *, redelivered: bool = False) -> None:
         content = message.content
         self.shell.monitor(message.channel)
+        self.shell.env.witness("master.takes", self.shell.pid, content.id)
         self.counts.publish += 1
         if self.confirms.took_in_ring(
             message, must_be_durable=self.is_durable and content.persistent

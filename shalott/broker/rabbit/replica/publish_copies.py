@@ -65,6 +65,7 @@ class PublishCopies:
     def publish(self, message: Publish) -> None:
         """A channel's copy."""
         sender = self._sender(message.channel)
+        self._testify("mirror.takes", message.content.id, message.seq is not None)
         status = self._statuses.pop(message.content.id, None)
         if status is None:
             sender.waiting.append(message)
@@ -78,7 +79,7 @@ class PublishCopies:
         if message.seq is None:
             return
         if status == "refused":
-            self.outbox.refuse(message.channel, message.seq)
+            self._refuse(message.channel, message.seq, message.content.id)
         elif status == "published" and self._is_durable and message.content.persistent:
             self._statuses[message.content.id] = message
         else:
@@ -87,10 +88,17 @@ class PublishCopies:
     def _confirm(self, message: Publish) -> None:
         assert message.seq is not None
         testify_confirm(self._shell, self._queue, message.content.id)
-        self._shell.env.witness("mirror.confirms", self._shell.pid, message.content.id)
+        self._testify("mirror.confirms", message.content.id)
         self.outbox.confirm(message.channel, message.seq)
         if self.outbox.is_full:
             self.flush()
+
+    def _refuse(self, channel: Pid, seq: int, message_id: int) -> None:
+        self._testify("refuses", message_id)
+        self.outbox.refuse(channel, seq)
+
+    def _testify(self, what: str, *details: object) -> None:
+        self._shell.env.witness(what, self._shell.pid, *details)
 
     def flush(self) -> None:
         for channel, letter in self.outbox.take(self._shell.env.clock.monotonic_ns()):
@@ -127,7 +135,7 @@ class PublishCopies:
     def match(self, channel: Pid, message_id: int, status: Status) -> None:
         """Bring the ring's copy together with the channel's."""
         sender = self._sender(channel)
-        self._shell.env.witness("ring.brought", self._shell.pid, message_id)
+        self._testify("ring.brought", message_id)
         if not sender.waiting:
             sender.pending[message_id] = None
             self._statuses[message_id] = status
@@ -160,6 +168,7 @@ class PublishCopies:
         del self._senders[channel]
         for message_id in sender.pending:
             self._statuses.pop(message_id, None)
+        self._testify("mirror.forgets", [message.content.id for message in sender.waiting])
         self._shell.demonitor(channel)
 
     # -- synchronisation ---------------------------------------------------------------------------
@@ -177,7 +186,7 @@ class PublishCopies:
             if master_lives:
                 self._confirm(message)
             elif message.seq is not None:
-                self.outbox.refuse(message.channel, message.seq)
+                self._refuse(message.channel, message.seq, message.content.id)
         self.flush()
 
     def synced(self, mark: int, message_id: int) -> None:

@@ -70,7 +70,7 @@ class BackingQueue:
         """
         self._disk = disk
         self.directory = directory
-        self._serial = 0
+        self.last_serial = 0  # the next message gets the one after it
         self._reads_journal = False  # or may
         self.index = QueueIndex(journal, lambda: _live_records(self))
         self.messages = MessageTable(max_priority)
@@ -122,7 +122,7 @@ class BackingQueue:
         journal = await Journal.open(disk, recovery.journal_of(directory), replay.take)
         found = await replay.finish(journal, clock)
         queue = cls(disk, directory, journal, max_priority, pages)
-        queue._serial = found.last_serial
+        queue.last_serial = found.last_serial
         try:
             await queue._enter(found)
         except StorageError:
@@ -227,8 +227,8 @@ class BackingQueue:
         copy_may_come: bool,
     ) -> int:
         assert content.id not in self.messages.entries, f"message {content.id} is here already"
-        self._serial += 1
-        entry = Entry(self._serial, content, redelivered, place, expiry)
+        self.last_serial += 1
+        entry = Entry(self.last_serial, content, redelivered, place, expiry)
         entry.copy_may_come = copy_may_come
         self.pager.traffic.count += 1
         self.messages.enter(entry)
@@ -307,7 +307,7 @@ class BackingQueue:
         self.pager.left_delta(segments)
         if journaled:
             kept = [e.serial for e in self.messages.entries.values() if e.record_bytes]
-            self.index.purge(self._serial, kept)
+            self.index.purge(self.last_serial, kept)
         return count
 
     def _remove(self, entries: list[Entry], *, is_told: bool = True) -> list[int]:

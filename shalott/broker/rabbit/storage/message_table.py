@@ -138,6 +138,12 @@ class MessageTable:
         ready = Place.READY
         return [(one.id, one.place is ready, one.expiry is not None) for one in self.by_serial()]
 
+    def flags(self) -> list[tuple[int, bool]] | None:
+        """Each message's id, and whether it counts as redelivered. None: not all is in memory."""
+        if self.in_delta:
+            return None
+        return [(one.id, one.redelivered) for one in self.entries.values()]
+
     def contents(self) -> list[Held]:
         """Everything, ready and unacknowledged, by serial, if all is in memory."""
         assert not self.in_delta, "take a snapshot"

@@ -155,6 +155,11 @@ class Replay:
         except msgspec.DecodeError as error:
             self._error = self._error or error
 
+    @property
+    def last_serial(self) -> int:
+        """The highest ever given, also to messages that are gone."""
+        return self._last_serial
+
     def _published(self, record: Published, size: int) -> None:
         columns, serial = self._columns, record.serial
         columns.serials.append(serial)

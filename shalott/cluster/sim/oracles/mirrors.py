@@ -61,6 +61,8 @@ class Mirrors:
         self._mirrors: dict[Process, _Mirror] = {}  # by process
         self._lacks: dict[Process, int | None] = {}  # by process, as it says
         self._sent_to: dict[int, list[Process]] = {}  # by message
+        # By synchronisation: whose, and what its queue had when it began.
+        self._copied: dict[int, tuple[Process, Messages | None]] = {}
 
     def replica(self, node: str, life: int, pid: Process, outline: Outline) -> None:
         self._outlines[pid] = outline
@@ -99,6 +101,31 @@ class Mirrors:
         if wrong:
             summary = f"{pid} has done what {origin} said as number {number}, and {wrong}"
             self._watch.broken(MIRRORS_AGREE, node, summary, number=number)
+
+    def sync_began(self, node: str, life: int, syncer: Process, ref: int) -> None:
+        self._copied[ref] = syncer, self._outlines[syncer]()
+
+    def sync_ended(
+        self, node: str, life: int, pid: Process, ref: int, done: bool, lacks: int | None
+    ) -> None:
+        """A mirror takes no more of it. It has all but what its master gave up meanwhile; or, when
+        that was broken off, no older messages without the newer ones."""
+        self._lacks[pid] = lacks
+        (syncer, theirs), own = self._copied.get(ref, ("", None)), self._outlines[pid]()
+        if theirs is None or own is None:
+            return
+        self._watch.asked(MIRRORS_AGREE, node)
+        ids, has = [one[0] for one in theirs], {one[0]: None for one in own}
+        left = {one[0]: None for one in self._outlines[syncer]() or ()}
+        if done:
+            missing = [one for one in ids if one in left and one not in has]
+        else:
+            newer = ids[next((n for n, one in enumerate(ids) if one in has), len(ids)) :]
+            missing = [one for one in newer if one not in has]
+        if missing:
+            how = "lacks" if done else "kept older ones without the newer"
+            summary = f"{pid} was synchronised by {syncer}, and {how}"
+            self._watch.broken(MIRRORS_AGREE, node, f"{summary} {len(missing)} messages")
 
     def brought(self, node: str, life: int, pid: Process, message_id: int) -> None:
         self._mirrors.setdefault(pid, _Mirror()).brought[message_id] = None

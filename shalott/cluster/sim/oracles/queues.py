@@ -19,6 +19,8 @@ class Queues:
         self._watch = watch
         self.directories: dict[str, str] = {}  # by the queue's name
         self._synchronised: dict[str, bool] = {}  # by process; a master is
+        self._stopping: dict[str, list[str]] = {}  # by process: its mirrors when it began to
+        self._ended: dict[str, None] = {}  # processes, in order
         self._deliveries = 0
         # Of processes that are masters: the queue, and the deliveries before they were.
         self._reigns: dict[str, tuple[str, int]] = {}
@@ -44,7 +46,9 @@ class Queues:
             summary = f"{node} confirms message {message_id} of {queue}, which is not on its disk"
             watch.broken(SYNC_FIRST, node, summary, offset=message_id)
 
-    def counted(self, node: str, life: int, queue: str, pids: Sequence[str]) -> None:
+    def counted(
+        self, node: str, life: int, channel: object, seq: int, queue: str, pids: Sequence[str]
+    ) -> None:
         """A channel lets a publish count for the confirms of these processes."""
         watch = self._watch
         watch.asked(SYNCHRONISED_ONLY, node)
@@ -66,6 +70,28 @@ class Queues:
         if by and not redelivered and is_later:
             summary = f"{pid} delivers message {message_id} of {queue} as new, and {by} had before"
             watch.broken(FLAGS_KEPT, node, summary, offset=message_id)
+
+    def stops(
+        self, node: str, life: int, queue: str, pid: str, obliged: bool, mirrors: Sequence[str]
+    ) -> None:
+        """A master is to stop in order. ``obliged``: the policy leaves the queue to synchronised
+        mirrors only. ``mirrors``: those that it sees alive."""
+        if obliged:
+            self._stopping[pid] = list(mirrors)
+
+    def stopped(
+        self, node: str, life: int, queue: str, pid: str, reason: str, left: Sequence[str]
+    ) -> None:
+        """A process ends. ``left``: the mirrors that its queue's row names, if it is the master."""
+        watch, mirrors = self._watch, self._stopping.pop(pid, [])
+        self._ended[pid] = None
+        heirs = [one for one in mirrors if one in left and one not in self._ended]
+        if reason != "shutdown" or not mirrors:
+            return
+        watch.asked(SYNCHRONISED_ONLY, node)
+        if heirs and not any(self._synchronised.get(one, False) for one in mirrors):
+            summary = f"{pid} leaves {queue} to {heirs[0]} by when-synced, which isn't synchronised"
+            watch.broken(SYNCHRONISED_ONLY, node, summary, process=heirs[0])
 
     def promoted(self, node: str, life: int, queue: str, pid: str, obliged: bool) -> None:
         """``obliged``: the policy promotes synchronised mirrors only."""

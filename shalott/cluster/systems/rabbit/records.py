@@ -199,7 +199,7 @@ def _searched(profile: str) -> dict[str, object]:
     """In some runs under ``safe`` clients use transactions."""
     own: dict[str, object] = {}
     if profile == "safe":
-        own = {"promises": SAFE_PROMISES, "transactions": (False, False, False, True)}
+        own = {"promises": SAFE_PROMISES, "transactions": (False, False, True)}
         calm = {"memory_limit_bytes": 0}  # an alarm stops publishers as well
         own |= {"outages": 0.12, "outage_ms": 15_000, "outage_parameters": calm}
     return {"more_faults": OPERATORS_FAULTS, **own}

@@ -11,13 +11,16 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from shalott.broker.base.batches import Scanner
 from shalott.broker.base.errors import StorageError
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.node.node import Node
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
 from shalott.broker.rabbit.storage.memory import UNLIMITED
+from shalott.broker.rabbit.storage.recovery import Replay, journal_of
 from shalott.broker.rabbit.storage.snapshot import Held
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.machine import Machine, SimEventLog
@@ -69,6 +72,29 @@ def look(machine: Machine) -> Iterator[Replica]:
         )
 
 
+def _ask_journals(machine: Machine) -> None:
+    """Of the queues of a node that runs, whether their journals have what they hold."""
+    node, process = machine.node, machine.process
+    if process is None or not machine.is_alive or not isinstance(node, Node) or node.broker is None:
+        return
+    for key in sorted(node.broker.supervisor.children.by_key):
+        own = node.broker.supervisor.children.process_of(key)
+        queue = None if own is None or own.role is None else own.role.queue
+        if queue is not None and queue.index.is_durable:
+            lasting = [m.content.id for m in _held_by(queue, machine.disk) if m.content.persistent]
+            told = key, queue.directory, lasting, _next_life(queue, machine.disk)
+            machine.witness(machine.name, process.incarnation, "rests", *told)
+
+
+def _next_life(queue: BackingQueue, disk: SimDisk) -> int:
+    """The last number that its next life would take for given."""
+    replay = Replay()
+    scanner = Scanner(replay.take)
+    with suppress(FileNotFoundError):
+        scanner.feed(disk.read_all(journal_of(queue.directory)))
+    return replay.last_serial
+
+
 def _held_by(queue: BackingQueue, disk: SimDisk) -> Sequence[Held]:
     """All of it, now: also what is on its pages, which takes the node time and this look none."""
     snapshot = queue.snapshot(_Still(disk))
@@ -118,6 +144,8 @@ async def record_replicas(machines: Mapping[str, Machine]) -> None:
     is not at rest."""
     await until(lambda: in_step(_all(machines)), STEP_TIMEOUT_S)
     await record_waits(machines, waits)
+    for machine in machines.values():
+        _ask_journals(machine)
     replicas = _all(machines)
     for replica in replicas:
         machine = machines[replica.node]

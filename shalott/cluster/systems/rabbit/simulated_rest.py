@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from shalott.broker.rabbit.amqp.alarms import Resource
 from shalott.broker.rabbit.amqp.channel import Channel
 from shalott.broker.rabbit.amqp.connection import Connection
+from shalott.broker.rabbit.metadata.records import QueueRow
+from shalott.broker.rabbit.mirrored import rows
 from shalott.broker.rabbit.node.node import Node
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.processes.runtime import Actor
@@ -32,9 +34,19 @@ def waits(machines: Mapping[str, Machine]) -> Iterator[tuple[str, str, str]]:
             known = node.alarms.of(other)
             if {*known} != {*_short_of(its)}:
                 yield name, "", f"it knows of alarms {known} of {other}, which has {_short_of(its)}"
+        for queue, what in _of_tables(node):
+            yield name, queue, what
         for actor in node.runtime.processes.values():
             for queue, what in _of_actor(node, actor, actors):
                 yield name, queue, what
+
+
+def _of_tables(node: Node) -> Iterator[tuple[str, str]]:
+    """Of the queues as this node's tables have them."""
+    for key, row in node.metadata.rows(rows.QUEUE):
+        durable = node.metadata.read(rows.DURABLE, key)
+        if isinstance(row, QueueRow) and isinstance(durable, QueueRow) and durable.pid != row.pid:
+            yield key, f"would be recovered from {durable.pid}, and {row.pid} is its master"
 
 
 def _short_of(node: Node) -> list[Resource]:

@@ -362,3 +362,17 @@ def _tell_client(
             assert each in pending, "acked twice"
             assert each not in owed, "acked while a process still owed"
             del pending[each]
+
+
+def test_what_was_owed_out_of_reach_is_nacked_when_it_is_given_up() -> None:
+    """What was sent to the same process since it is in reach again is not."""
+    unconfirmed = sent((MASTER, MIRROR))
+    unconfirmed.confirm(MASTER, [1])
+    unconfirmed.suspect(MIRROR)
+    assert verdicts(unconfirmed) == ([], [])
+    unconfirmed.sent(2, {"q": (MASTER, MIRROR)})
+    unconfirmed.give_up(MIRROR)
+    assert verdicts(unconfirmed) == ([], [1])
+    unconfirmed.confirm(MASTER, [2])
+    unconfirmed.confirm(MIRROR, [2])
+    assert verdicts(unconfirmed) == ([2], [])

@@ -22,8 +22,9 @@ class Decisions:
         self._open.setdefault((node, life), {})[number] = offset if commits else None
 
     def acked(
-        self, node: str, life: int, directory: str, segment_bytes: int, begin: int, end: int
-    ) -> None:
+        self, node: str, life: int, directory: str, segment_bytes: int, begin: int, end: int,
+        *_: object,
+    ) -> None:  # fmt: skip
         """These messages count: any disk shows which they are, for a majority may be without the
         leader's."""
         waiting = self._open.get((node, life))

@@ -9,7 +9,8 @@ Theory. A consumer was *idle* from one delivery to the next, or to when it left,
 room for more and says so by what it had settled with an answer. A message was ready from its
 confirm, or from when it was back, until it came out. Where both go together for longer than the
 plan allows, the consumer was stuck. Among single active consumers only one is served: there
-everybody must have been idle.
+everybody must have been idle. A broker that an alarm keeps from reading a connection does not hear
+that its client is gone, and goes on to serve its consumers: their queues are not judged.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ def consumer_liveness(case: Case) -> Finding:
         code
         for code in range(len(consumers))
         if consumers.active_ns[code] < NEVER and _last_ns(case, code) > heal.end_ns
+        if int(consumers.queue[code]) not in case.once(_unheard)
     ]
     idle = {code: _idle(case, code, heal.end_ns) for code in present}
     ready = case.once(_waits)
@@ -72,6 +74,20 @@ def consumer_liveness(case: Case) -> Finding:
             "stuck-count": len(anomalies),
         },
     )
+
+
+def _unheard(case: Case) -> dict[int, None]:
+    """Queues with a consumer whose client was gone before its connection was unblocked."""
+    ops, consumers = case.ops, case.rows.consumers
+    gone = ops.f.equal("blocked") & ops.type.equal("info")
+    clients = dict.fromkeys(ops.process[gone].tolist())
+    own = np.flatnonzero(consumers.index >= 0)
+    process = ops.process[np.searchsorted(ops.index, consumers.index[own])]
+    return {
+        int(consumers.queue[code]): None
+        for code, one in zip(own, process.tolist(), strict=True)
+        if one in clients
+    }
 
 
 def _last_ns(case: Case, code: int) -> int:

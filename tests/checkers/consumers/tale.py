@@ -80,6 +80,7 @@ class Tale(Story):
         channel = f"ch-{name}" if channel is None else channel
         if ended == "cancelled" and leaving is None:
             leaving = end - 0.01
+        where = {"process": said.pop("process")} if "process" in said else {}
         at = begin + 0.01 if active == -1 else active
         extra = {
             "consumer": name,
@@ -90,7 +91,7 @@ class Tale(Story):
             "leaving_ns": None if leaving is None else ns(leaving),
             "ended": ended,
         }
-        self.row("consumer", begin, took=end - begin, key=queue, extra=extra)
+        self.row("consumer", begin, took=end - begin, key=queue, extra=extra, **where)
         if own:
             over = {
                 "cancelled": "closed",

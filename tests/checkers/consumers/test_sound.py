@@ -177,6 +177,11 @@ SOUND: dict[str, Callable[[], Tale]] = {
         Tale(stuck_after_ms=10_000).publish(1).consumer("c").consume(1, 40)
     ),
     "the harness stood still": lambda: waited().stall(31, 60),
+    "the broker does not read who is gone": lambda: (
+        waited()
+        .consumer("gone", end=22, ended="hung-up", process=7)
+        .row("blocked", 21, took=1, kind="info", key="", process=7)
+    ),
     "single active, waits behind one that is full": lambda: _behind_a_full_one(),
     "order on two channels, read late": lambda: (
         two().publish(1, 2).consume(2, 3, "d").consume(1, 3.4)

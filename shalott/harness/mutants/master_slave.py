@@ -352,13 +352,13 @@ MASTER_SLAVE: tuple[Mutant, ...] = (
     ),
     _of(
         "rocket.processor.transactions",
-        "Transactions.end",
+        "Transactions._store_end",
         "failed-commit-decides",
+        "del known.ending[queue_offset]",
         """
-        if result is None or result.status is not PutStatus.PUT_OK:
-            self._known.decided.pop(queue_offset, None)
+        del known.ending[queue_offset]
+        known.decided[queue_offset] = None
         """,
-        "",
         "a transaction whose commit could not be stored is never committed",
     ),
 )

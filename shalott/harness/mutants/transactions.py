@@ -53,7 +53,7 @@ TRANSACTIONS: tuple[Mutant, ...] = (
     ),
     _master_slave(
         MODULE,
-        "Transactions.end",
+        "Transactions._store_end",
         "note-not-written",
         "result = await self._note(queue_offset)",
         "result = PutResult(PutStatus.PUT_OK, None)",
@@ -61,18 +61,19 @@ TRANSACTIONS: tuple[Mutant, ...] = (
     ),
     _dledger(
         MODULE,
-        "Transactions.end",
+        "Transactions._store_end",
         "noted-before-commit",
         """
-        if outcome == COMMIT:
-            result = await put(self.broker, [whole(stored, self.broker.host)])
-        if result is None or result.status is PutStatus.PUT_OK:
-            result = await self._note(queue_offset)
+        if message is not None:
+            result = await put(self.broker, [message])
+            if result.status is not PutStatus.PUT_OK:
+                return result
+        result = await self._note(queue_offset)
         """,
         """
         result = await self._note(queue_offset)
-        if outcome == COMMIT:
-            await put(self.broker, [whole(stored, self.broker.host)])
+        if message is not None:
+            await put(self.broker, [message])
         """,
         "a commit is noted before the message is stored, and lost when that fails",
     ),
@@ -89,10 +90,17 @@ TRANSACTIONS: tuple[Mutant, ...] = (
     ),
     _master_slave(
         MODULE,
-        "Transactions.end",
+        "Transactions._store_end",
         "failed-note-decides",
-        "result is None or result.status is not PutStatus.PUT_OK",
-        "result is None",
+        """
+        if result.status is PutStatus.PUT_OK:
+            known.decided[queue_offset] = None
+            known.waiting.pop(queue_offset, None)
+        """,
+        """
+        known.decided[queue_offset] = None
+        known.waiting.pop(queue_offset, None)
+        """,
         "a rollback or commit that could not be noted is not asked for again",
     ),
     _master_slave(

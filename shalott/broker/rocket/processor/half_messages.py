@@ -18,11 +18,12 @@ class Waiting:
 @dataclass(slots=True)
 class HalfMessages:
     """Of one mastership, by queue offset. ``halves_end`` and ``ops_end``: up to where both queues
-    are known; ``decided``: or being decided."""
+    are known; ``ending``: whose end is being stored, and may fail."""
 
     epoch: int | None = None
     halves_end: int = 0
     ops_end: int = 0
     waiting: dict[int, Waiting] = field(default_factory=dict)
+    ending: dict[int, None] = field(default_factory=dict)
     decided: dict[int, None] = field(default_factory=dict)
     held: asyncio.Lock = field(default_factory=asyncio.Lock)  # by who looks for more

@@ -117,21 +117,12 @@ class Transactions:
         if properties.get(PRODUCER_GROUP) != group:
             raise BadRequest("The producer group wrong")
         worked_off = self.broker.tables.offset(GROUP, HALF_TOPIC, QUEUE) or 0
-        if queue_offset in self._known.decided or queue_offset < worked_off:
+        known = self._known
+        is_ended = queue_offset in known.decided or queue_offset < worked_off
+        if is_ended or queue_offset in known.ending:
             raise BadRequest("the transaction was decided before")
-        self._begin(queue_offset, stored, commits=outcome == COMMIT)
-        result: PutResult | None = None
-        try:
-            if outcome == COMMIT:
-                result = await put(self.broker, [whole(stored, self.broker.host)])
-            if result is None or result.status is PutStatus.PUT_OK:
-                result = await self._note(queue_offset)
-        finally:
-            if result is None or result.status is not PutStatus.PUT_OK:
-                self._known.decided.pop(queue_offset, None)
-        if result.status is PutStatus.PUT_OK:
-            self._known.waiting.pop(queue_offset, None)
-        return result
+        message = whole(stored, self.broker.host) if outcome == COMMIT else None
+        return await self._store_end(known, queue_offset, stored, message)
 
     async def check(self) -> None:
         """Ask for what should be decided by now; note how far both queues are worked off."""
@@ -140,7 +131,7 @@ class Transactions:
         for queue_offset, waiting in list(self._known.waiting.items()):
             if queue_offset in self._known.decided:
                 self._known.waiting.pop(queue_offset, None)
-            elif waiting.ask_at_ms <= now_ms:
+            elif queue_offset not in self._known.ending and waiting.ask_at_ms <= now_ms:
                 waiting.ask_at_ms = now_ms + self.broker.config.transaction_check_interval_ms
                 await self._ask(queue_offset, waiting)
         self._note_offsets()
@@ -167,17 +158,28 @@ class Transactions:
         properties = stored.message.properties
         message = replace(whole(stored, self.broker.host), topic=LAID_ASIDE_TOPIC, queue_id=0)
         message = replace(message, properties=properties, sys_flag=flags_to_store_again(stored))
-        self._begin(queue_offset, stored, commits=True)
-        result = await put(self.broker, [message])
-        if result.status is PutStatus.PUT_OK:
-            result = await self._note(queue_offset)
-        if result.status is not PutStatus.PUT_OK:
-            self._known.decided.pop(queue_offset, None)
+        await self._store_end(self._known, queue_offset, stored, message)
 
-    def _begin(self, queue_offset: int, half: Stored, *, commits: bool) -> None:
-        """What is under way is not decided anew."""
-        self._known.decided[queue_offset] = None
-        self.broker.env.witness("decides", queue_offset, half.physical_offset, commits)
+    async def _store_end(
+        self, known: HalfMessages, queue_offset: int, half: Stored, message: Message | None
+    ) -> PutResult:
+        """``message``: what goes to its topic. Meanwhile nothing else decides it, and when that
+        fails it is as open as before."""
+        told = queue_offset, half.physical_offset, message is not None
+        self.broker.env.witness("decides", *told)
+        known.ending[queue_offset] = None
+        try:
+            if message is not None:
+                result = await put(self.broker, [message])
+                if result.status is not PutStatus.PUT_OK:
+                    return result
+            result = await self._note(queue_offset)
+        finally:
+            del known.ending[queue_offset]
+        if result.status is PutStatus.PUT_OK:
+            known.decided[queue_offset] = None
+            known.waiting.pop(queue_offset, None)
+        return result
 
     async def _note(self, queue_offset: int) -> PutResult:
         self.broker.env.witness("notes", queue_offset)

@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from shalott.broker.rocket.commitlog.replica import PutStatus
+from shalott.broker.rocket.commitlog.api import Message
+from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus
 from shalott.broker.rocket.processor.delays import deliver_delayed
 from shalott.broker.rocket.processor.stored_messages import properties_of
 from shalott.broker.rocket.processor.topics import LAID_ASIDE_TOPIC
@@ -122,6 +123,30 @@ def test_a_commit_that_could_not_be_stored_is_still_open() -> None:
         world.replica.stores, world.replica.outcome = True, PutStatus.PUT_OK
         assert (await end(world, half, COMMIT)).code == ResponseCode.SUCCESS
         assert await world.bodies() == [b"c"]
+
+    in_world(body)
+
+
+def test_one_whose_end_fails_while_the_broker_looks_is_asked_for() -> None:
+    async def body(world: World) -> None:
+        half, whole, looked = await prepare(world, "c"), world.replica.put, asyncio.Event()
+        client = await producer(world)
+
+        async def put(messages: list[Message]) -> PutResult:
+            await looked.wait()
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, None)
+
+        world.replica.put = put  # type: ignore[method-assign]
+        ending = asyncio.create_task(end(world, half, COMMIT))
+        async with checking(world):
+            await passes(3)
+            looked.set()
+            assert (await ending).code == ResponseCode.SYSTEM_ERROR
+            world.replica.put = whole  # type: ignore[method-assign]
+            await passes(40)
+            assert questions(world)
+        assert (await end(world, half, COMMIT)).code == ResponseCode.SUCCESS
+        await client.close()
 
     in_world(body)
 

@@ -18,8 +18,10 @@ from shalott.broker.raft.api import Entry
 from shalott.broker.raft.applier import Applier
 from shalott.broker.raft.group import Submitted
 from shalott.broker.rocket.autoswitch import epochs
+from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus
 from shalott.broker.rocket.controller.replicated_state import ReplicatedState
 from shalott.broker.rocket.controller.state import SyncStateInfo
+from shalott.broker.rocket.processor.transactions import Transactions
 from shalott.harness.run.planning import make_plan
 from shalott.harness.run.request import Request
 from shalott.harness.run.simulate import SimOutcome, simulate
@@ -111,6 +113,15 @@ def decides_otherwise_on_one(patch: Patch) -> None:
     patch.setattr(ReplicatedState, "apply", apply_but_one)
 
 
+def notes_nothing(patch: Patch) -> None:
+    """What a transaction came to is in memory only."""
+
+    async def note(self: Transactions, queue_offset: int) -> PutResult:
+        return PutResult(PutStatus.PUT_OK)
+
+    patch.setattr(Transactions, "_note", note)
+
+
 BROKEN: tuple[tuple[Callable[[Patch], None], str, str, str], ...] = (
     (forgets_a_confirm, "mirrored", "queue", "has told its client nothing of 1 publishes"),
     (drops_an_acknowledgement, "mirrored", "queue", "1 messages unsettled, and gave clients 0"),
@@ -118,6 +129,7 @@ BROKEN: tuple[tuple[Callable[[Patch], None], str, str, str], ...] = (
     (keeps_tables_in_memory, "master-slave", "log", "another config/topics.json in memory"),
     (answers_no_proposal, "dledger", "log", "1 proposals and reads have no answer"),
     (decides_otherwise_on_one, "controller", "log", "something else of the same decisions"),
+    (notes_nothing, "master-slave", "log", "counts as ended, and its log has no note of it"),
 )
 
 
@@ -132,6 +144,8 @@ def test_what_is_not_at_rest_is_told(
     sentence: str,
 ) -> None:
     given: dict[str, str | bool] = {"patient": True} if system == "mirrored" else {}
+    if breaks is notes_nothing:
+        given = {"transactional": "0.3"}
     breaks(monkeypatch)
     outcome = run(system, workload, **given)
     assert outcome.error is None

@@ -14,10 +14,13 @@ from shalott.broker.rocket.dledger.replica import DLedgerReplica
 from shalott.broker.rocket.ha.replica import MasterSlaveReplica
 from shalott.broker.rocket.node.node import RocketNode
 from shalott.broker.rocket.processor.table_files import DELAYS, GROUPS, OFFSETS, TOPICS
+from shalott.broker.rocket.processor.topics import HALF_TOPIC, OP_TOPIC
+from shalott.broker.rocket.processor.transactions import GROUP, QUEUE
 from shalott.broker.rocket.remoting.java_json import decode_java_json
 from shalott.broker.rocket.replicas.replica import AutoSwitchReplica
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.machine import Machine
+from shalott.cluster.sim.oracles.messages import messages_in
 
 
 class _Offsets(msgspec.Struct, rename={"offset_table": "offsetTable"}):
@@ -39,7 +42,8 @@ def waits(machines: Mapping[str, Machine]) -> Iterator[tuple[str, str, str]]:
     disks = {name: machines[name].disk for name in nodes}
     for name, what in (*_of_files(nodes, disks), *_of_masters(nodes), *_of_raft(nodes)):
         yield name, "", what
-    yield from ((name, "", what) for name, what in (*_of_epochs(nodes, disks), *_of_states(nodes)))
+    more = (*_of_epochs(nodes, disks), *_of_states(nodes), *_of_transactions(nodes, disks))
+    yield from ((name, "", what) for name, what in more)
 
 
 def _of_files(nodes: Mapping[str, RocketNode], disks: Mapping[str, SimDisk]) -> Said:
@@ -98,6 +102,34 @@ def _of_epochs(nodes: Mapping[str, RocketNode], disks: Mapping[str, SimDisk]) ->
             theirs = epochs.without_suffix(master.service.cache.entries, end)
             if epochs.without_suffix(known, end) != theirs[-len(known) :]:
                 yield name, f"its epochs are {known}, its master's {theirs}"
+
+
+def _of_transactions(nodes: Mapping[str, RocketNode], disks: Mapping[str, SimDisk]) -> Said:
+    """What a master knows of transactions is what its log says of them."""
+    for name, node in nodes.items():
+        replica, service = node.replica, node.broker
+        if replica is None or service is None or replica.role != "master":
+            continue
+        broker, directory = service.broker, replica.store.log.directory
+        found = [
+            one
+            for path in disks[name].files()
+            if path.startswith(f"{directory}/")
+            for one in messages_in(disks[name].read_all(path))
+        ]
+        done = broker.tables.offset(GROUP, HALF_TOPIC, QUEUE) or 0
+        halves = {one.queue_offset: None for one in found if one.topic == HALF_TOPIC}
+        notes = [one.body for one in found if one.topic == OP_TOPIC]
+        noted = {int(number): None for body in notes for number in body.split(b",")}
+        known = broker.halves
+        for number in halves:
+            is_noted, counts = number in noted, number < done or number in known.decided
+            if counts and not is_noted:
+                yield name, f"transaction {number} counts as ended, and its log has no note of it"
+            elif is_noted and not counts:
+                yield name, f"it does not know that transaction {number} has ended"
+            elif not is_noted and number not in known.waiting:
+                yield name, f"it does not know of transaction {number}, which is open"
 
 
 def _of_states(nodes: Mapping[str, RocketNode]) -> Said:

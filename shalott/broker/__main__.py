@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -24,11 +24,14 @@ from shalott.broker.base.disk import OsDisk
 from shalott.broker.base.env import Platform, SystemClock, seeded_rng
 from shalott.broker.base.errors import BrokerError, ConfigError
 from shalott.broker.base.events import JsonlEventLog
-from shalott.broker.nodes import AnyNode, load_config, open_node
+from shalott.broker.nodes import load_config, open_node
 from shalott.broker.rabbit.config import NodeConfig
-from shalott.broker.rabbit.node.node import Node
 from shalott.broker.rabbit.node.node_state import MEMBER, BeginAgain, ShutDown, begin_standing
 from shalott.broker.rocket.config import RocketConfig
+
+if TYPE_CHECKING:
+    from shalott.broker.nodes import AnyNode
+    from shalott.broker.rabbit.node.node import Node
 
 log = logging.getLogger("shalott.broker")
 
@@ -108,8 +111,9 @@ async def serve(config: NodeConfig | RocketConfig) -> int:
         sys.stderr.write(f"broker: {config.name} can't start: {error}\n")
         return EXIT_CONFIG
     giving = None
-    if isinstance(node, Node):
-        giving = asyncio.create_task(give_back(lambda: node.memory.used), name="giving back")
+    if isinstance(config, NodeConfig):
+        memory = cast("Node", node).memory
+        giving = asyncio.create_task(give_back(lambda: memory.used), name="giving back")
     again = await until_asked_to_stop(node)
     if giving is not None:
         giving.cancel()

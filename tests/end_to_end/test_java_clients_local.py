@@ -44,7 +44,7 @@ def _client() -> None:
 
 
 def test_a_broker_that_loses_messages_is_found_by_java_clients_alone(tmp_path: Path) -> None:
-    words = ["test", "--workload", "log", *JAVA, *ALONE, "--time-limit", "5", "--rate", "60"]
+    words = ["test", "--workload", "log", *JAVA, *ALONE, "--time-limit", "10", "--rate", "60"]
     done = run_mutant([ACKNOWLEDGES_WITHOUT_STORING], [*words, "--min-acked", "1"], tmp_path)
     assert leftovers(done) == []
     assert done.exit_code == 1, done

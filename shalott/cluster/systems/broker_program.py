@@ -13,12 +13,16 @@ from functools import partial
 from shalott.broker.base.env import Platform
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.nodes import open_node, parse_config
+from shalott.broker.rabbit.node import node as rabbit
+from shalott.broker.rocket.node import node as rocket
 from shalott.cluster.nodes import NodeSpec
 from shalott.cluster.sim.buggify import Buggify
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.machine import Machine, Program, SimEventLog
 from shalott.core.rng import Stream
 
+# A run loads nothing: what modules do when they are loaded would be part of the first one.
+LOADED = rabbit, rocket
 EXIT_ORDERLY = 0
 EXIT_GAVE_UP = 70  # as broker.__main__ has them
 EXIT_CONFIG = 78

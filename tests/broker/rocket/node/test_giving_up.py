@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
 
-from shalott.broker.nodes import AnyNode
 from shalott.broker.rocket.config import parse_address
 from shalott.broker.rocket.node.node import RocketNode
 from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered
@@ -19,6 +19,9 @@ from shalott.cluster.systems.broker_program import broker_program
 from shalott.cluster.systems.rocket.rocketmq import RocketmqSystem
 from shalott.core.plan import SimPlan, SystemPlan
 from tests.world.clock.turns import until
+
+if TYPE_CHECKING:
+    from shalott.broker.nodes import AnyNode
 
 pytestmark = pytest.mark.unit
 

@@ -61,7 +61,8 @@ def mutate(parent: Plan, *, fresh: Plan, other: Plan, seed: int) -> Plan:
     plan = bare
     for _ in range(rng.choice(STEPS)):
         plan = _step(plan, fresh_bare, other_bare, rng)
-    return fresh if plan == bare else canonical(_followed(plan, again))
+    child = canonical(_followed(plan, again))
+    return fresh if plan == bare or child == parent else child
 
 
 # What hits a node a second time goes where the fault goes that it counts since.

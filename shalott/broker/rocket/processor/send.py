@@ -196,7 +196,7 @@ def _transaction_id(header: SendHeader) -> str:
 # SendHeader: what a send request says of its message, from any of the three forms.
 #
 # SEND_MESSAGE has full names, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE the same fields under one
-# letter each, in the order of docs/protocols.md 6.2. Letter -> name. "n" (brokerName) is for
+# letter each, in the order of the names of code 10. Letter -> name. "n" (brokerName) is for
 # proxies only.
 
 

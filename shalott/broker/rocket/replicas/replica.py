@@ -228,7 +228,7 @@ class AutoSwitchReplica:
 # -- the body of GET_BROKER_HA_STATUS --------------------------------------------------------------
 # How far slaves are, or how far this slave is (907).
 #
-# Source: remoting/protocol/body/HARuntimeInfo.java; docs/protocols.md 6.2. Rates are averages
+# Source: remoting/protocol/body/HARuntimeInfo.java. Rates are averages
 # over the life of a connection; upstream's are of the last second.
 
 

@@ -39,7 +39,7 @@ EVERYWHERE: Choices = {
     "name_server_broker_timeout_ms": (5000, 20_000, 120_000),
     "broker.transaction_timeout_ms": (500, 2000, 6000),
     "broker.transaction_check_interval_ms": (1000, 2000, 5000),
-    "store.segment_bytes": (1 << 12, 1 << 14, 1 << 16, 1 << 30),
+    "store.segment_bytes": (1 << 14, 1 << 16, 1 << 30),
     "store.queue_segment_units": (50, 1000, 300_000),
     "store.checkpoint_interval_ms": (500, 2000, 5000),
     "store.flush_interval_ms": (50, 500),

@@ -94,7 +94,9 @@ def text_of(page: Page, selector: str = "main") -> str:
 
 
 def path_of(page: Page) -> str:
-    return str(page.ask("decodeURIComponent(location.pathname + location.search)"))
+    """Of the page that hears keys; "" while one is loaded."""
+    path = "decodeURIComponent(location.pathname + location.search)"
+    return str(page.ask(f"document.readyState === 'complete' ? {path} : ''"))
 
 
 def press(page: Page, key: str, code: int, text: str = "") -> None:

@@ -239,9 +239,7 @@ def draw_log(draw: Draw) -> Values:
     return {
         **draw_parameters(draw),
         "transactional": draw.knob("transactional", (0.0, 0.3, 0.3)),
-        # Not drawn yet: after a failover of controllers a group may be given again what it was done
-        # with (controller, seed 702, 0.4).
-        "popping": draw.knob("popping", (0.0,)),
+        "popping": draw.knob("popping", (0.0, 0.0, 0.4)),
     }
 
 

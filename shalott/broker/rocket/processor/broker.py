@@ -46,6 +46,7 @@ class Broker:
     ha_address: str = ""  # where slaves connect, as they know it
     halves: HalfMessages = field(default_factory=HalfMessages)
     popped: Known = field(default_factory=Known)
+    inherited_end: int = 0  # where the log ended when this broker became the master
     cold_limits: dict[str, int] = field(default_factory=dict)  # by group; nothing goes by them
     # What a request that is being handled stored, and can't say that it counts; by its task.
     uncertain: dict[object, list[Callable[[], None]]] = field(default_factory=dict)
@@ -64,6 +65,12 @@ class Broker:
     def is_master(self) -> bool:
         return self.replica.role == "master"
 
+    @property
+    def knows_its_log(self) -> bool:
+        """Whether all that the log had when this broker became the master can be read: before, what
+        was decided there of transactions and pops could be decided again."""
+        return self.store.dispatched_offset >= self.inherited_end
+
     def learn_topics(self) -> bool:
         """See that every queue of the log has its topic; whether there was one without."""
         if self.env.has_bug("KB-RKT-36"):  # topic_config_not_replicated
@@ -80,6 +87,7 @@ class Broker:
         No group has consumed what the log does not have, also if it told the former master so: its
         next messages would be skipped (KB-RKT-35, offset_not_truncated).
         """
+        self.inherited_end = self.store.log.max_offset
         self.learn_topics()
         if self.env.has_bug("KB-RKT-35"):
             return

@@ -129,7 +129,7 @@ async def deliver_delayed(broker: Broker) -> None:
                 idle &= await _deliver_level(broker, level, arrivals[level - 1])
         if has_timers:
             idle &= await timers.deliver()
-        if broker.is_master and transactions.is_used():
+        if broker.is_master and broker.knows_its_log and transactions.is_used():
             await transactions.check()
         if broker.is_master and flights.is_used():
             await flights.revive()

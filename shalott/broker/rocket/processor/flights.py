@@ -279,7 +279,9 @@ class Flights:
 
     async def _load(self) -> None:
         """Take notice of what came. Raises BadRequest where that can't be said now."""
-        if not self.broker.is_master or not await self.broker.replica.readable():
+        broker = self.broker
+        may_say = broker.is_master and broker.knows_its_log
+        if not may_say or not await broker.replica.readable():
             raise BadRequest("this broker may not say now what is popped")
         if self._known.epoch != self.broker.replica.epoch:
             self.forget()

@@ -198,7 +198,10 @@ class Transactions:
     # -- what the log has --------------------------------------------------------------------------
 
     async def _load(self) -> None:
-        """Take notice of what came into both queues; notes first, so that none is missed."""
+        """Take notice of what came into both queues; notes first, so that none is missed. Raises
+        BadRequest while an older note may be one that can't be read yet."""
+        if not self.broker.knows_its_log:
+            raise BadRequest("what was decided before is not known yet")
         tables = self.broker.tables
         if self._known.epoch != self.broker.replica.epoch:
             self.forget()

@@ -240,3 +240,24 @@ def test_the_next_life_knows_what_is_out_and_how_far_the_group_came() -> None:
                 assert [body for body, _ in handles(await pop(made))] == [b"0", b"2"]
 
     run(body())
+
+
+def test_a_new_master_gives_nothing_while_acknowledgements_of_its_log_can_not_be_read() -> None:
+    async def body(world: World) -> None:
+        await world.send(b"m")
+        await world.settle()
+        [(_, handle)] = handles(await pop(world))
+        store = world.broker.store
+        store.set_confirm_offset(store.log.max_offset)  # the slaves are not there
+        said = asyncio.create_task(ack(world, handle))
+        await passes(1)
+        world.replica.epoch = 2
+        world.broker.take_over()
+        world.broker.tables.put_offset("g", "t", 0, 0)  # copied before that pop
+        assert (await pop(world)).code == ResponseCode.SYSTEM_ERROR
+        store.set_confirm_offset(None)
+        await world.settle()
+        assert handles(await pop(world)) == []
+        await said
+
+    in_world(body)

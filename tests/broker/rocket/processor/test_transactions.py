@@ -217,3 +217,22 @@ def test_the_next_life_knows_what_is_open_and_what_is_decided() -> None:
             await client.close()
 
     run(body())
+
+
+def test_a_new_master_decides_nothing_while_notes_of_its_log_can_not_be_read() -> None:
+    async def body(world: World) -> None:
+        half = await prepare(world, "h")
+        await world.settle()
+        store = world.broker.store
+        store.set_confirm_offset(store.log.max_offset)  # the slaves are not there
+        assert (await end(world, half, COMMIT)).code == ResponseCode.SUCCESS
+        world.replica.epoch = 2
+        world.broker.take_over()
+        assert (await end(world, half, COMMIT)).code == ResponseCode.SYSTEM_ERROR
+        async with checking(world):
+            await passes(3)
+        store.set_confirm_offset(None)
+        assert await world.bodies() == [b"h"]
+        assert (await end(world, half, COMMIT)).code == ResponseCode.SYSTEM_ERROR
+
+    in_world(body)

@@ -12,6 +12,9 @@ import pytest
 from shalott.broker.base import files
 from shalott.broker.base.disk import Disk
 from shalott.broker.rabbit.amqp.confirms import UnconfirmedMessages
+from shalott.broker.rabbit.metadata.api import Transaction
+from shalott.broker.rabbit.metadata.records import QueueRow
+from shalott.broker.rabbit.mirrored import rows
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.replica.consumers import Consumers
 from shalott.broker.raft.api import Entry
@@ -122,9 +125,25 @@ def notes_nothing(patch: Patch) -> None:
     patch.setattr(Transactions, "_note", note)
 
 
+def stores_another_master(patch: Patch) -> None:
+    """A restarted cluster would recover the queue from a process of a former life."""
+    store = rows.store
+
+    def store_otherwise(tx: Transaction, row: QueueRow) -> QueueRow:
+        stored = store(tx, row)
+        durable = rows.read_durable(tx, row.key)
+        if durable is not None:
+            former = msgspec.structs.replace(row.pid, incarnation=row.pid.incarnation - 1)
+            tx.write(rows.DURABLE, row.key, msgspec.structs.replace(durable, pid=former))
+        return stored
+
+    patch.setattr(rows, "store", store_otherwise)
+
+
 BROKEN: tuple[tuple[Callable[[Patch], None], str, str, str], ...] = (
     (forgets_a_confirm, "mirrored", "queue", "has told its client nothing of 1 publishes"),
     (drops_an_acknowledgement, "mirrored", "queue", "1 messages unsettled, and gave clients 0"),
+    (stores_another_master, "mirrored", "queue", "would be recovered from"),
     (keeps_epochs_in_memory, "controller", "log", "other epochs in memory than on its disk"),
     (keeps_tables_in_memory, "master-slave", "log", "another config/topics.json in memory"),
     (answers_no_proposal, "dledger", "log", "1 proposals and reads have no answer"),

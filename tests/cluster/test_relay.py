@@ -67,10 +67,13 @@ def with_relays(scenario: Callable[[Harness], Awaitable[None]]) -> None:
         try:
             await scenario(harness)
         finally:
-            await harness.close()
             await relays.close()
             server.close()
             await server.wait_closed()
+            # A connection that was just accepted is the harness's a few turns later.
+            while left := asyncio.all_tasks() - {asyncio.current_task()}:
+                await asyncio.wait(left)
+            await harness.close()
 
     asyncio.run(main())
 

@@ -99,6 +99,7 @@ MASTER_SLAVE: tuple[Mutant, ...] = (
         "self._reported = self._store.log.written_offset",
         "self._reported = self._store.log.max_offset",
         "a slave reports what it has in memory only",
+        equivalent="it reports while it waits for bytes, and then all that came is written",
     ),
     _of(
         "rocket.ha.client",

@@ -227,6 +227,14 @@ def log_of(end: int) -> Tell:
     return tell
 
 
+def cut_log(kept: str) -> Tell:
+    def tell(w: World) -> None:
+        w.watch.all_disks.kept = kept
+        w.logs.cut("n1", 1, *LOG, 0)
+
+    return tell
+
+
 def stay(master: str) -> Tell:
     def tell(w: World) -> None:
         w.heirs.deaths("n2", 1, "mirror", ["dead"])
@@ -317,6 +325,7 @@ SOUND: dict[str, Tell] = {
     "a master out of the set": elect(2, 2),
     "nobody of the set can follow": elect(None, 1, 2),
     "a log ends between messages": log_of(0),
+    "a log is cut, and its disk too": cut_log(""),
     "a rollback is noted": note(commits=False, half=None),
     "a commit that is stored is noted": note(commits=True, half=40),
     "a slave copies tables": copy(3),
@@ -388,6 +397,7 @@ BROKEN: dict[str, Tell] = {
     "a master from elsewhere": elect(3, 3),
     "the set goes with its master": elect(None),
     "a log ends in a message": log_of(-1),
+    "a log is cut in memory": cut_log(f"{LOG[0]}/{0:020d}"),
     "a commit is noted first": note(commits=True, half=None),
     "another commit is stored": note(commits=True, half=41),
     "a slave copies tables of the epoch before": copy(2),

@@ -22,9 +22,10 @@ from shalott.core.oracles import Oracle
 
 @dataclass(slots=True)
 class Disk:
-    """``content``: of every file that is read."""
+    """``content``: of every file that is read; ``kept``: of one, what a cut leaves."""
 
     content: bytes = b""
+    kept: str = ""
     emptied: bool = False
     rotted: bool = False
 
@@ -36,6 +37,9 @@ class Disk:
 
     def seen(self, path: str, begin: int, end: int) -> bytes:
         return self.content[begin:end]
+
+    def may_return(self, path: str, begin: int) -> bool:
+        return path == self.kept
 
     def keeps_bytes(self, path: str, begin: int, wanted: bytes) -> bool:
         return self.seen(path, begin, begin + len(wanted)) == wanted

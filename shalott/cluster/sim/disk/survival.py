@@ -59,6 +59,17 @@ class Survival:
         inode = self._file(path)
         return b"" if inode is None else bytes(inode.cached[begin:end])
 
+    def may_return(self, path: str, begin: int) -> bool:
+        """Whether programs see other bytes than zeros from ``begin`` on, or might after a power
+        loss. The next TAIL_BYTES are looked at."""
+        end = begin + TAIL_BYTES
+        return not self.emptied and any(
+            any(content[begin:end])
+            for one in self._outcomes(path)
+            if not one.rotten_bytes
+            for content in (one.cached, one.durable)
+        )
+
     def durable_size(self, path: str) -> int:
         """How long the file would be at least; -1: it might not be there."""
         sizes = [

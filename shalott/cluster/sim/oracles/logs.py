@@ -174,8 +174,17 @@ class Logs:
                 summary = f"{node} goes on with {told} in queue {queue} of {topic}, not {offset}"
                 watch.broken(DENSE_QUEUES, node, summary, offset=told)
 
+    def cut(self, node: str, life: int, directory: str, segment_bytes: int, end: int) -> None:
+        """A log was cut there: nothing of what lay behind may be found again."""
+        self.ends(node, life, directory, segment_bytes, end)
+        self._watch.asked(WHOLE_MESSAGES, node)
+        for path, begin, _ in pieces(directory, segment_bytes, end, end + segment_bytes):
+            if self._watch.disk(node).may_return(path, begin):
+                summary = f"{node} has cut its log to {end}, and its disk has more in {path}"
+                self._watch.broken(WHOLE_MESSAGES, node, summary, offset=end)
+
     def ends(self, node: str, life: int, directory: str, segment_bytes: int, end: int) -> None:
-        """A log was cut there, or new messages come there."""
+        """New messages come there."""
         begin = max(0, end - 1) // segment_bytes * segment_bytes
         place = (directory, segment_bytes, begin, end)
         seen = self._seen(node, place)

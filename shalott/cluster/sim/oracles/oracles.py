@@ -64,7 +64,7 @@ def _of_logs(watch: Watch) -> Asks:
         "notes": (decisions.notes,),
         "written": (decisions.written,),
         "copies": (epochs.copied,),
-        "ends": (logs.ends,),
+        "ends": (logs.cut,),
         "begins": (logs.begins,),
         "waits for": (sets.waits_for,),
         "reports set": (sets.reported,),

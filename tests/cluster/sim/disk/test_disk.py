@@ -210,3 +210,16 @@ def test_what_one_file_suffers_does_not_depend_on_another() -> None:
         return outcomes(body)
 
     assert with_other(True) == with_other(False)
+
+
+@pytest.mark.parametrize("synced", (False, True))
+def test_what_was_cut_may_return_until_the_cut_is_synced(synced: bool) -> None:
+    async def body(loop: SimLoop, disk: SimDisk) -> list[bool]:
+        file = await stored(disk, "f", b"keptcut")
+        before = disk.survival.may_return("f", 4)
+        await file.truncate(4)
+        if synced:
+            await file.sync()
+        return [before, disk.survival.may_return("f", 4), disk.survival.may_return("f", 3)]
+
+    assert simulate(body) == [True, not synced, True]

@@ -139,9 +139,8 @@ class Directory:
 
     def names(self, under: str = "") -> list[str]:
         with self._told("read", under):
-            return [
-                f"{under}/{each}".lstrip("/") for each in RunDirectory(self.path / under).files()
-            ]
+            files = RunDirectory(self.path / under).files()
+            return [f"{under}/{each}".lstrip("/") for each in files]
 
     def append(self, log: str, line: bytes) -> None:
         with self._told("write", log):

@@ -11,6 +11,7 @@ import dataclasses
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from shalott.cluster.capabilities import MOST
 from shalott.cluster.systems.record import SYSTEMS, TOGETHER, SystemRecord

@@ -298,8 +298,9 @@ class _SearchLoop:
             return
         name = finding(report.seed)
         place = f"{self._campaign.place}/{name}"
+        copied = name if self._campaign.place.path is None else place
         with self._campaign.place.filled(name) as directory:
-            evidence.keep(RunDirectory(directory), typed_command("replay", f"{place}/{PLAN}"))
+            evidence.keep(RunDirectory(directory), typed_command("replay", f"{copied}/{PLAN}"))
         self._campaign.kept.add(report.seed)
         kinds = ", ".join(report.violations)
         self._watch.say(f"seed {report.seed}: {kinds}: {place}")

@@ -9,10 +9,11 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from shalott.core.errors import StoreError, UsageError
+from shalott.harness.cli.main import run_command
 from shalott.harness.cli.search import closing_lines
 from shalott.harness.mutants.outcomes import Outcome, Outcomes
 from shalott.harness.run.store import PLAN
-from shalott.harness.scenarios.swarm import draw_plan, plain_subject
+from shalott.harness.scenarios.swarm import USUAL, Subject, draw_plan, plain_subject
 from shalott.harness.search import run_search as at_work_module
 from shalott.harness.search.campaign import LOG, finding
 from shalott.harness.search.corpus import Entry, read_corpus, write_corpus
@@ -23,12 +24,12 @@ from shalott.harness.search.run_search import Tally, run_search
 from shalott.harness.search.search import Search, SearchRequest, parse_seeds
 from shalott.harness.search.summary import Summary
 from tests.world.harness.inline_pool import Backwards
-from tests.world.harness.memory_cli import MemoryCli
 from tests.world.harness.toy_simulation import simulate_toy
 
 pytestmark = pytest.mark.explore  # a server of moto's takes seconds to load
 
 CAMPAIGN = "search/toy"
+SUBJECT = Subject(profile="upstream", name="toy", swarm=USUAL.but(fault_share=0.6))
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +84,9 @@ class Killed(Exception):
     pass
 
 
-def search(store: str, seeds: str, watch: Quiet | None = None, **flags: bool) -> Summary:
-    subject = plain_subject("dledger", "safe")
-    planned = Search(subject=subject, seeds=parse_seeds(seeds), seeds_text=seeds)
-    object.__setattr__(subject, "name", "toy")
-    request = SearchRequest(jobs=1, store=store, fresh=flags.get("fresh", False))
+def search(store: str, seeds: str, watch: Quiet | None = None, *, fresh: bool = False) -> Summary:
+    planned = Search(subject=SUBJECT, seeds=parse_seeds(seeds), seeds_text=seeds)
+    request = SearchRequest(jobs=1, store=store, fresh=fresh)
     runs = SimulatedRuns(simulate_toy)
     summary, place = run_search(planned, request, runs, watch or Quiet(), command="shalott search")
     assert list(closing_lines(summary, place))
@@ -160,15 +159,22 @@ def told(place: Bucket, name: str) -> bytes:
     return place.read(name) or b""
 
 
-def test_a_finding_that_is_cut_short_has_no_plan(bucket: str) -> None:
+def test_a_finding_that_is_cut_short_has_no_plan(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = open_place(bucket)
-    with pytest.raises(FileNotFoundError), place.filled("run") as directory:
-        Directory(directory).write(PLAN, b"plan")
-        Directory(directory).write("results.json", b"{}")
-        (directory / "zero").symlink_to("nowhere")
-        (directory / "results.json").rename(directory / "gone")
-        raise FileNotFoundError
-    assert place.names() == []
+    write, left = Bucket.write, iter(range(2))
+
+    def write_two(self: Bucket, name: str, data: bytes) -> None:
+        if next(left, None) is None:
+            raise Killed
+        write(self, name, data)
+
+    monkeypatch.setattr(Bucket, "write", write_two)
+    with pytest.raises(Killed), place.filled("run") as directory:
+        for name in (PLAN, "results.json", "report.html"):
+            Directory(directory).write(name, b"text")
+    assert place.names() == ["run/report.html", "run/results.json"]
 
 
 def test_a_corpus_and_mutants_are_kept_there(store: str) -> None:
@@ -206,6 +212,9 @@ def test_other_urls_are_refused(url: str, sentence: str) -> None:
         open_place(url)
 
 
-def test_what_needs_a_directory_refuses_a_url() -> None:
+def test_what_needs_a_directory_refuses_a_url(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["analyze"], ["ctl", "ha-status"]):
+        assert run_command([*words, "--store", "s3://bucket/x"]) == 254
+        assert "give a directory; search and mutants alone take a URL" in capsys.readouterr().err
     with pytest.raises(UsageError, match="runs on real nodes need a directory"):
         plan_real(SearchRequest(cluster="local", store="s3://bucket/x"))

@@ -99,7 +99,7 @@ def explore(
         cpu_limit_s=budget_s,
         guided=guide,
     )
-    request = SearchRequest(jobs=1, store=store / f"{repetition}-{learns}")
+    request = SearchRequest(jobs=1, store=str(store / f"{repetition}-{learns}"))
     summary, _ = run_search(search, request, SimulatedRuns(simulate), Quiet(), command="")
     corpus, _ = guide.finish()
     return len(corpus.runs), len(corpus.entries), summary.ran

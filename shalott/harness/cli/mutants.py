@@ -18,7 +18,7 @@ from rich.text import Text
 from shalott.core.command_options import Argument, Option
 from shalott.core.errors import UsageError
 from shalott.core.parameters import parse_duration_ms
-from shalott.harness.cli.options import StoreField, with_options
+from shalott.harness.cli.options import STORE_HELP, with_options
 from shalott.harness.cli.search import pools
 from shalott.harness.mutants.by_hand import BY_HAND
 from shalott.harness.mutants.catalogue import drawn, find_mutants
@@ -34,6 +34,7 @@ from shalott.harness.mutants.outcomes import (
     sentence,
     survivors,
 )
+from shalott.harness.run.request import STORE
 from shalott.harness.run.simulate import simulate
 from shalott.harness.run.simulation_record import code_fingerprint
 
@@ -63,7 +64,7 @@ class MutantsOptions:
     learn: Annotated[bool, Option("Mutate plans, as search --corpus.")] = False
     spark: Annotated[str, Option("On a Spark cluster, as search --spark.")] = ""
     out: Annotated[Path, Option("The folder of the documents.")] = Path("docs")
-    store: StoreField = Path("store")
+    store: Annotated[str, Option(STORE_HELP)] = str(STORE)
 
 
 def mutants(asked: MutantsOptions) -> None:

@@ -21,7 +21,9 @@ import typer
 import typer.core
 
 from shalott.core.command_options import Argument, Option, Prefixed
+from shalott.core.errors import UsageError
 from shalott.core.parameters import Flag
+from shalott.harness.search.place import is_url
 
 METAVARS: Mapping[object, str] = {str: "TEXT", int: "INTEGER", float: "NUMBER", Path: "PATH"}
 COMPLETE = "_SHALOTT_COMPLETE"  # the variable by which shells ask
@@ -34,7 +36,17 @@ STORE_HELP = "Where runs are kept."
 LoadField = Annotated[tuple[str, ...], Option(LOAD_HELP)]
 StoreField = Annotated[Path, Option(STORE_HELP)]
 LoadOption = Annotated[list[str] | None, typer.Option("--load", help=LOAD_HELP)]
-StoreOption = Annotated[Path, typer.Option("--store", help=STORE_HELP)]
+
+
+def refuse_url(store: Path) -> Path:
+    """Of all commands that take a store, those that search in the simulation alone write to a
+    URL. Raises UsageError."""
+    if is_url(store):
+        raise UsageError(f"--store {store}: give a directory; search and mutants alone take a URL")
+    return store
+
+
+StoreOption = Annotated[Path, typer.Option("--store", help=STORE_HELP, callback=refuse_url)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +171,7 @@ def _parameter(option: _FieldOption) -> inspect.Parameter:
             rich_help_panel=said.panel,
             show_default=said.shows_default,
             metavar=_metavar(option.kind),
+            callback=refuse_url if (option.name, kind) == ("store", Path) else None,
         )
     return inspect.Parameter(
         option.name,

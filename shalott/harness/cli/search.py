@@ -35,6 +35,7 @@ from shalott.harness.run.store import PLAN, Store
 from shalott.harness.run.terminal import pasted
 from shalott.harness.search.door import Runs, SimulatedRuns
 from shalott.harness.search.failure_rate import Rule
+from shalott.harness.search.place import Place, is_url
 from shalott.harness.search.real_search import plan_real, runs_of
 from shalott.harness.search.replay import replay as replay_plan
 from shalott.harness.search.run_search import MakePool, Tally, Watch, run_search
@@ -88,13 +89,14 @@ def search(request: SearchRequest, loading: Loading) -> None:
 
 
 @contextmanager
-def pools(spark: str, store: Path, jobs: int) -> Iterator[MakePool | None]:
+def pools(spark: str, store: str, jobs: int) -> Iterator[MakePool | None]:
     """Where workers are, if not here."""
     if not spark:
         yield None
         return
-    store.mkdir(parents=True, exist_ok=True)
-    with spark_pools(spark, store / "spark.log", jobs) as make_pool:
+    here = STORE if is_url(store) else Path(store)  # Spark's log is of this machine
+    here.mkdir(parents=True, exist_ok=True)
+    with spark_pools(spark, here / "spark.log", jobs) as make_pool:
         yield make_pool
 
 
@@ -199,16 +201,12 @@ def _command(name: str, request: SearchRequest) -> str:
 SHOWN_MAX = 5
 
 
-def closing_lines(summary: Summary, directory: Path) -> Iterator[str]:
+def closing_lines(summary: Summary, place: Place) -> Iterator[str]:
     """Of a search in the simulation, or on real nodes."""
-    return (
-        _of_real(summary, summary.real, directory)
-        if summary.real
-        else _of_simulated(summary, directory)
-    )
+    return _of_real(summary, summary.real, place) if summary.real else _of_simulated(summary, place)
 
 
-def _of_simulated(summary: Summary, directory: Path) -> Iterator[str]:
+def _of_simulated(summary: Summary, place: Place) -> Iterator[str]:
     if summary.scenario:
         yield _found(summary)
     rate = summary.virtual_s / summary.cpu_s if summary.cpu_s else 0.0
@@ -242,8 +240,10 @@ def _of_simulated(summary: Summary, directory: Path) -> Iterator[str]:
         for name in summary.outdated:
             yield f"  has a reason, yet was entered: {name}"
     kept = [name for found in summary.classes.values() for name in found.kept]
-    if kept:
-        plan = str(directory / kept[0] / PLAN)
+    if kept and place.path is None:
+        yield f"To replay or shrink a finding, copy it here: {place}/{kept[0]}"
+    elif kept:
+        plan = f"{place}/{kept[0]}/{PLAN}"
         yield f"Replay: {pasted(typed_command('replay', plan))}"
         yield f"Shrink: {pasted(typed_command('shrink', plan))}"
 
@@ -257,7 +257,7 @@ def _found(summary: Summary) -> str:
     return f"{summary.scenario}: {summary.anomaly} was not found in {summary.ran:,} seeds."
 
 
-def _of_real(summary: Summary, real: RealSummary, directory: Path) -> Iterator[str]:
+def _of_real(summary: Summary, real: RealSummary, place: Place) -> Iterator[str]:
     starved = len(real.starved)
     yield (
         f"{summary.ran:,} plans: {summary.valid:,} valid, {summary.invalid:,} invalid,"
@@ -284,7 +284,7 @@ def _of_real(summary: Summary, real: RealSummary, directory: Path) -> Iterator[s
         yield f"Never seen: {', '.join(summary.never)}."
     kept = [name for found in summary.classes.values() for name in found.kept]
     if kept:
-        plan = str(directory / kept[0] / PLAN)
+        plan = f"{place}/{kept[0]}/{PLAN}"
         yield f"Replay: {pasted(typed_command('replay', plan))}"
         shrink = typed_command("shrink", plan, "--cluster", summary.cluster)
         yield f"Shrink: {pasted(shrink)}"

@@ -22,12 +22,13 @@ from shalott.harness.mutants.mutant import Mutant
 from shalott.harness.mutants.outcomes import CONTROL, PLACE, Outcome
 from shalott.harness.report.results import read_results
 from shalott.harness.run.simulation_record import code_fingerprint, load_record, plan_as_run
-from shalott.harness.run.store import PLAN, RESULTS, RunDirectory
+from shalott.harness.run.store import PLAN, RESULTS
 from shalott.harness.scenarios.swarm import Subject, draw_plan, plain_subject
-from shalott.harness.search.campaign import FINDINGS, Campaign, Header
+from shalott.harness.search.campaign import Campaign, Header, finding
 from shalott.harness.search.corpus import Guide
 from shalott.harness.search.door import CHANGE_ENTERED, Plans, Simulate, SimulatedRuns
 from shalott.harness.search.findings import SeedReport
+from shalott.harness.search.place import Place, beneath
 from shalott.harness.search.run_search import MakePool, Tally, run_search
 from shalott.harness.search.search import Search, SearchRequest, parse_seeds
 from shalott.harness.search.summary import Summary
@@ -41,7 +42,7 @@ class Measurement:
     """How mutants are measured. ``profile``: what is promised, and so what may be done to it.
     ``learns``: plans are mutated too (search/corpus.py). ``make_pool``: where workers are."""
 
-    store: Path
+    store: str | Path
     simulate: Simulate
     budget_s: float
     seeds: str
@@ -168,12 +169,12 @@ def measure_control(asked: Measurement, system: str) -> Outcome | None:
     return msgspec.structs.replace(outcome, classes=tuple(sorted(summary.classes)))
 
 
-def _is_sound(asked: Measurement, mutant: Mutant, seed: int, place: Path) -> bool | None:
+def _is_sound(asked: Measurement, mutant: Mutant, seed: int, place: Place) -> bool | None:
     """Whether the code as it is passes the same plan; None: interrupted."""
     control = _search(asked, mutant.system, None, (seed,))
     if asked.learns:  # the number says nothing of the plan
-        path = RunDirectory(place / FINDINGS / f"seed-{seed}").path / PLAN
-        stored, record = load_plan(path), load_record(path)
+        with place.fetched(finding(seed)) as kept:
+            stored, record = load_plan(kept / PLAN), load_record(kept / PLAN)
         plan = stored if record is None else plan_as_run(stored, record)
         named = dataclasses.replace(control.subject, name=f"{mutant.name}/as-it-is-{seed}")
         control = dataclasses.replace(control, subject=named, learns=False, only=plan)
@@ -199,8 +200,8 @@ def _search(
     )
 
 
-def _run(asked: Measurement, search: MutantSearch) -> tuple[Summary, Path]:
-    request = SearchRequest(jobs=asked.jobs, keep=asked.jobs, store=asked.store / PLACE)
+def _run(asked: Measurement, search: MutantSearch) -> tuple[Summary, Place]:
+    request = SearchRequest(jobs=asked.jobs, keep=asked.jobs, store=beneath(asked.store, PLACE))
     runs = SimulatedRuns(asked.simulate, limit_s=RUN_LIMIT_S)
     command = f"shalott mutants --measure --only {search.subject.name}"
     return run_search(search, request, runs, Quiet(), command=command, make_pool=asked.make_pool)
@@ -235,10 +236,10 @@ def _with(outcome: Outcome, summary: Summary, void: tuple[int, ...]) -> Outcome:
     )
 
 
-def _found(outcome: Outcome, seed: int, place: Path) -> Outcome:
+def _found(outcome: Outcome, seed: int, place: Place) -> Outcome:
     """With what its evidence says."""
-    kept = RunDirectory(place / FINDINGS / f"seed-{seed}")
-    plan, results = kept.load_plan(), read_results(kept.path / RESULTS).results
+    with place.fetched(finding(seed)) as kept:
+        plan, results = load_plan(kept / PLAN), read_results(kept / RESULTS).results
     wrong = [each for each in results if each.valid is False]
     kinds = [anomaly.kind for each in wrong for anomaly in each.anomalies]
     return msgspec.structs.replace(

@@ -9,7 +9,6 @@ which can't be noticed, count for nothing, nor do those whose runs all failed in
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import msgspec
 
 from shalott.core.errors import StoreError
 from shalott.harness.mutants.mutant import Mutant
+from shalott.harness.search.place import beneath, open_place
 from shalott.harness.store.intervals import wilson
 
 PLACE = "_mutants"  # in a store: runs of mutants are none of the system's
@@ -78,37 +78,22 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 class Outcomes:
     """Those of a store, by name: the newest of each."""
 
-    def __init__(self, store: Path) -> None:
-        """Raises StoreError."""
-        self._path = store / PLACE / RESULTS
+    def __init__(self, store: str | Path) -> None:
+        """Raises StoreError, UsageError."""
+        self._place = open_place(beneath(store, PLACE))
         self.by_name: dict[str, Outcome] = {each.name: each for each in self._read()}
 
     def add(self, outcome: Outcome) -> None:
         """Raises StoreError."""
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("ab") as file:
-                file.write(msgspec.json.encode(outcome) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise StoreError(f"cannot write {self._path}: {error.strerror}") from error
+        self._place.append(RESULTS, msgspec.json.encode(outcome) + b"\n")
         self.by_name[outcome.name] = outcome
 
     def _read(self) -> list[Outcome]:
+        lines = self._place.lines(RESULTS).splitlines()
         try:
-            data = self._path.read_bytes()
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise StoreError(f"cannot read {self._path}: {error.strerror}") from error
-        whole = data.rfind(b"\n") + 1  # a line that was being written when it was killed is lost
-        if whole < len(data):
-            os.truncate(self._path, whole)
-        try:
-            return [msgspec.json.decode(line, type=Outcome) for line in data[:whole].splitlines()]
+            return [msgspec.json.decode(line, type=Outcome) for line in lines]
         except msgspec.MsgspecError as error:
-            raise StoreError(f"{self._path} can't be read: {error}") from error
+            raise StoreError(f"{self._place}/{RESULTS} can't be read: {error}") from error
 
 
 # -- scores ----------------------------------------------------------------------------------------

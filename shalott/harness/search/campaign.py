@@ -8,18 +8,17 @@ this one, so a campaign of other code is set aside (as <name>.1, <name>.2, ...) 
 
 from __future__ import annotations
 
-import fcntl
-import os
 import platform
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import msgspec
 
-from shalott.core.errors import StoreError, UsageError
-from shalott.harness.run.store import RunDirectory
+from shalott.core.errors import UsageError
+from shalott.harness.run.store import PLAN
 from shalott.harness.search.findings import SeedReport
+from shalott.harness.search.place import Place
 
 SEARCH = "search"  # the directory of all campaigns in a store
 LOG = "campaign.jsonl"
@@ -66,16 +65,18 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, tag="spent", tag_field="l
 @dataclass
 class Campaign:
     """An open campaign. ``fresh_because`` says why it did not go on with an earlier one.
-    ``spent_s``: by commands that were cut short since the last one that came to its end."""
+    ``spent_s``: by commands that were cut short since the last one that came to its end.
+    ``kept``: seeds whose findings are there."""
 
-    directory: Path
+    place: Place
     header: Header
+    lock: ExitStack
     fresh_because: str = ""
     reports: dict[int, SeedReport] = field(default_factory=dict)
     again: dict[int, str] = field(default_factory=dict)
     repeats: dict[int, list[SeedReport]] = field(default_factory=dict)
     spent_s: float = 0.0
-    _file: int = -1
+    kept: set[int] = field(default_factory=set)
 
     def add(self, report: SeedReport) -> None:
         self._append(Done(report=report))
@@ -104,110 +105,74 @@ class Campaign:
             if seed in self.reports and self.reports[seed].digest != digest
         }
 
-    @property
-    def under_way(self) -> Path:
-        """Where runs under way are written."""
-        return self.directory / AT_WORK
-
-    def finding(self, seed: int) -> RunDirectory:
-        """Where a seed's finding is kept."""
-        return RunDirectory(self.directory / FINDINGS / f"seed-{seed}")
-
     def save_summary(self, data: bytes) -> None:
-        RunDirectory(self.directory).save_bytes(SUMMARY, data)
+        self.place.write(SUMMARY, data)
 
     def close(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)  # and with it the lock
-            self._file = -1
+        self.lock.close()
 
     def _append(self, line: Done | Again | Repeated | Spent) -> None:
-        try:
-            os.write(self._file, msgspec.json.encode(line) + b"\n")
-        except OSError as error:
-            raise StoreError(f"cannot write {self.directory / LOG}: {error.strerror}") from error
+        self.place.append(LOG, msgspec.json.encode(line) + b"\n")
 
 
-def open_campaign(store: Path, name: str, header: Header, *, fresh: bool) -> Campaign:
+def finding(seed: int) -> str:
+    """Where in a campaign a seed's finding is kept, as a run's directory."""
+    return f"{FINDINGS}/seed-{seed}"
+
+
+def open_campaign(store: Place, name: str, header: Header, *, fresh: bool) -> Campaign:
     """Go on with the campaign of this name, or begin it. Raises UsageError, StoreError."""
-    directory = store / SEARCH / name
+    searches = store.within(SEARCH)
+    place = searches.within(name)
     because = ""
-    if (directory / LOG).exists():
-        because = "--fresh was given" if fresh else _why_not(directory / LOG, header)
-        if because:
-            _set_aside(directory)
-    campaign = Campaign(directory=directory, header=header, fresh_because=because)
+    lock = ExitStack()
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        campaign._file = _locked(directory / LOG)
+        lock.enter_context(place.hold(LOG))
+        if stored := place.lines(LOG):
+            because = "--fresh was given" if fresh else _why_not(stored, header)
+        if because:  # nothing is discarded: an old campaign keeps its findings under another name
+            searches.move(name, _free_name(searches, name))
+            lock.close()
+            lock.enter_context(place.hold(LOG))
+        campaign = Campaign(place=place, header=header, fresh_because=because, lock=lock)
         _read(campaign)
-    except OSError as error:
-        campaign.close()
-        raise StoreError(f"cannot keep a campaign in {directory}: {error.strerror}") from error
     except BaseException:
-        campaign.close()
+        lock.close()
         raise
     return campaign
 
 
-def _locked(path: Path) -> int:
-    """Open for appending, by this search alone."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(file)
-        raise UsageError(
-            f"another search is at work in {path.parent}: wait for it, or use another --store"
-        ) from error
-    return file
-
-
-def _why_not(path: Path, header: Header) -> str:
+def _why_not(stored: bytes, header: Header) -> str:
     """Why the stored campaign can't be gone on with; "" if it can."""
     try:
-        with path.open("rb") as file:
-            stored = msgspec.json.decode(file.readline(), type=Header)
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+        stored_header = msgspec.json.decode(stored.partition(b"\n")[0], type=Header)
     except msgspec.MsgspecError:
         return "its record can't be read"
-    if stored.version != header.version:
-        return f"it is of version {stored.version}"
-    if stored.subject != header.subject:
+    if stored_header.version != header.version:
+        return f"it is of version {stored_header.version}"
+    if stored_header.subject != header.subject:
         return "what it drew its plans from has changed"
-    if stored.code != header.code:
+    if stored_header.code != header.code:
         return "the code has changed since"
-    if stored.python != header.python:
-        return f"it ran on Python {stored.python}"
+    if stored_header.python != header.python:
+        return f"it ran on Python {stored_header.python}"
     return ""
 
 
-def _set_aside(directory: Path) -> None:
-    """Nothing is discarded: an old campaign keeps its findings under another name."""
-    lock = _locked(directory / LOG)  # refuse while another search writes it
-    try:
-        number = 1
-        while (aside := directory.with_name(f"{directory.name}.{number}")).exists():
-            number += 1
-        directory.rename(aside)
-    except OSError as error:
-        raise StoreError(f"cannot set {directory} aside: {error.strerror}") from error
-    finally:
-        os.close(lock)
+def _free_name(searches: Place, name: str) -> str:
+    number = 1
+    while searches.names(f"{name}.{number}"):
+        number += 1
+    return f"{name}.{number}"
 
 
 def _read(campaign: Campaign) -> None:
-    """Load what there is; write the header if there is nothing; cut a torn line off."""
-    path = campaign.directory / LOG
-    data = path.read_bytes()
-    whole = data.rfind(b"\n") + 1
-    if whole < len(data):
-        os.truncate(path, whole)
-    if whole == 0:
-        os.write(campaign._file, msgspec.json.encode(campaign.header) + b"\n")
-        return
-    for line in _lines(data[:whole], path):
+    """Load what there is; write the header if there is nothing."""
+    place = campaign.place
+    stored = place.lines(LOG)
+    if not stored:
+        place.append(LOG, msgspec.json.encode(campaign.header) + b"\n")
+    for line in _lines(stored, place):
         if isinstance(line, Done):
             campaign.reports[line.report.seed] = line.report
         elif isinstance(line, Again):
@@ -216,14 +181,16 @@ def _read(campaign: Campaign) -> None:
             campaign.repeats.setdefault(line.report.seed, []).append(line.report)
         elif isinstance(line, Spent):
             campaign.spent_s = 0.0 if line.over else line.seconds
+    names = {*place.names(FINDINGS)}
+    campaign.kept |= {seed for seed in campaign.reports if f"{finding(seed)}/{PLAN}" in names}
 
 
-def _lines(data: bytes, path: Path) -> Iterator[Header | Done | Again | Repeated | Spent]:
+def _lines(data: bytes, place: Place) -> Iterator[Header | Done | Again | Repeated | Spent]:
     decoder = msgspec.json.Decoder(Header | Done | Again | Repeated | Spent)
     for number, line in enumerate(data.splitlines(), start=1):
         try:
             yield decoder.decode(line)
         except msgspec.MsgspecError as error:
             raise UsageError(
-                f"{path}, line {number}, can't be read ({error}): begin anew with --fresh"
+                f"{place}/{LOG}, line {number}, can't be read ({error}): begin anew with --fresh"
             ) from error

@@ -20,13 +20,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from shalott.core.errors import StoreError
 from shalott.core.plan import Plan, decode_plan, dump_plan
 from shalott.core.rng import Stream
 from shalott.harness.search.door import Plans
 from shalott.harness.search.findings import SeedReport
+from shalott.harness.search.place import Place
 from shalott.harness.search.plan_mutation import mutate
 from shalott.harness.search.probes import Features, unpacked
 
@@ -162,28 +161,20 @@ class Guide:
 # -- kept ------------------------------------------------------------------------------------------
 
 
-def read_corpus(directory: Path, *, system: str, profile: str) -> list[Plan]:
+def read_corpus(place: Place, *, system: str, profile: str) -> list[Plan]:
     """The plans that are of this system and profile, by name. Raises UsageError, StoreError."""
-    try:
-        texts = {path: path.read_bytes() for path in sorted(directory.glob("*.json"))}
-    except OSError as error:
-        raise StoreError(f"cannot read {directory}: {error.strerror}") from error
-    plans = [decode_plan(text, str(path)) for path, text in texts.items()]
+    names = [each for each in place.names() if each.endswith(".json") and "/" not in each]
+    plans = [decode_plan(place.read(name) or b"", f"{place}/{name}") for name in names]
     return [plan for plan in plans if (plan.system.name, plan.system.profile) == (system, profile)]
 
 
-def write_corpus(directory: Path, entries: Iterable[Entry], before: Iterable[Plan]) -> int:
+def write_corpus(place: Place, entries: Iterable[Entry], before: Iterable[Plan]) -> int:
     """In place of those that were there before. Returns how many there are. Raises StoreError."""
     files = dict(_files(entry.plan for entry in entries))
-    gone = dict(_files(before)).keys() - files.keys()
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (directory / name).write_bytes(text)
-        for name in sorted(gone):
-            (directory / name).unlink(missing_ok=True)
-    except OSError as error:
-        raise StoreError(f"cannot keep a corpus in {directory}: {error.strerror}") from error
+    for name, text in files.items():
+        place.write(name, text)
+    for name in sorted(dict(_files(before)).keys() - files.keys()):
+        place.remove(name)
     return len(files)
 
 

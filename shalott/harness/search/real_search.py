@@ -11,6 +11,7 @@ import dataclasses
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from shalott.cluster.capabilities import MOST
 from shalott.cluster.systems.record import SYSTEMS, TOGETHER, SystemRecord
@@ -35,6 +36,7 @@ from shalott.harness.search.carried_plans import CarriedPlans, Target, carry_all
 from shalott.harness.search.door import DrawnPlans, Plans
 from shalott.harness.search.failure_rate import Rule, Trials, trials_of
 from shalott.harness.search.findings import RealFacts, SeedReport
+from shalott.harness.search.place import is_url
 from shalott.harness.search.real_capacity import capabilities_of, choose_faults, clusters_that_fit
 from shalott.harness.search.real_runs import RealRuns
 from shalott.harness.search.repeats import RateRepeats, Repeats, repeated
@@ -102,6 +104,8 @@ def plan_real(request: SearchRequest) -> RealSearch:
         raise UsageError(
             f"--cluster {request.cluster}: a search runs in sim, {' or '.join(WORLDS)}"
         )
+    if is_url(request.store):
+        raise UsageError(f"--store {request.store}: runs on real nodes need a directory")
     if request.bug or request.scenario:
         raise UsageError("--bug and --scenario are searches of the simulation: leave --cluster out")
     if request.repeat < 0:
@@ -110,7 +114,7 @@ def plan_real(request: SearchRequest) -> RealSearch:
 
 
 def runs_of(search: RealSearch, request: SearchRequest) -> RealRuns:
-    place = request.store / SEARCH / search.subject.name / AT_WORK
+    place = Path(request.store) / SEARCH / search.subject.name / AT_WORK
     return RealRuns(place=place, needs=search.needs)
 
 

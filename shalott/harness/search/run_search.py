@@ -12,7 +12,7 @@ import shutil
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,10 +25,11 @@ from shalott.core.doors import loaded_modules, typed_command
 from shalott.core.parameters import parse_duration_ms
 from shalott.harness.run.session import note_in_table
 from shalott.harness.run.store import PLAN, RunDirectory
-from shalott.harness.search.campaign import Campaign, open_campaign
+from shalott.harness.search.campaign import AT_WORK, Campaign, finding, open_campaign
 from shalott.harness.search.corpus import Guide, write_corpus
 from shalott.harness.search.door import Runs
 from shalott.harness.search.findings import SeedReport, Shelf
+from shalott.harness.search.place import Place, open_place
 from shalott.harness.search.repeats import Repeats
 from shalott.harness.search.search import Search, SearchRequest
 from shalott.harness.search.summary import (
@@ -117,12 +118,13 @@ def run_search(
     *,
     command: str,
     make_pool: MakePool | None = None,
-) -> tuple[Summary, Path]:
-    """Search; the summary, which is stored too, and the campaign's directory. ``make_pool``: where
+) -> tuple[Summary, Place]:
+    """Search; the summary, which is stored too, and the campaign's place. ``make_pool``: where
     its workers are; None: here."""
     header = search.header
     name = search.subject.name
-    campaign = open_campaign(request.store, name, header, fresh=request.fresh)
+    store = open_place(request.store)
+    campaign = open_campaign(store, name, header, fresh=request.fresh)
     began_s, began_wall_ns = time.monotonic(), time.time_ns()
     try:
         loop = _SearchLoop(search, request, campaign, watch)
@@ -159,13 +161,14 @@ def run_search(
         if loop.guide is not None and search.corpus is not None and not interrupted:
             summary = _keep_corpus(search.corpus, loop.guide, summary)
         campaign.save_summary(render_summary(summary))
-        _note_in_table(request.store, campaign)
-        return summary, campaign.directory
+        if store.path is not None and campaign.place.path is not None:
+            _note_in_table(store.path, campaign.place.path, campaign.kept)
+        return summary, campaign.place
     finally:
         campaign.close()
 
 
-def _keep_corpus(place: Path, guide: Guide, summary: Summary) -> Summary:
+def _keep_corpus(place: Place, guide: Guide, summary: Summary) -> Summary:
     """What was learned, for the next search."""
     corpus, before = guide.finish()
     if not corpus.entries:  # all was run by an earlier command
@@ -182,10 +185,9 @@ def _keep_corpus(place: Path, guide: Guide, summary: Summary) -> Summary:
     )
 
 
-def _note_in_table(store: Path, campaign: Campaign) -> None:
-    findings = [campaign.finding(seed) for seed in campaign.reports]
-    kept = [finding for finding in findings if (finding.path / PLAN).exists()]
-    note_in_table(store, RunDirectory(campaign.directory), *kept)
+def _note_in_table(store: Path, directory: Path, kept: Iterable[int]) -> None:
+    places = [directory, *(directory / finding(seed) for seed in sorted(kept))]
+    note_in_table(store, *map(RunDirectory, places))
 
 
 class _SearchLoop:
@@ -217,7 +219,8 @@ class _SearchLoop:
             if seed in earlier:
                 self._count(earlier[seed], None)
         self._keep_to_cpu_limit()
-        shutil.rmtree(self._campaign.under_way, ignore_errors=True)  # of runs that were cut short
+        if self._campaign.place.path is not None:  # runs on real nodes that were cut short
+            shutil.rmtree(self._campaign.place.path / AT_WORK, ignore_errors=True)
         if self._campaign.fresh_because:
             self._watch.say(f"A campaign begins anew: {self._campaign.fresh_because}.")
         elif self._tally.done:
@@ -293,17 +296,21 @@ class _SearchLoop:
         if verdict_of(report) == "starved" or not self._shelf.wants(report):
             evidence.drop()
             return
-        place = self._campaign.finding(report.seed)
-        evidence.keep(place, typed_command("replay", str(place.path / PLAN)))
+        name = finding(report.seed)
+        place = f"{self._campaign.place}/{name}"
+        copied = name if self._campaign.place.path is None else place
+        with self._campaign.place.filled(name) as directory:
+            evidence.keep(RunDirectory(directory), typed_command("replay", f"{copied}/{PLAN}"))
+        self._campaign.kept.add(report.seed)
         kinds = ", ".join(report.violations)
-        self._watch.say(f"seed {report.seed}: {kinds}: {place.path}")
+        self._watch.say(f"seed {report.seed}: {kinds}: {place}")
 
     def _count(self, report: SeedReport, worker: int | None) -> None:
         seed = report.seed
         self._tally.count(report)
         if self.guide is not None:
             self.guide.add(report)
-        is_kept = (self._campaign.finding(seed).path / PLAN).exists()
+        is_kept = seed in self._campaign.kept
         if is_kept:
             self._shelf.put(report)
         self._repeats.add(report, worker, is_kept=is_kept)

@@ -24,7 +24,7 @@ from shalott.core.command_options import Option
 from shalott.core.errors import UsageError
 from shalott.core.parameters import parse_duration_ms
 from shalott.core.plan import Plan
-from shalott.harness.run.request import parse_nemeses
+from shalott.harness.run.request import STORE, parse_nemeses
 from shalott.harness.run.simulation_record import code_fingerprint
 from shalott.harness.scenarios.catalogue import scenario_of, scenario_of_bug
 from shalott.harness.scenarios.scenario import Scenario
@@ -40,6 +40,7 @@ from shalott.harness.search.changed_code import ChangedModule
 from shalott.harness.search.corpus import Guide, read_corpus
 from shalott.harness.search.door import DealtPlans, DrawnPlans, Plans
 from shalott.harness.search.findings import SeedReport
+from shalott.harness.search.place import Place, open_place
 from shalott.harness.search.repeats import DigestRepeats, Repeats
 from shalott.harness.search.summary import RealSummary, verdict_of
 from shalott.workloads.record import WORKLOADS
@@ -69,7 +70,7 @@ class SearchRequest:
     keep: Annotated[int, Option("Findings kept of each class.")] = 3
     fresh: Annotated[bool, Option("Begin anew; what there is is set aside.")] = False
     corpus: Annotated[str, Option("Learn: keep plans that showed something new there.")] = ""
-    store: Annotated[Path, Option("Where runs are kept.", after="load")] = Path("store")
+    store: Annotated[str, Option("Where runs are kept.", after="load")] = str(STORE)
     spark: Annotated[str, Option("A Spark cluster for the runs: spark://HOST:7077.")] = ""
     # Of searches on real nodes (real_search.py).
     cluster: Annotated[
@@ -101,7 +102,7 @@ class Search:
     ends: bool = False  # with the first finding
     cpu_limit_s: float | None = None
     changes: tuple[ChangedModule, ...] = ()  # code that is other than the sources
-    corpus: Path | None = None  # a directory of plans, if it learns from its runs
+    corpus: Place | None = None  # a directory of plans, if it learns from its runs
     kept: tuple[Plan, ...] = ()  # that are there
 
     cluster = SIM
@@ -171,8 +172,8 @@ def plan_search(request: SearchRequest) -> Search:
 
 
 def _learning(search: Search, corpus: str) -> Search:
-    place, subject = Path(corpus), search.subject
-    if place.is_file():
+    place, subject = open_place(corpus), search.subject
+    if place.path is not None and place.path.is_file():
         raise UsageError(f"--corpus {corpus}: give a directory, which may be a new one")
     kept = read_corpus(place, system=subject.system, profile=subject.profile)
     named = dataclasses.replace(subject, name=f"{subject.name}-corpus")

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from shalott.harness.run.store import PLAN
-from shalott.harness.search.campaign import CAMPAIGN_VERSION, Campaign, Header
+from shalott.harness.search.campaign import CAMPAIGN_VERSION, Campaign, Header, finding
 from shalott.harness.search.findings import SeedReport
 
 SEEDS_MAX = 50  # listed of a class
@@ -186,11 +185,7 @@ def _classes(campaign: Campaign, reports: Sequence[SeedReport]) -> dict[str, Cla
         kind: ClassSummary(
             count=len(own),
             seeds=tuple(own[:SEEDS_MAX]),
-            kept=tuple(
-                str(campaign.finding(seed).path.relative_to(campaign.directory))
-                for seed in own
-                if (campaign.finding(seed).path / PLAN).exists()
-            ),
+            kept=tuple(finding(seed) for seed in own if seed in campaign.kept),
         )
         for kind, own in sorted(seeds.items())
     }

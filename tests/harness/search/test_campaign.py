@@ -14,6 +14,7 @@ from shalott.harness.search import run_search as at_work_module
 from shalott.harness.search.campaign import open_campaign
 from shalott.harness.search.failure_rate import Rule
 from shalott.harness.search.findings import SeedReport
+from shalott.harness.search.place import Directory
 from shalott.harness.search.real_search import REAL, RealSearch
 from shalott.harness.search.repeats import RateRepeats
 from shalott.harness.search.run_search import Tally, run_search
@@ -76,9 +77,9 @@ def search(
         cluster="local",
         rule=Rule(most=most),
     )
-    request = SearchRequest(store=store, jobs=1, keep=keep, time_limit=time_limit)
+    request = SearchRequest(store=str(store), jobs=1, keep=keep, time_limit=time_limit)
     summary, place = run_search(planned, request, runs, watch or Quiet(), command="shalott search")
-    stored = msgspec.json.decode((place / "summary.json").read_bytes(), type=Summary)
+    stored = msgspec.json.decode(place.read("summary.json") or b"", type=Summary)
     assert stored == summary
     assert list(closing_lines(summary, place))
     return summary
@@ -212,7 +213,7 @@ class Clock:
 
 
 def test_no_finding_is_repeated_by_more_workers_than_the_rule_allows(tmp_path: Path) -> None:
-    campaign = open_campaign(tmp_path, "toy", _header(), fresh=False)
+    campaign = open_campaign(Directory(tmp_path), "toy", _header(), fresh=False)
     repeats = RateRepeats(campaign, Rule(most=2))
     repeats.add(report_for(7, FAILS), 1, is_kept=True)
     assert [repeats.take(worker) for worker in (1, 2, 3)] == [7, 7, None]
@@ -222,7 +223,7 @@ def test_no_finding_is_repeated_by_more_workers_than_the_rule_allows(tmp_path: P
 
 
 def test_findings_that_are_not_kept_are_not_repeated(tmp_path: Path) -> None:
-    campaign = open_campaign(tmp_path, "toy", _header(), fresh=False)
+    campaign = open_campaign(Directory(tmp_path), "toy", _header(), fresh=False)
     repeats = RateRepeats(campaign, Rule())
     for report in (report_for(1, FAILS), report_for(2, PASSES)):
         repeats.add(report, 1, is_kept=False)

@@ -15,6 +15,7 @@ from shalott.harness.search import run_search as at_work_module
 from shalott.harness.search.corpus import LAG, Corpus, Guide, read_corpus
 from shalott.harness.search.door import DrawnPlans, Lane, Ran
 from shalott.harness.search.findings import SeedReport
+from shalott.harness.search.place import Directory
 from shalott.harness.search.probes import packed, unpacked
 from shalott.harness.search.run_search import Tally, run_search
 from shalott.harness.search.search import SearchRequest, plan_search
@@ -81,7 +82,7 @@ def search(
         seeds=seeds,
         jobs=jobs,
         corpus=str(tmp_path / corpus) if corpus else "",
-        store=tmp_path / store,
+        store=str(tmp_path / store),
     )
     summary, _ = run_search(plan_search(request), request, Ladder(), Quiet(), command="search")
     return summary
@@ -136,9 +137,9 @@ def test_a_stopped_search_goes_on_with_the_same_plans(tmp_path: Path) -> None:
 
 def test_the_next_search_begins_with_what_was_kept(tmp_path: Path) -> None:
     first = search(tmp_path, "200")
-    kept = read_corpus(tmp_path / "corpus", system="dledger", profile="upstream")
+    kept = read_corpus(Directory(tmp_path / "corpus"), system="dledger", profile="upstream")
     assert first.corpus == len(kept) > 0 and max(map(depth, kept)) >= DEEP
-    assert read_corpus(tmp_path / "corpus", system="dledger", profile="safe") == []
+    assert read_corpus(Directory(tmp_path / "corpus"), system="dledger", profile="safe") == []
     again = search(tmp_path, str(len(kept)), store="other")
     assert again.features >= first.features and again.classes["deep"].count
 

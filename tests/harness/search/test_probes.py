@@ -14,6 +14,7 @@ from shalott.harness.run.simulate import simulate
 from shalott.harness.scenarios.swarm import draw_plan, plain_subject
 from shalott.harness.search.campaign import open_campaign
 from shalott.harness.search.door import SimulatedRuns
+from shalott.harness.search.place import Directory
 from shalott.harness.search.probes import Probes, feature, functions_in, probed, unpacked
 from shalott.harness.search.run_search import Tally, run_search
 from shalott.harness.search.search import SearchRequest, plan_search
@@ -96,12 +97,12 @@ def test_a_module_that_is_there_already_is_too_late() -> None:
 @pytest.mark.explore
 def test_a_probed_run_is_the_same_run(tmp_path: Path) -> None:
     request = SearchRequest(
-        system="dledger", seeds="2", jobs=1, corpus=str(tmp_path / "corpus"), store=tmp_path
+        system="dledger", seeds="2", jobs=1, corpus=str(tmp_path / "corpus"), store=str(tmp_path)
     )
     search = plan_search(request)
-    summary, place = run_search(search, request, SimulatedRuns(simulate), Quiet(), command="search")
+    summary, _ = run_search(search, request, SimulatedRuns(simulate), Quiet(), command="search")
     assert not summary.errors and summary.features > 1000 and summary.corpus
-    campaign = open_campaign(tmp_path, place.name, search.header, fresh=False)
+    campaign = open_campaign(Directory(tmp_path), search.subject.name, search.header, fresh=False)
     subject = plain_subject("dledger", "safe")
     for seed, report in campaign.reports.items():
         assert report.digest == simulate(draw_plan(subject, seed)).digest

@@ -24,6 +24,7 @@ from shalott.harness.search import search as search_module
 from shalott.harness.search.campaign import Header, open_campaign
 from shalott.harness.search.door import DrawnPlans, Simulate, SimulatedRuns
 from shalott.harness.search.findings import SeedReport
+from shalott.harness.search.place import Directory
 from shalott.harness.search.repeats import is_repeated
 from shalott.harness.search.run_search import Tally, run_search
 from shalott.harness.search.search import Search, SearchRequest, parse_seeds, plan_search
@@ -85,7 +86,7 @@ def run(
     search: Search | None = None,
     **flags: object,
 ) -> Summary:
-    request = SearchRequest(jobs=jobs, store=store, **flags)  # type: ignore[arg-type]
+    request = SearchRequest(jobs=jobs, store=str(store), **flags)  # type: ignore[arg-type]
     summary, place = run_search(
         search or toy_search(seeds),
         request,
@@ -93,7 +94,7 @@ def run(
         watch or Quiet(),
         command="shalott search",
     )
-    stored = msgspec.json.decode((place / "summary.json").read_bytes(), type=Summary)
+    stored = msgspec.json.decode(place.read("summary.json") or b"", type=Summary)
     assert stored == summary
     return summary
 
@@ -135,7 +136,8 @@ def test_processes_that_disagree_are_told_and_end_with_255(tmp_path: Path) -> No
     assert len(summary.mismatches) == summary.repeated
     assert exit_code(summary) == 255
     assert any(
-        line.startswith("  not deterministic: seed ") for line in closing_lines(summary, tmp_path)
+        line.startswith("  not deterministic: seed ")
+        for line in closing_lines(summary, Directory(tmp_path))
     )
 
 
@@ -170,7 +172,7 @@ def test_the_first_seed_in_order_is_found_whatever_ends_first(tmp_path: Path) ->
         summary = run(tmp_path / str(jobs), search=ending, jobs=jobs)
         assert (summary.found_seed, summary.found_after) == (expected, expected)
         assert exit_code(summary) == 1
-        first = next(closing_lines(summary, tmp_path))
+        first = next(closing_lines(summary, Directory(tmp_path)))
         assert first == f"L0: found after {expected} seeds (lost in seed {expected})."
 
 
@@ -188,7 +190,10 @@ def test_another_anomaly_does_not_end_a_search(tmp_path: Path) -> None:
     summary = run(tmp_path, search=ending)
     assert summary.ran == 20
     assert summary.found_after is None
-    assert next(closing_lines(summary, tmp_path)) == "L0: diverged was not found in 20 seeds."
+    assert (
+        next(closing_lines(summary, Directory(tmp_path)))
+        == "L0: diverged was not found in 20 seeds."
+    )
     assert exit_code(summary) == 1  # for what else was found
 
 
@@ -248,21 +253,21 @@ def test_a_torn_last_line_is_run_again(tmp_path: Path) -> None:
 
 def test_a_broken_line_is_one_clear_sentence(tmp_path: Path) -> None:
     header = Header(subject="s", code="c")
-    open_campaign(tmp_path, "x", header, fresh=False).close()
+    open_campaign(Directory(tmp_path), "x", header, fresh=False).close()
     log = tmp_path / "search" / "x" / "campaign.jsonl"
     log.write_bytes(log.read_bytes() + b"what is this\n")
     with pytest.raises(UsageError, match=r"line 2, can't be read .*: begin anew with --fresh$"):
-        open_campaign(tmp_path, "x", header, fresh=False)
+        open_campaign(Directory(tmp_path), "x", header, fresh=False)
 
 
 def test_two_searches_do_not_write_one_campaign(tmp_path: Path) -> None:
     header = Header(subject="s", code="c")
-    campaign = open_campaign(tmp_path, "x", header, fresh=False)
+    campaign = open_campaign(Directory(tmp_path), "x", header, fresh=False)
     for fresh in (False, True):
         with pytest.raises(UsageError, match=r"^another search is at work in "):
-            open_campaign(tmp_path, "x", header, fresh=fresh)
+            open_campaign(Directory(tmp_path), "x", header, fresh=fresh)
     campaign.close()
-    open_campaign(tmp_path, "x", header, fresh=False).close()
+    open_campaign(Directory(tmp_path), "x", header, fresh=False).close()
 
 
 @pytest.mark.usefixtures("inline")

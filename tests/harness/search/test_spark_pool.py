@@ -16,6 +16,7 @@ from shalott.core.errors import HarnessError
 from shalott.harness.run.simulation_record import code_fingerprint
 from shalott.harness.search.campaign import LOG
 from shalott.harness.search.door import SimulatedRuns
+from shalott.harness.search.place import Place
 from shalott.harness.search.repeats import is_repeated
 from shalott.harness.search.run_search import Tally, run_search
 from shalott.harness.search.search import SearchRequest, plan_search
@@ -34,8 +35,8 @@ class Quiet:
         return
 
 
-def search(store: Path, seeds: str, *, by_batches: bool) -> tuple[Summary, Path]:
-    request = SearchRequest(system="dledger", seeds=seeds, jobs=2, store=store)
+def search(store: Path, seeds: str, *, by_batches: bool) -> tuple[Summary, Place]:
+    request = SearchRequest(system="dledger", seeds=seeds, jobs=2, store=str(store))
 
     one_at_a_time = threading.Lock()  # as in a process of Spark's
 

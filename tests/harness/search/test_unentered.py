@@ -11,6 +11,7 @@ import pytest
 from shalott.harness.cli.search import closing_lines
 from shalott.harness.search import unentered
 from shalott.harness.search.campaign import Header
+from shalott.harness.search.place import Directory
 from shalott.harness.search.probes import feature
 from shalott.harness.search.search import SearchRequest, plan_search, workloads_of
 from shalott.harness.search.summary import Summary
@@ -94,7 +95,7 @@ def test_a_bug_is_switched_on_in_every_workload() -> None:
 
 def test_what_was_not_entered_is_named(tmp_path: Path) -> None:
     found = summary(unentered=("a:b", "a:c"), explained=3, outdated=("a:d",), corpus=2)
-    said = list(closing_lines(found, tmp_path))
+    said = list(closing_lines(found, Directory(tmp_path)))
     assert any(" 3 were never entered for a reason, 2 for none" in line for line in said)
     assert "  never entered: a:b" in said
     assert "  has a reason, yet was entered: a:d" in said

@@ -168,7 +168,8 @@ def test_what_an_answer_says_of_a_send(code: int, remark: str, outcome: type[Exc
 
 def test_a_poll_says_that_its_broker_has_no_such_queue() -> None:
     async def test(it: Driver) -> None:
-        it.broker.answers = [response(1, "queueId[1] is illegal, topic:[T]"), response(1, "else")]
+        illegal = response(1, "queueId[1] is illegal, topic:[T]")
+        it.broker.pull_answers = [illegal, response(1, "else")]
         with pytest.raises(Definite, match=f"^{NO_QUEUE}: "):
             await it.poll(key="T/1")
         with pytest.raises(Definite, match="^(?!there is no queue)"):

@@ -3,12 +3,13 @@ final reading of everything.
 
 A send carries a run-unique id, made as those of the queue workload are. A poll without a value goes
 on from where its process stands in the queue; one with a value reads from that offset, and one
-with a negative value goes so many messages back.
+with a negative value goes so many messages back. An operator may add a queue to the topic: it is
+sent to once that was acknowledged, and polled once a message was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -19,8 +20,10 @@ from shalott.core.rng import draw_below, draw_float, draw_u64, stream_key
 
 BACK_MAX = 64  # so many messages a jump goes back at most
 NO_OFFSET = "there is no offset"  # so begins the error of a poll that the broker sent elsewhere
+NO_QUEUE = "there is no queue"  # so begins that of a poll whose broker has no such queue
 JUMP_FRACTION = 0.1  # of the polls
 POP = "pop"
+GROW, GROW_FRACTION = "grow", 0.005  # of all, until one is acknowledged
 POP_PAUSE_NS, POP_QUIET_NS = 1_000_000_000, 12_000_000_000  # after one that found nothing
 SETTLE = "settle"
 SETTLE_PAUSE_NS = 1_000_000_000
@@ -40,12 +43,19 @@ class LogMix(msgspec.Struct, frozen=True):
     sent: int = 0
     pop_fraction: float = 0.0  # of the polls
     pop_key: int = 0
+    added: str = ""  # the queue that an operator adds
+    is_grown: bool = False
+    is_used: bool = False  # a message in it was acknowledged
+    grow_key: int = 0
 
     def next(self, context: Context) -> tuple[Answer, Generator]:
         count = self.count
-        key = self.keys[draw_below(self.queue_key, count, len(self.keys))]
         is_send = draw_float(self.mix_key, count) < self.send_fraction
-        if is_send:
+        keys = self._open(is_send)
+        key = keys[draw_below(self.queue_key, count, len(keys))]
+        if self._grows():
+            is_send, invocation = False, Invocation(f=GROW, key=self.added)
+        elif is_send:
             invocation = Invocation(f="send", key=key, value=self.value_base + self.sent)
         elif self.pop_fraction and draw_float(self.pop_key, count) < self.pop_fraction:
             invocation = Invocation(f=POP, key=key)
@@ -54,6 +64,14 @@ class LogMix(msgspec.Struct, frozen=True):
         successor = msgspec.structs.replace(self, count=count + 1, sent=self.sent + is_send)
         return Scheduled(context.now_ns, invocation), successor
 
+    def _grows(self) -> bool:
+        wanted = bool(self.added) and not self.is_grown
+        return wanted and draw_float(self.grow_key, self.count) < GROW_FRACTION
+
+    def _open(self, is_send: bool) -> tuple[str, ...]:
+        is_open = self.is_grown if is_send else self.is_used
+        return (*self.keys, self.added) if is_open else self.keys
+
     def _jump(self) -> int | None:
         drawn = draw_float(self.jump_key, self.count)
         if drawn >= self.jump_fraction:
@@ -61,11 +79,18 @@ class LogMix(msgspec.Struct, frozen=True):
         return -1 - int(drawn / self.jump_fraction * BACK_MAX)
 
     def update(self, event: Completed) -> Generator:
-        return self
+        if not self.added or event.kind != "ok" or event.invocation.key != self.added:
+            return self
+        is_used = self.is_used or event.invocation.f == "send"
+        return msgspec.structs.replace(self, is_grown=True, is_used=is_used)
 
 
 def log_mix(
-    keys: Sequence[str], send_fraction: float, seed: int, pop_fraction: float = 0.0
+    keys: Sequence[str],
+    send_fraction: float,
+    seed: int,
+    pop_fraction: float = 0.0,
+    added: str = "",
 ) -> LogMix:
     return LogMix(
         keys=tuple(keys),
@@ -76,6 +101,8 @@ def log_mix(
         jump_key=stream_key(seed, "log", "jump"),
         pop_fraction=pop_fraction,
         pop_key=stream_key(seed, "log", "pop"),
+        added=added,
+        grow_key=stream_key(seed, "log", "grow"),
         value_base=(draw_u64(stream_key(seed, "log", "run"), 0) >> 44) << COUNTER_BITS,
     )
 
@@ -130,6 +157,18 @@ class PopAll(msgspec.Struct, frozen=True):
         pause_ns = 0 if event.kind == "ok" and not is_empty else POP_PAUSE_NS
         is_over = is_empty and event.now_ns - quiet_ns >= POP_QUIET_NS
         return PopAll(self.key, event.now_ns + pause_ns, quiet_ns, is_over=is_over)
+
+
+class Later(msgspec.Struct, frozen=True):
+    """What is made when it is first asked: then it is known what has to be done."""
+
+    make: Callable[[], Generator]
+
+    def next(self, context: Context) -> tuple[Answer, Generator]:
+        return self.make().next(context)
+
+    def update(self, event: Completed) -> Generator:
+        return self
 
 
 class ReadAll(msgspec.Struct, frozen=True):

@@ -39,7 +39,7 @@ from shalott.cluster.systems.record import promises_of, readers_of
 from shalott.core.client import OWN, Client
 from shalott.core.errors import UsageError
 from shalott.core.generator import Generator, Limit, Phases, Stagger, TimeLimit
-from shalott.core.log_generator import PopAll, Settle, log_mix, read_all
+from shalott.core.log_generator import Later, PopAll, Settle, log_mix, read_all
 from shalott.core.message_body import SMALLEST_BYTES
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import Plan, nodes_hosting
@@ -80,6 +80,9 @@ class LogParameters(JavaParameters, frozen=True, kw_only=True):
         float,
         msgspec.Meta(ge=0, le=1, description="Share of polls that are a group's pops (own)."),
     ] = 0.0
+    grows: Annotated[
+        bool, msgspec.Meta(description="An operator adds a queue during the run (own client).")
+    ] = False
 
 
 def parameters_of(plan: Plan) -> LogParameters:
@@ -91,19 +94,30 @@ def queue_keys(count: int) -> tuple[str, ...]:
     return tuple(f"{TOPIC}/{number}" for number in range(count))
 
 
+def added_key(parameters: LogParameters) -> str:
+    """Of the queue that an operator adds."""
+    return f"{TOPIC}/{parameters.queues}"
+
+
 def load_generator(plan: Plan) -> Generator:
     keys = queue_keys(parameters_of(plan).queues)
     parameters = parameters_of(plan)
-    mix = log_mix(keys, parameters.enqueue_fraction, plan.seed, parameters.popping)
+    added = added_key(parameters) if parameters.grows else ""
+    mix = log_mix(keys, parameters.enqueue_fraction, plan.seed, parameters.popping, added)
     paced = Stagger(mix, 1e9 / plan.workload.rate_hz, stream_key(plan.seed, "log", "stagger"))
     return TimeLimit(paced, plan.time_limit_ms * 1_000_000)
 
 
-def reading_generator(plan: Plan, nodes: Sequence[str] | None = None) -> Generator:
+def reading_generator(
+    plan: Plan, nodes: Sequence[str] | None = None, book: Book | None = None
+) -> Generator:
     """Until every queue was read to its end at every node, at most a minute; before that, until
     transactions are decided and a group has popped everything, if there are any. ``nodes``: all
-    that have a broker, if not given."""
+    that have a broker, if not given. A queue that was added is read if a message in it was
+    acknowledged, says ``book``: a master that was replaced may have taken a queue with it."""
     keys = queue_keys(parameters_of(plan).queues)
+    added = added_key(parameters_of(plan))
+    keys = (*keys, added) if book and added in book.used else keys
     asked = nodes_hosting(plan, "broker") if nodes is None else nodes
     reading = TimeLimit(read_all(asked, keys), READING_LIMIT_MS * 1_000_000)
     parameters, first = parameters_of(plan), list[Generator]()
@@ -122,16 +136,20 @@ def last_words(plan: Plan) -> Generator:
 
 
 def log_workload(plan: Plan) -> Workload:
-    workload = _workload(plan, "log", reading_generator(plan))
-    return replace(workload, final_at=partial(reading_generator, plan))
+    book = Book()
+    reading = reading_generator(plan)
+    if parameters_of(plan).grows:
+        reading = Later(partial(reading_generator, plan, book=book))
+    workload = _workload(plan, "log", reading, book)
+    return replace(workload, final_at=partial(reading_generator, plan, book=book))
 
 
 def elections_workload(plan: Plan) -> Workload:
     """The load of ``log``, for judges of elections."""
-    return _workload(plan, "elections", last_words(plan))
+    return _workload(plan, "elections", last_words(plan), Book())
 
 
-def _workload(plan: Plan, name: str, final_generator: Generator) -> Workload:
+def _workload(plan: Plan, name: str, final_generator: Generator, book: Book) -> Workload:
     parameters = parameters_of(plan)
     clients = library_clients(
         parameters.client,
@@ -141,8 +159,6 @@ def _workload(plan: Plan, name: str, final_generator: Generator) -> Workload:
         body_bytes=parameters.body_bytes,
         members=MemberSettings(route_poll_ms=ROUTE_POLL_MS),
     )
-
-    book = Book()
 
     def make_client(ports: Mapping[str, tuple[str, int]]) -> Client:
         host, port = ports["nameserver"]
@@ -240,6 +256,7 @@ def draw_log(draw: Draw) -> Values:
         **draw_parameters(draw),
         "transactional": draw.knob("transactional", (0.0, 0.3, 0.3)),
         "popping": draw.knob("popping", (0.0, 0.0, 0.4)),
+        "grows": draw.knob("grows", (False, True)),
     }
 
 
@@ -248,7 +265,7 @@ def check(plan: Plan) -> None:
     parameters = parameters_of(plan)
     check_client(parameters.client, parameters, plan)
     if (parameters.client, plan.workload.name) != (OWN, "log"):
-        for flag in ("transactional", "popping"):
+        for flag in ("transactional", "popping", "grows"):
             if getattr(parameters, flag):
                 raise UsageError(f"--{flag}: of --client own in the workload log")
 

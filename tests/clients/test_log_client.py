@@ -12,6 +12,7 @@ from shalott.broker.rocket.remoting.command import Command, ResponseCode, respon
 from shalott.clients.rocketmq import log_client
 from shalott.clients.rocketmq.log_client import LogClient
 from shalott.core.errors import Definite, Indefinite, Unreachable
+from shalott.core.log_generator import NO_QUEUE
 from shalott.core.message_body import encode_body
 from shalott.core.op import Completion, Invocation
 from tests.world.clock.virtual import HOST
@@ -161,6 +162,18 @@ def test_an_offset_that_is_none_moves_the_client() -> None:
 def test_what_an_answer_says_of_a_send(code: int, remark: str, outcome: type[Exception]) -> None:
     async def test(it: Driver) -> None:
         assert await it.send_fails(response(code, remark)) is outcome
+
+    driving(test)
+
+
+def test_a_poll_says_that_its_broker_has_no_such_queue() -> None:
+    async def test(it: Driver) -> None:
+        illegal = response(1, "queueId[1] is illegal, topic:[T]")
+        it.broker.pull_answers = [illegal, response(1, "else")]
+        with pytest.raises(Definite, match=f"^{NO_QUEUE}: "):
+            await it.poll(key="T/1")
+        with pytest.raises(Definite, match="^(?!there is no queue)"):
+            await it.poll(key="T/1")
 
     driving(test)
 

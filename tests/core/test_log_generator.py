@@ -9,6 +9,7 @@ import pytest
 from shalott.core.generator import Completed, Context, Generator, Pending, Scheduled
 from shalott.core.log_generator import (
     BACK_MAX,
+    GROW,
     POP_PAUSE_NS,
     POP_QUIET_NS,
     SETTLE_PAUSE_NS,
@@ -195,3 +196,17 @@ def test_a_share_of_polls_are_pops_and_nothing_else_changes() -> None:
     changed = [(one, two) for one, two in zip(plain, popping, strict=True) if one != two]
     assert {one.f for one, _ in changed} == {"poll"} and {two.f for _, two in changed} == {"pop"}
     assert 70 < len(changed) < 130
+
+
+def test_a_queue_is_sent_to_once_it_was_added_and_polled_once_a_message_is_there() -> None:
+    generator: Generator = log_mix(KEYS, 0.5, 3, added="shalott/2")
+    found: list[tuple[str, str]] = []
+    for number in range(3000):
+        answer, generator = generator.next(Context(number, 0, "n1"))
+        assert isinstance(answer, Scheduled)
+        one = answer.invocation
+        if one.key == "shalott/2":
+            found.append((one.f, kind := "fail" if len(found) < 2 or one.f == "poll" else "ok"))
+            generator = generator.update(Completed(number, 0, "n1", one, kind, None))
+    assert found[:4] == [(GROW, "fail"), (GROW, "fail"), (GROW, "ok"), ("send", "ok")]
+    assert {f for f, _ in found[3:]} == {"send", "poll"}

@@ -18,6 +18,7 @@ from shalott.checkers.mastership.invariants import (
 )
 from shalott.checkers.mastership.mastership import Mastership
 from shalott.clients.rocketmq.log_client import LogClient
+from shalott.clients.rocketmq.transactions import Book
 from shalott.cluster.systems.rocket.drawing import SAFE_SETTINGS
 from shalott.core.generator import Completed, Context, Pending, Scheduled
 from shalott.core.log_generator import ReadAll
@@ -30,6 +31,7 @@ from shalott.workloads.log import (
     log_workload,
     make_log_client,
     queue_keys,
+    reading_generator,
 )
 from shalott.workloads.record import WORKLOADS
 
@@ -70,6 +72,14 @@ def test_transactions_are_waited_for_before_the_log_is_read() -> None:
     final = final.update(Completed(9, 0, "n2", answer.invocation, "ok", None))
     answer, _ = final.next(Context(10, 0, "n2"))
     assert isinstance(answer, Scheduled) and answer.invocation.f == "poll"
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_an_added_queue_is_read_if_a_message_in_it_was_acknowledged(used: bool) -> None:
+    book = Book(used={"log/2"} if used else set())
+    inner = getattr(reading_generator(plan_of(), ["n1"], book), "inner", None)
+    assert isinstance(inner, ReadAll)
+    assert [key for _, key in inner.open] == list(queue_keys(3 if used else 2))
 
 
 def test_a_node_that_left_for_good_is_not_read() -> None:

@@ -33,7 +33,8 @@ import numpy as np
 
 from shalott.checkers.history.columns import Bools, Codes, Ints
 from shalott.checkers.history.faults import Surroundings
-from shalott.checkers.logs.records import FAIL, NOWHERE, LogHistory, Polls
+from shalott.checkers.logs.records import FAIL, NOWHERE, OK, LogHistory, Polls
+from shalott.core.log_generator import NO_QUEUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +198,8 @@ def final_reads(log: LogHistory, around: Surroundings, complete: bool) -> FinalR
     ops, polls = log.ops, log.polls
     served = tuple(ops.node.names[code] for code in np.unique(ops.node.codes))
     nodes = tuple(node for node in served if node not in around.left_out)
-    used = np.unique(np.concatenate((log.sends.key, polls.key)))
+    # A queue that an operator adds, and where nothing was acknowledged, may be gone.
+    used = np.unique(np.concatenate((log.sends.key[log.sends.outcome == OK], polls.key)))
     keys = tuple(ops.key.names[code] for code in used)
     drain, settle = around.phase("drain"), around.phase("settle")
     reason = "there was no drain" if drain is None else ""
@@ -207,7 +209,7 @@ def final_reads(log: LogHistory, around: Surroundings, complete: bool) -> FinalR
         reason = "the recording was cut short"
     begin_ns = 0 if drain is None else drain.begin_ns
     in_drain = ops.invoke_ns[polls.row] >= begin_ns if drain else np.zeros(len(polls.row), bool)
-    missing = dict(_missing(log, nodes, keys, np.asarray(in_drain), reason))
+    missing = dict(_missing(log, nodes, keys, np.asarray(in_drain), begin_ns, reason))
     return FinalReads(
         nodes=nodes,
         keys=keys,
@@ -218,7 +220,12 @@ def final_reads(log: LogHistory, around: Surroundings, complete: bool) -> FinalR
 
 
 def _missing(
-    log: LogHistory, nodes: Sequence[str], keys: Sequence[str], in_drain: Bools, reason: str
+    log: LogHistory,
+    nodes: Sequence[str],
+    keys: Sequence[str],
+    in_drain: Bools,
+    begin_ns: int,
+    reason: str,
 ) -> Iterator[tuple[tuple[str, str], str]]:
     node_codes = log.ops.node.codes[log.polls.row]
     for node in nodes:
@@ -229,8 +236,16 @@ def _missing(
                 continue
             own = np.flatnonzero(at_node & (log.polls.key == log.ops.key.names.index(key)))
             gap = _why_not_whole(log.polls, own)
-            if gap:
+            if gap and not _is_absent(log, node, key, begin_ns):
                 yield (node, key), gap
+
+
+def _is_absent(log: LogHistory, node: str, key: str, begin_ns: int) -> bool:
+    """Whether the node said to the last that it has no such queue: then it holds nothing of it."""
+    ops = log.ops
+    asked = ops.f.equal("poll") & ops.node.equal(node) & ops.key.equal(key)
+    own = np.flatnonzero(asked & (ops.invoke_ns >= begin_ns))
+    return bool(len(own)) and ops.error.names[ops.error.codes[own[-1]]].startswith(NO_QUEUE)
 
 
 def _why_not_whole(polls: Polls, own: Ints) -> str:

@@ -14,6 +14,7 @@ sent twice. A key is one queue, "topic/queue".
             committed, be that said or not; fail when it is to be rolled back; info else
     pop     ok      what a group was given, and what it acknowledged of it; "empty" if nothing
             fail    as of polls: what was given and not told comes again
+    grow    ok      the topic has the key's queue, says its master
     settle  ok      the topic's master has decided every transaction that it knows of
             fail    not yet, or it did not say
     poll    ok      messages, from where this client stands in the queue, or where it was told
@@ -54,6 +55,7 @@ from shalott.clients.rocketmq.transactions import (
     Transactions,
 )
 from shalott.core.errors import Definite, Indefinite, Unreachable
+from shalott.core.log_generator import GROW, NO_QUEUE
 from shalott.core.message_body import decode_body, encode_body
 from shalott.core.op import Completion, Invocation
 
@@ -74,6 +76,7 @@ BY_LEVEL = {"tag": "TAGS", "delay": "DELAY"}
 # (broker/rocket/processor/puts.py).
 NOTHING_STORED = "nothing was stored"
 STORED = "it was stored on this broker"
+ILLEGAL_QUEUE = "queueId["  # so begins a broker's remark on a poll of a queue that it has not
 # Brokers answer so before they store anything. SERVICE_NOT_AVAILABLE is not among them: without a
 # remark it may be a leader's that lost its place with the message in its log.
 BEFORE_STORING = (
@@ -164,6 +167,8 @@ class LogClient:
             return await self._settle(topic)
         if invocation.f == "pop":
             return await self._pop(topic, invocation, deadline_s)
+        if invocation.f == GROW:
+            return await self._grow(topic, int(queue))
         raise Definite(f"a log client knows no {invocation.f}")
 
     # -- send --------------------------------------------------------------------------------------
@@ -181,6 +186,7 @@ class LogClient:
         if decision is not None:
             return await self._transact(queue, master, value, decision, deadline_s)
         sent = await self._stored(queue, master, value, properties, deadline_s)
+        self._settings.book.used.add(invocation.key)
         told = {**extra, **self._place(sent, master)}
         return Completion(
             type="ok", offset=None if "delay" in extra else sent.queue_offset, extra=told
@@ -239,6 +245,15 @@ class LogClient:
         self._routes[topic] = _CachedRoute(route, now_s + self._settings.route_poll_ms / 1000)
         return route
 
+    async def _grow(self, topic: str, queue_id: int) -> Completion:
+        _, master = await self._master(topic, queue_id)
+        try:
+            await self._client.create_topic(master, topic, queue_id + 1)
+        except RocketError as error:
+            self._routes.pop(topic, None)
+            raise fate_of_send(error) from error
+        return Completion(type="ok", extra={"broker": master})
+
     # -- transactions ------------------------------------------------------------------------------
 
     async def _transact(
@@ -261,6 +276,7 @@ class LogClient:
             await producer.end(master, value, sent, decision, _left_ms(deadline_s))
         if not decision.commits:
             return Completion(type="fail", error=ROLLED_BACK, extra=extra)
+        self._settings.book.used.add(f"{queue.topic}/{queue.queue_id}")
         return Completion(type="ok", extra={**extra, **self._place(sent, master)})
 
     def _pushed(self, address: str, command: Command) -> None:
@@ -328,7 +344,10 @@ class LogClient:
             )
         except RocketError as error:
             self._routes.pop(topic, None)
-            raise Definite(str(error)) from error
+            is_absent = isinstance(error, Refused) and (error.remark or "").startswith(
+                ILLEGAL_QUEUE
+            )
+            raise Definite(f"{NO_QUEUE}: {error}" if is_absent else str(error)) from error
         if pulled.code == ResponseCode.PULL_OFFSET_MOVED:
             self._stands[key] = pulled.next_offset
             return Completion(

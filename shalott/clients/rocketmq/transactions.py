@@ -70,12 +70,14 @@ class Transactions:
 
 @dataclass(slots=True)
 class Book:
-    """What all clients of a run were told of their ends, by the messages' values."""
+    """What all clients of a run were told of their ends, by the messages' values; and in which
+    queues messages were acknowledged."""
 
     commits: dict[int, int] = field(default_factory=dict)  # how many were sent
     asked: dict[int, None] = field(default_factory=dict)
     accepted: dict[int, None] = field(default_factory=dict)
     twice: dict[int, None] = field(default_factory=dict)  # accepted after it had been
+    used: set[str] = field(default_factory=set)
 
     def told(self) -> Mapping[str, list[int]]:
         again = [value for value, count in self.commits.items() if count > 1]

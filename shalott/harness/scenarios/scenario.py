@@ -70,6 +70,7 @@ SHORT = USUAL.but(
     batch=(1,),
     transactional=(0.0,),
     popping=(0.0,),
+    grows=(False,),
     behind=(0,),
     patient=(False,),
     copied=(False,),

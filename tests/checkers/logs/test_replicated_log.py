@@ -9,6 +9,7 @@ import pytest
 
 from shalott.checkers.checker import Result
 from shalott.checkers.logs.replicated_log import KINDS, ReplicatedLog
+from shalott.core.log_generator import NO_QUEUE
 from tests.checkers.histories import NODES, Story
 
 pytestmark = pytest.mark.unit
@@ -221,6 +222,28 @@ def test_a_poll_that_was_not_answered_ends_no_final_read(kind: str, error: str) 
     extra = {"from": 4, "records": []}
     told.row("poll", 64.6, kind=kind, error=error, process=12, node="n3", extra=extra)
     assert check(told).valid == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "kind"), [((), []), (("n3",), ["lost-on-node"]), (NODES, ["lost-write"])]
+)
+def test_a_node_that_has_no_such_queue_to_the_last_lacks_its_messages(
+    nodes: Sequence[str], kind: list[str]
+) -> None:
+    told = final(send(good(), 200, 5, 0, key="shalott/1", process=4), WHOLE)
+    final(told, [(0, 200)], [node for node in NODES if node not in nodes], key="shalott/1")
+    for node in nodes:
+        who: dict[str, Any] = {"process": 20 + NODES.index(node), "node": node}
+        error = f"{NO_QUEUE}: queueId[1] is illegal"
+        told.row("poll", 64.4, kind="fail", error=error, value=0, key="shalott/1", **who)
+    result = check(told)
+    assert kinds(result) == kind
+    assert result.valid is not bool(kind)
+
+
+def test_a_queue_where_nothing_was_acknowledged_need_not_be_read() -> None:
+    told = send(good(), 200, 5, None, kind="info", key="shalott/1", process=4)
+    assert check(final(told, WHOLE)).valid is True
 
 
 def moved(told: Story, at: float, start: int, to: int, **more: Any) -> Story:

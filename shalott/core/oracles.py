@@ -109,8 +109,8 @@ WHOLE_MESSAGES: Final = Oracle(
     "whole-messages",
     "message-in-part",
     "whether logs are cut, and gone on with, between messages",
-    "A log that was cut, or that a master appends to, ends with a whole message; what was cut stays "
-    "away.",
+    "A log that was cut, or that a master appends to, ends with a whole message; what was cut "
+    "stays away.",
     "docs/protocols.md 6.3",
 )
 COMMITS_STORED: Final = Oracle(

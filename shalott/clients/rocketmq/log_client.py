@@ -186,7 +186,7 @@ class LogClient:
         if decision is not None:
             return await self._transact(queue, master, value, decision, deadline_s)
         sent = await self._stored(queue, master, value, properties, deadline_s)
-        self._settings.book.used.add(invocation.key)
+        self._settings.book.used[invocation.key] = None
         told = {**extra, **self._place(sent, master)}
         return Completion(
             type="ok", offset=None if "delay" in extra else sent.queue_offset, extra=told
@@ -276,7 +276,7 @@ class LogClient:
             await producer.end(master, value, sent, decision, _left_ms(deadline_s))
         if not decision.commits:
             return Completion(type="fail", error=ROLLED_BACK, extra=extra)
-        self._settings.book.used.add(f"{queue.topic}/{queue.queue_id}")
+        self._settings.book.used[f"{queue.topic}/{queue.queue_id}"] = None
         return Completion(type="ok", extra={**extra, **self._place(sent, master)})
 
     def _pushed(self, address: str, command: Command) -> None:

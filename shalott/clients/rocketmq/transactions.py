@@ -77,7 +77,7 @@ class Book:
     asked: dict[int, None] = field(default_factory=dict)
     accepted: dict[int, None] = field(default_factory=dict)
     twice: dict[int, None] = field(default_factory=dict)  # accepted after it had been
-    used: set[str] = field(default_factory=set)
+    used: dict[str, None] = field(default_factory=dict)
 
     def told(self) -> Mapping[str, list[int]]:
         again = [value for value, count in self.commits.items() if count > 1]

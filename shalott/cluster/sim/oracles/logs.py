@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from shalott.cluster.sim.disk.survival import Survival
 from shalott.cluster.sim.oracles.epochs import Epochs
 from shalott.cluster.sim.oracles.messages import HEAD, SIZE, is_border, messages_in
 from shalott.cluster.sim.oracles.watch import Watch, pieces
@@ -216,7 +217,7 @@ class Logs:
         for member in self._epochs.members():
             if self._is_damaged(member, (directory, segment_bytes, begin, end)):
                 continue
-            has = self._durable_end(member, directory, segment_bytes, end)
+            has = durable_end(self._watch.disk(member), directory, segment_bytes, end)
             if has < end and has < self._whole(node, directory, segment_bytes, end):
                 summary = (
                     f"{node} confirms its log up to {end}; {member} is in the SyncStateSet and has"
@@ -241,7 +242,7 @@ class Logs:
         if not watch.promised.disks or disk.emptied or disk.rotted:
             return
         watch.asked(SYNC_FIRST, node)
-        has = self._durable_end(node, directory, segment_bytes, end)
+        has = durable_end(self._watch.disk(node), directory, segment_bytes, end)
         if has < end:
             summary = f"{node} {does} {end}, and its disk has {has} for sure"
             watch.broken(SYNC_FIRST, node, summary, offset=end)
@@ -284,14 +285,6 @@ class Logs:
             self._place, self._pieces = place, list(pieces(*place))
         return self._pieces
 
-    def _durable_end(self, node: str, directory: str, segment_bytes: int, end: int) -> int:
-        """Of its log, as far as it goes up to ``end``."""
-        for path, _, upto in _backwards(directory, segment_bytes, end):
-            size = self._watch.disk(node).durable_size(path)
-            if size > 0:
-                return int(path[-20:]) + min(size, upto)
-        return 0
-
     def _whole(self, node: str, directory: str, segment_bytes: int, end: int) -> int:
         """The end of the last message that lies before ``end`` as a whole."""
         at = len(self._confirmed.get(directory, b""))
@@ -302,6 +295,15 @@ class Logs:
                 break
             at += size
         return at
+
+
+def durable_end(disk: Survival, directory: str, segment_bytes: int, end: int) -> int:
+    """Of a log, as far as it goes up to ``end``."""
+    for path, _, upto in _backwards(directory, segment_bytes, end):
+        size = disk.durable_size(path)
+        if size > 0:
+            return int(path[-20:]) + min(size, upto)
+    return 0
 
 
 def next_offsets_of(log: bytes) -> dict[tuple[str, int], int]:

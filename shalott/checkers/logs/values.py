@@ -34,7 +34,7 @@ import numpy as np
 from shalott.checkers.history.columns import Bools, Codes, Ints
 from shalott.checkers.history.faults import Surroundings
 from shalott.checkers.logs.records import FAIL, NOWHERE, OK, LogHistory, Polls
-from shalott.core.log_generator import NO_QUEUE
+from shalott.core.log_generator import GROW, NO_QUEUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +198,7 @@ def final_reads(log: LogHistory, around: Surroundings, complete: bool) -> FinalR
     ops, polls = log.ops, log.polls
     served = tuple(ops.node.names[code] for code in np.unique(ops.node.codes))
     nodes = tuple(node for node in served if node not in around.left_out)
-    # A queue that an operator adds, and where nothing was acknowledged, may be gone.
-    used = np.unique(np.concatenate((log.sends.key[log.sends.outcome == OK], polls.key)))
-    keys = tuple(ops.key.names[code] for code in used)
+    keys = tuple(ops.key.names[code] for code in _used_keys(log))
     drain, settle = around.phase("drain"), around.phase("settle")
     reason = "there was no drain" if drain is None else ""
     if drain is not None and drain.end_ns is None:
@@ -217,6 +215,14 @@ def final_reads(log: LogHistory, around: Surroundings, complete: bool) -> FinalR
         is_final=np.repeat(np.asarray(in_drain, dtype=np.bool_), polls.count),
         settled=settle is None or settle.settled is not False,
     )
+
+
+def _used_keys(log: LogHistory) -> Ints:
+    """Of all queues that clients used. One that an operator added, and where nothing was
+    acknowledged, may be gone with the master that had it."""
+    sends, is_added = log.sends, log.ops.f.equal(GROW)
+    counts = (sends.outcome == OK) | ~np.isin(sends.key, log.ops.key.codes[is_added])
+    return np.unique(np.concatenate((sends.key[counts], log.polls.key)))
 
 
 def _missing(

@@ -241,9 +241,15 @@ def test_a_node_that_has_no_such_queue_to_the_last_lacks_its_messages(
     assert result.valid is not bool(kind)
 
 
-def test_a_queue_where_nothing_was_acknowledged_need_not_be_read() -> None:
-    told = send(good(), 200, 5, None, kind="info", key="shalott/1", process=4)
-    assert check(final(told, WHOLE)).valid is True
+@pytest.mark.parametrize(("added", "valid"), [(True, True), (False, "unknown")])
+def test_an_added_queue_where_nothing_was_acknowledged_need_not_be_read(
+    added: bool, valid: bool | str
+) -> None:
+    told = good()
+    if added:
+        told.row("grow", 4, key="shalott/1", process=5)
+    send(told, 200, 5, None, kind="info", key="shalott/1", process=4)
+    assert check(final(told, WHOLE)).valid == valid
 
 
 def moved(told: Story, at: float, start: int, to: int, **more: Any) -> Story:

@@ -178,6 +178,22 @@ def test_a_poll_says_that_its_broker_has_no_such_queue() -> None:
     driving(test)
 
 
+def test_a_topic_grows_to_the_key_s_queue_and_what_is_acknowledged_there_is_noted() -> None:
+    async def test(it: Driver) -> None:
+        book = it.client._settings.book
+        book.used.clear()
+        await it.client.invoke(Invocation(f="grow", key="T/2"))
+        (request,) = it.broker.requests
+        assert request.ext["topic"] == "T"
+        assert (request.ext["readQueueNums"], request.ext["writeQueueNums"]) == ("3", "3")
+        await it.send_fails(response(ResponseCode.SYSTEM_ERROR))
+        assert not book.used
+        await it.send(2)
+        assert list(book.used) == [KEY]
+
+    driving(test)
+
+
 def test_the_words_are_the_brokers() -> None:
     assert log_client.NOTHING_STORED == outcomes.NOTHING_STORED
     assert log_client.STORED == outcomes.STORED

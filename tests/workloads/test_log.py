@@ -76,7 +76,7 @@ def test_transactions_are_waited_for_before_the_log_is_read() -> None:
 
 @pytest.mark.parametrize("used", [False, True])
 def test_an_added_queue_is_read_if_a_message_in_it_was_acknowledged(used: bool) -> None:
-    book = Book(used={"log/2"} if used else set())
+    book = Book(used={"log/2": None} if used else {})
     inner = getattr(reading_generator(plan_of(), ["n1"], book), "inner", None)
     assert isinstance(inner, ReadAll)
     assert [key for _, key in inner.open] == list(queue_keys(3 if used else 2))

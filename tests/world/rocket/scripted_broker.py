@@ -40,6 +40,7 @@ class FakeBroker:
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search,
             RequestCode.QUERY_CONSUMER_OFFSET: self.query,
             RequestCode.UPDATE_CONSUMER_OFFSET: self.update,
+            RequestCode.UPDATE_AND_CREATE_TOPIC: self.make_topic,
         }
         self.server = RemotingServer(handlers, host=HOST, port=BROKER_PORT)
 
@@ -71,6 +72,10 @@ class FakeBroker:
         elif answer.code in (0, 10, 11, 12):
             answer.ext = self.store(request)
         return answer
+
+    async def make_topic(self, request: Command, caller: Caller) -> Command:
+        self.requests.append(request)
+        return response(ResponseCode.SUCCESS)
 
     async def pull(self, request: Command, caller: Caller) -> Command:
         self.requests.append(request)

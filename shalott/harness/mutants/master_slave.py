@@ -15,6 +15,7 @@ MASTER_SLAVE: tuple[Mutant, ...] = (
         "await self._store.log.flushed(stage.end)",
         "await self._store.log.written(stage.end)",
         "a message is acknowledged when the operating system has it, not the disk",
+        equivalent="slaves are waited for, and are sent only what the master's disk has",
     ),
     _of(
         "rocket.ha.master_side",
@@ -23,6 +24,7 @@ MASTER_SLAVE: tuple[Mutant, ...] = (
         "return replication if replication is not PutStatus.PUT_OK else flush",
         "return replication",
         "a message whose flush failed or took too long is acknowledged",
+        equivalent="slaves are waited for, and are sent only what the master's disk has",
     ),
     _of(
         "rocket.ha.master_side",

@@ -166,7 +166,10 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "What members of upstream's DLedger say and hear: no simulation has one.",
         """
-        rocket.remoting.raft_originals rocket.remoting.raft_frames:RaftFrames:encode_as_upstream
+        rocket.remoting.raft_originals:Refused|_answer|Originals:answer|Originals:_would_vote
+        rocket.remoting.raft_originals:Originals:_compare|Originals:_truncate
+        rocket.remoting.raft_originals:Originals:_has|Originals:_tell
+        rocket.remoting.raft_frames:RaftFrames:encode_as_upstream
         rocket.remoting.raft_frames:RaftFrames:refusal|_before
         rocket.remoting.raft_transport:RaftTransport:_ask_original|RaftTransport:_invoke
         raft.election:_ask_again raft.follower:_begin_anew

@@ -212,3 +212,8 @@ def parse_bytes(flag: str, text: str) -> int:
     if found is None or found[2] not in _BYTES or float(found[1]) == 0:
         raise UsageError(f"{flag} {text}: give a size above 0, such as 2GB, 1.5GiB or 500MB")
     return max(1, round(float(found[1]) * _BYTES[found[2]]))
+
+
+def is_url(place: object) -> bool:
+    """Also as a Path, which makes one slash of two."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(place)) is not None

@@ -22,8 +22,7 @@ import typer.core
 
 from shalott.core.command_options import Argument, Option, Prefixed
 from shalott.core.errors import UsageError
-from shalott.core.parameters import Flag
-from shalott.harness.search.place import is_url
+from shalott.core.parameters import Flag, is_url
 
 METAVARS: Mapping[object, str] = {str: "TEXT", int: "INTEGER", float: "NUMBER", Path: "PATH"}
 COMPLETE = "_SHALOTT_COMPLETE"  # the variable by which shells ask

@@ -27,6 +27,7 @@ from rich.text import Text
 
 from shalott.core.command_options import Argument, Option
 from shalott.core.doors import typed_command
+from shalott.core.parameters import is_url
 from shalott.harness.cli.options import LoadField, LoadOption, StoreField, StoreOption, with_options
 from shalott.harness.cli.test import shared_flags
 from shalott.harness.run.request import STORE
@@ -35,7 +36,7 @@ from shalott.harness.run.store import PLAN, Store
 from shalott.harness.run.terminal import pasted
 from shalott.harness.search.door import Runs, SimulatedRuns
 from shalott.harness.search.failure_rate import Rule
-from shalott.harness.search.place import Place, is_url
+from shalott.harness.search.place import Place
 from shalott.harness.search.real_search import plan_real, runs_of
 from shalott.harness.search.replay import replay as replay_plan
 from shalott.harness.search.run_search import MakePool, Tally, Watch, run_search

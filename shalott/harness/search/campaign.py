@@ -132,10 +132,11 @@ def open_campaign(store: Place, name: str, header: Header, *, fresh: bool) -> Ca
             because = "--fresh was given" if fresh else _why_not(stored, header)
         if because:  # nothing is discarded: an old campaign keeps its findings under another name
             searches.move(name, _free_name(searches, name))
+            stored = b""
             lock.close()
             lock.enter_context(place.hold(LOG))
         campaign = Campaign(place=place, header=header, fresh_because=because, lock=lock)
-        _read(campaign)
+        _read(campaign, stored)
     except BaseException:
         lock.close()
         raise
@@ -166,10 +167,9 @@ def _free_name(searches: Place, name: str) -> str:
     return f"{name}.{number}"
 
 
-def _read(campaign: Campaign) -> None:
-    """Load what there is; write the header if there is nothing."""
+def _read(campaign: Campaign, stored: bytes) -> None:
+    """Load the lines that are there; write the header if there are none."""
     place = campaign.place
-    stored = place.lines(LOG)
     if not stored:
         place.append(LOG, msgspec.json.encode(campaign.header) + b"\n")
     for line in _lines(stored, place):

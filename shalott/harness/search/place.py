@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 import tempfile
 import time
 import uuid
@@ -28,11 +27,11 @@ import pyarrow as pa
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from shalott.core.errors import StoreError, UsageError
+from shalott.core.parameters import is_url
 from shalott.harness.run.store import PLAN, RunDirectory
 
 OBJECT_STORAGE = ("s3", "gs", "gcs", "abfs", "abfss")
 READERS = 16  # objects that are read at once
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # a Path makes one slash of two
 
 
 class Place(Protocol):
@@ -98,10 +97,6 @@ def open_place(store: str | Path) -> Place:
     return Bucket(files, root.rstrip("/"), parts.scheme)
 
 
-def is_url(store: str | Path) -> bool:
-    return _URL.match(str(store)) is not None
-
-
 def beneath(store: str | Path, name: str) -> str:
     """The store in that store."""
     head, mark, query = str(store).partition("?" if is_url(store) else "\0")
@@ -164,12 +159,13 @@ class Directory:
         with self._told("write", log):
             file = self._open(log)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise UsageError(
+                    f"another search is at work in {self}: wait for it, or use another --store"
+                ) from error
             yield
-        except BlockingIOError as error:
-            raise UsageError(
-                f"another search is at work in {self}: wait for it, or use another --store"
-            ) from error
         finally:
             os.close(file)  # and with it the lock
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from shalott.cluster.capabilities import MOST
 from shalott.cluster.systems.record import SYSTEMS, TOGETHER, SystemRecord
 from shalott.core.errors import UsageError
-from shalott.core.parameters import flags_of, parse_parameters, to_plan
+from shalott.core.parameters import flags_of, is_url, parse_parameters, to_plan
 from shalott.core.plan import GatePlan, load_plan
 from shalott.core.rng import Range
 from shalott.harness.run import backends
@@ -36,7 +36,6 @@ from shalott.harness.search.carried_plans import CarriedPlans, Target, carry_all
 from shalott.harness.search.door import DrawnPlans, Plans
 from shalott.harness.search.failure_rate import Rule, Trials, trials_of
 from shalott.harness.search.findings import RealFacts, SeedReport
-from shalott.harness.search.place import is_url
 from shalott.harness.search.real_capacity import capabilities_of, choose_faults, clusters_that_fit
 from shalott.harness.search.real_runs import RealRuns
 from shalott.harness.search.repeats import RateRepeats, Repeats, repeated
